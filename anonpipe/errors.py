@@ -1,0 +1,49 @@
+"""What can go wrong, as the user should hear of it.
+
+Every message says what was given, what is allowed and what to do, and quotes
+no value of the data: messages end up in logs, schedulers and databases.
+"""
+
+from __future__ import annotations
+
+
+class AnonpipeError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is the CLI's answer."""
+
+    exit_code = 1
+
+
+class JobError(AnonpipeError):
+    """The job is not valid: unknown key, unknown column, impossible value."""
+
+    exit_code = 2
+
+
+class InputError(AnonpipeError):
+    """The input cannot be read or cannot be anonymised as the job asks."""
+
+    exit_code = 2
+
+
+class GateError(AnonpipeError):
+    """A gate failed: nothing was released."""
+
+    exit_code = 3
+
+
+class OutputError(AnonpipeError):
+    """The release cannot be written: permissions, space, a foreign folder."""
+
+    exit_code = 4
+
+
+class EngineError(AnonpipeError):
+    """A stage failed on the workers; finished partitions are kept for `--resume`."""
+
+    exit_code = 5
+
+
+class BusyError(AnonpipeError):
+    """Another process is running the same job on the same staging folder."""
+
+    exit_code = 6

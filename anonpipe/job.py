@@ -1,0 +1,324 @@
+"""The job: one model that reads YAML, CLI overrides and Prefect parameters alike.
+
+Unknown keys are errors everywhere. What decides the released bytes (data,
+columns, methods, gates) is in the job's digest; where and how it runs
+(`run`, `output`) is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from anonpipe.errors import JobError
+from anonpipe.schema import Column, Kind, Role
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Strata(_Options):
+    """Records of different strata are never in one group.
+
+    `by` lists columns that are released unchanged (roles survival_status,
+    kept, class). `use_event` splits a survival status by event/censored
+    instead of by its values. `small` says what becomes of a stratum of fewer
+    than k records: `error`; `drop` its records; `merge` it into the largest
+    stratum of the same event status, whose values its records then take.
+    """
+
+    by: tuple[str, ...] = ()
+    use_event: bool = False
+    small: Literal["error", "merge", "drop"] = "error"
+
+
+class Partition(_Options):
+    """Coarse pre-clusters: the largest piece that one worker holds.
+
+    `rows` is the aimed size of a partition; the number of partitions follows
+    from it and the data alone, never from the workers. `sample_rows` records
+    fit the splits.
+    """
+
+    rows: int = Field(default=200_000, ge=1_000)
+    sample_rows: int = Field(default=50_000, ge=100)
+
+
+class Mdav(_Options):
+    """Maximum distance to average vector, exact inside blocks of `block_rows` records."""
+
+    method: Literal["mdav"] = "mdav"
+    block_rows: int = Field(default=2_000, ge=10)
+    refine: bool = True
+    response_weight: float | None = Field(default=None, gt=0, lt=1)
+
+
+class Kmeans(_Options):
+    """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c)."""
+
+    method: Literal["kmeans"] = "kmeans"
+    block_rows: int = Field(default=20_000, ge=10)
+    iterations: int = Field(default=10, ge=1)
+    refine: bool = False
+    response_weight: float | None = Field(default=0.5, gt=0, lt=1)
+
+
+class Centroid(_Options):
+    """Every record of a group becomes the group's mean (categories: one shared category)."""
+
+    method: Literal["centroid"] = "centroid"
+
+
+class Gaussian(_Options):
+    """Normal records with exactly the group's mean and scatter."""
+
+    method: Literal["gaussian"] = "gaussian"
+    moments: Literal["exact"] = "exact"
+
+
+class Pca(_Options):
+    """Independent normal principal components per group (Gal 2014, Algorithm 3)."""
+
+    method: Literal["pca"] = "pca"
+    moments: Literal["exact", "expected"] = "exact"
+
+
+class MicroPerturbation(_Options):
+    """Group means plus noise of one global covariance (Li & Sarkar 2013, eq. 11)."""
+
+    method: Literal["micro_perturbation"] = "micro_perturbation"
+    form: Literal["independent", "centred", "published"] = "independent"
+    noise_scope: Literal["table", "stratum"] = "table"
+
+
+Cluster = Annotated[Mdav | Kmeans, Field(discriminator="method")]
+Synthesize = Annotated[Centroid | Gaussian | Pca | MicroPerturbation, Field(discriminator="method")]
+
+
+class Decode(_Options):
+    """How points become values again.
+
+    `categories`: `calibrated` keeps each category's count inside the group
+    (inside the partition for `centroid`, whose groups stay identical);
+    `most_probable` and `sampled` are those of Lasko & Vinterbo 2010, III.
+    `restore_survival_times` puts the group's true times back by rank (Gal
+    2014, Algorithm 2, d.ii): these are then true values of persons.
+    `jitter_restored_times` is the largest uniform shift added to them, in the
+    column's unit.
+    """
+
+    categories: Literal["calibrated", "most_probable", "sampled"] = "calibrated"
+    restore_survival_times: bool = False
+    jitter_restored_times: float = Field(default=0.0, ge=0)
+
+
+class Gates(_Options):
+    """Limits that the release must meet, measured on the written rows.
+
+    `mean` is in standard deviations of the original column, `covariance` in
+    products of two of them; both are what decoding (steps, bounds, nulls) may
+    add to the method's own error. `category_share` is a difference of shares.
+    `rows_under_k` is the number of rows whose combination of unchanged columns
+    may occur fewer than k times.
+    """
+
+    mean: float = Field(default=0.02, gt=0)
+    covariance: float = Field(default=0.05, gt=0)
+    category_share: float = Field(default=0.005, gt=0)
+    null_share: float = Field(default=0.005, gt=0)
+    rows_under_k: int = Field(default=0, ge=0)
+
+
+class Release(_Options):
+    """The written files: rows a file (in expectation) and rows a row group."""
+
+    file_rows: int = Field(default=1_000_000, ge=1_000)
+    row_group_rows: int = Field(default=131_072, ge=1_000)
+
+
+class Run(_Options):
+    """Where and how it runs; nothing here changes the result."""
+
+    workers: int | None = Field(default=None, ge=1)
+    scheduler: str | None = None
+    memory_per_worker: str | None = None
+    staging: str | None = None
+    retries: int = Field(default=2, ge=0)
+
+
+class Job(_Options):
+    """Everything a run needs to know, as the steward writes it."""
+
+    input: str
+    output: str
+    k: int = Field(ge=2)
+    columns: dict[str, Column]
+    strata: Strata = Strata()
+    partition: Partition = Partition()
+    cluster: Cluster = Mdav()
+    synthesize: Synthesize = MicroPerturbation()
+    decode: Decode = Decode()
+    gates: Gates = Gates()
+    release: Release = Release()
+    run: Run = Run()
+
+    @field_validator("columns")
+    @classmethod
+    def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
+        if not any(column.role.synthesized for column in columns.values()):
+            raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
+        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS):
+            names = [name for name, column in columns.items() if column.role is role]
+            if len(names) > 1:
+                raise ValueError(f"{len(names)} columns have role {role.value} ({', '.join(names)}); one is allowed")
+        return columns
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        for name in self.strata.by:
+            if name not in self.columns:
+                raise ValueError(f"strata.by names {name!r}, which is not among the columns: {', '.join(self.columns)}")
+            if not self.columns[name].role.unchanged:
+                raise ValueError(
+                    f"strata.by names {name!r}, whose role is {self.columns[name].role.value}; "
+                    "strata need a column that is released unchanged (survival_status, kept or class)"
+                )
+        if self.strata.use_event and self.event_column not in self.strata.by:
+            raise ValueError("strata.use_event needs the survival_status column in strata.by")
+        if self.decode.restore_survival_times and self.time_column is None:
+            raise ValueError("decode.restore_survival_times needs a column with role survival_time")
+        if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
+            raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+        if self.cluster.response_weight is not None and self.time_column is None:
+            if "response_weight" in self.cluster.model_fields_set:
+                raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
+        if self.cluster.block_rows < 3 * self.k:
+            raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
+        return self
+
+    @property
+    def released(self) -> dict[str, Column]:
+        """The columns of the release, in the job's order."""
+        return {name: column for name, column in self.columns.items() if column.role.released}
+
+    @property
+    def time_column(self) -> str | None:
+        """The column with role survival_time."""
+        return self._named(Role.SURVIVAL_TIME)
+
+    @property
+    def event_column(self) -> str | None:
+        """The column with role survival_status."""
+        return self._named(Role.SURVIVAL_STATUS)
+
+    def _named(self, role: Role) -> str | None:
+        return next((name for name, column in self.columns.items() if column.role is role), None)
+
+    def warnings(self) -> list[str]:
+        """What the steward should know before running; empty where all is declared."""
+        found = [
+            f"column {name!r} has no bounds: synthetic values may lie outside what is possible; "
+            f"declare bounds: [low, high] from the code book, not from the data"
+            for name, column in self.released.items()
+            if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+        ]
+        if self.decode.restore_survival_times:
+            found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
+            found.append("synthesize.form 'published' is biased: variances come out too large (use independent or centred)")
+        return found
+
+    def digest(self) -> str:
+        """SHA-256 of all that decides the released values."""
+        content = self.model_dump(mode="json", exclude={"input", "output", "run"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def parse_job(content: Any) -> Job:
+    """Check a mapping (from YAML, JSON or Prefect) and return the job.
+
+    Raises
+    ------
+    JobError
+        With one line a problem: where, what is allowed, what to do.
+    """
+    if not isinstance(content, dict):
+        raise JobError("the job is not a mapping of keys to values; start from: anonpipe init data.parquet > job.yaml")
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        problems = [_explain(item) for item in error.errors(include_url=False, include_context=False)]
+    raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
+
+
+def _explain(item: Any) -> str:
+    where = ".".join(str(part) for part in item["loc"]) or "job"
+    if item["type"] == "extra_forbidden":
+        return f"{where}: unknown key; remove it or mend its spelling"
+    if item["type"] == "union_tag_invalid":
+        methods = {"cluster": "mdav, kmeans", "synthesize": "centroid, gaussian, pca, micro_perturbation"}
+        return f"{where}: unknown method; known are: {methods[where]}"
+    return f"{where}: {item['msg'].removeprefix('Value error, ')}"
+
+
+def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
+    """Read a YAML job file; `overrides` maps dotted keys (`cluster.method`) to values.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "job.yaml"
+    >>> _ = path.write_text("input: a.parquet\\noutput: out\\nk: 5\\ncolumns: {age: {kind: integer}}")
+    >>> load_job(path, {"k": 10}).k
+    10
+    """
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        raise JobError(f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}") from None
+    try:
+        content = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+    else:
+        for dotted, value in (overrides or {}).items():
+            _put(content, dotted, value)
+        return parse_job(content)
+    raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice, which the standard loader silently drops."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _put(content: Any, dotted: str, value: Any) -> None:
+    *path, last = dotted.split(".")
+    for part in path:
+        if not isinstance(content, dict):
+            break
+        content = content.setdefault(part, {})
+    if not isinstance(content, dict):
+        raise JobError(f"cannot set {dotted}: {'.'.join(path)} is not a mapping in the job")
+    content[last] = value
+
+
+def kind_help() -> str:
+    """The kinds and roles on one line each, for messages and comments."""
+    return f"kind: {', '.join(Kind)}\nrole: {', '.join(Role)}"

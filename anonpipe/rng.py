@@ -1,0 +1,128 @@
+"""Keyed randomness: every draw is a function of (secret, input, job, stage, partition).
+
+The steward's secret never leaves this module's callers' memory except into a
+private file of the run. A published or short seed would let anyone draw the
+same noise and subtract it, so less than 128 bits are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from anonpipe.errors import JobError
+
+SECRET_VARIABLE = "ANONPIPE_SECRET"
+SECRET_FILE_VARIABLE = "ANONPIPE_SECRET_FILE"
+MINIMUM_SECRET_BITS = 128
+_TOO_SHORT = (
+    "the secret in {place} is shorter than 128 bits; give at least 32 hexadecimal digits, "
+    'for example from: python -c "import secrets; print(secrets.token_hex(32))"'
+)
+
+
+def private_home() -> Path:
+    """The steward's private folder (`ANONPIPE_HOME`, else `~/.config/anonpipe`), made 0700."""
+    default = Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "anonpipe"
+    home = Path(os.environ.get("ANONPIPE_HOME", default))
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home.chmod(0o700)
+    return home
+
+
+def steward_secret() -> bytes:
+    """The steward's secret: environment variable, named file, or made on first use.
+
+    Returns
+    -------
+    bytes
+        At least 16 bytes. Looked up in `ANONPIPE_SECRET` (hexadecimal), then
+        in the file that `ANONPIPE_SECRET_FILE` names, then in
+        `private_home()/secret`, which is created (0600) where it is missing.
+
+    Raises
+    ------
+    JobError
+        The secret is not hexadecimal, is shorter than 128 bits, or its file
+        can be read by others.
+    """
+    if text := os.environ.get(SECRET_VARIABLE):
+        return _parse(text, f"the environment variable {SECRET_VARIABLE}")
+    named = os.environ.get(SECRET_FILE_VARIABLE)
+    path = Path(named) if named else private_home() / "secret"
+    if not named and not path.exists():
+        _create(path)
+    try:
+        mode, text = path.stat().st_mode, path.read_text()
+    except OSError:
+        raise JobError(f"the secret file {path} cannot be read; create it or unset {SECRET_FILE_VARIABLE}") from None
+    if mode & 0o077:
+        raise JobError(f"the secret file {path} can be read by others; run: chmod 600 {path}")
+    return _parse(text, f"the file {path}")
+
+
+def _create(path: Path) -> None:
+    """Write a fresh secret; the first of several processes wins, and the others read its secret."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as out:
+            out.write(secrets.token_hex(32) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+    finally:
+        draft.unlink()
+
+
+def _parse(text: str, place: str) -> bytes:
+    try:
+        secret = bytes.fromhex(text.strip())
+    except ValueError:
+        raise JobError(f"the secret in {place} is not hexadecimal; give 32 or more digits 0-9 and a-f") from None
+    if len(secret) * 8 < MINIMUM_SECRET_BITS:
+        raise JobError(_TOO_SHORT.format(place=place))
+    return secret
+
+
+def keyed(secret: bytes, *parts: str) -> bytes:
+    """A 256-bit key for `parts`, by HMAC-SHA256; without the secret it says nothing of either.
+
+    Examples
+    --------
+    >>> keyed(b"0" * 16, "job", "1") == keyed(b"0" * 16, "job1")
+    False
+    """
+    message = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
+    return hmac.new(secret, message, hashlib.sha256).digest()
+
+
+def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Generator:
+    """The random generator of one stage and one partition.
+
+    Parameters
+    ----------
+    key
+        The run's key, at least 16 bytes.
+    stage, partition
+        What the draws are for. The same three arguments give the same draws
+        on any worker, in any order, at any retry.
+
+    Examples
+    --------
+    >>> a, b = (generator(b"k" * 16, "noise", 3).normal() for _ in range(2))
+    >>> a == b
+    True
+    """
+    if len(key) * 8 < MINIMUM_SECRET_BITS:
+        raise JobError(_TOO_SHORT.format(place="this run"))
+    digest = keyed(key, stage, str(partition))
+    return np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))

@@ -1,0 +1,147 @@
+"""What a column is (`Kind`), what happens to it (`Role`), and its declared limits."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Scalar = bool | int | float | str
+
+
+class Kind(StrEnum):
+    """How a column's values behave in arithmetic."""
+
+    CONTINUOUS = "continuous"
+    INTEGER = "integer"
+    ORDINAL = "ordinal"
+    BINARY = "binary"
+    CATEGORICAL = "categorical"
+    DATE = "date"
+
+    @property
+    def coded(self) -> bool:
+        """Whether values are handled as positions in a list of categories."""
+        return self in (Kind.ORDINAL, Kind.BINARY, Kind.CATEGORICAL)
+
+
+class Role(StrEnum):
+    """What the release does with a column."""
+
+    IDENTIFIER = "identifier"
+    MASKED = "masked"
+    CLASS = "class"
+    SURVIVAL_TIME = "survival_time"
+    SURVIVAL_STATUS = "survival_status"
+    KEPT = "kept"
+    DROPPED = "dropped"
+
+    @property
+    def released(self) -> bool:
+        """Whether the column is in the release at all."""
+        return self not in (Role.IDENTIFIER, Role.DROPPED)
+
+    @property
+    def synthesized(self) -> bool:
+        """Whether its values are replaced by synthetic ones."""
+        return self in (Role.MASKED, Role.SURVIVAL_TIME)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether its true values are released, which makes it a quasi-identifier."""
+        return self.released and not self.synthesized
+
+
+class Column(BaseModel):
+    """One column as the job declares it.
+
+    Attributes
+    ----------
+    kind, role
+        See `Kind` and `Role`.
+    bounds
+        Smallest and largest permissible value, or None for no limit on that
+        side; in the column's unit, ISO dates for kind `date`. Declared, never
+        taken from the data: an observed extreme is one person's true value.
+    step
+        Released values are multiples of `step` counted from zero (days for
+        kind `date`). 1 for integers and dates unless given.
+    levels
+        The permissible categories; for kind `ordinal`, in ascending order.
+    event
+        For role `survival_status`: the values that mean that the event
+        happened; all others are censored.
+    missing
+        `carry`: nulls are information, masked and released as nulls again;
+        `error`: a null is refused.
+    weight
+        Multiplies the column's squared differences in grouping distances.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    role: Role = Role.MASKED
+    bounds: tuple[float | str | None, float | str | None] | None = None
+    step: float | None = Field(default=None, gt=0)
+    levels: tuple[Scalar, ...] | None = None
+    event: tuple[Scalar, ...] | None = None
+    missing: Literal["carry", "error"] = "carry"
+    weight: float = Field(default=1.0, ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Column:
+        if self.kind.coded and (self.bounds is not None or self.step is not None):
+            raise ValueError(f"bounds and step belong to numbers and dates, not to kind {self.kind.value}; use levels")
+        if not self.kind.coded and self.levels is not None:
+            raise ValueError(f"levels belong to ordinal, binary and categorical columns, not to {self.kind.value}")
+        if self.levels is not None and len(set(self.levels)) != len(self.levels):
+            raise ValueError("levels holds a category twice")
+        if self.kind is Kind.BINARY and self.levels is not None and len(self.levels) != 2:
+            raise ValueError(f"a binary column has two levels, not {len(self.levels)}")
+        if (self.event is not None) != (self.role is Role.SURVIVAL_STATUS):
+            raise ValueError("event goes with role survival_status: list there the values that mean the event happened")
+        if self.event is not None and not self.event:
+            raise ValueError("event is empty: list the values that mean the event happened")
+        if self.role is Role.SURVIVAL_TIME and self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+            raise ValueError("a survival_time column is continuous or integer")
+        if self.bounds is not None:
+            low, high = self.numeric_bounds
+            if low is not None and high is not None and low >= high:
+                raise ValueError("bounds are given as [low, high] with low < high")
+        return self
+
+    @property
+    def numeric_bounds(self) -> tuple[float | None, float | None]:
+        """The bounds as numbers (days since 1970-01-01 for dates)."""
+        if self.bounds is None:
+            return None, None
+        low, high = (self._bound(value) for value in self.bounds)
+        return low, high
+
+    def _bound(self, value: float | str | None) -> float | None:
+        if value is None:
+            return None
+        if self.kind is Kind.DATE:
+            from datetime import date
+
+            try:
+                return float((date.fromisoformat(str(value)) - date(1970, 1, 1)).days)
+            except ValueError:
+                raise ValueError("bounds of a date column are ISO dates such as 1990-01-31") from None
+        if isinstance(value, str):
+            raise ValueError(f"bounds of a {self.kind.value} column are numbers")
+        return float(value)
+
+    @property
+    def resolution(self) -> float | None:
+        """The step that released values obey: the declared one, or 1 for integers and dates."""
+        if self.step is not None:
+            return self.step
+        return 1.0 if self.kind in (Kind.INTEGER, Kind.DATE) else None
+
+    @property
+    def staged_as_codes(self) -> bool:
+        """Whether values are carried as category codes: coded kinds, and all that is released unchanged."""
+        return self.kind.coded or self.role.unchanged
