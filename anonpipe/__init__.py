@@ -1,0 +1,39 @@
+"""anonpipe: anonymise large microdata - group, synthesise, verify, publish, or publish nothing.
+
+The public names; each is imported when it is first used, so that `import
+anonpipe` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anonpipe.api import Anonymized as Anonymized
+    from anonpipe.api import anonymize as anonymize
+    from anonpipe.errors import AnonpipeError as AnonpipeError
+    from anonpipe.job import Job as Job
+    from anonpipe.job import load_job as load_job
+    from anonpipe.job import parse_job as parse_job
+
+_PLACES = {
+    "Anonymized": "anonpipe.api",
+    "AnonpipeError": "anonpipe.errors",
+    "Job": "anonpipe.job",
+    "anonymize": "anonpipe.api",
+    "load_job": "anonpipe.job",
+    "parse_job": "anonpipe.job",
+}
+
+__all__ = sorted(_PLACES)  # noqa: PLE0605 - a list of the names above
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'anonpipe' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

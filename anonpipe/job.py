@@ -123,13 +123,15 @@ class Gates(_Options):
 
     `mean` is in standard deviations of the original column, `covariance` in
     products of two of them; both are what decoding (steps, bounds, nulls) may
-    add to the method's own error. `category_share` is a difference of shares.
-    `rows_under_k` is the number of rows whose combination of unchanged columns
+    add to the method's own error. `covariance_unchanged` is the same for pairs
+    of a synthetic and an unchanged column. `category_share` and `null_share`
+    are differences of shares. `rows_under_k` is the number of rows whose combination of unchanged columns
     may occur fewer than k times.
     """
 
     mean: float = Field(default=0.02, gt=0)
     covariance: float = Field(default=0.05, gt=0)
+    covariance_unchanged: float = Field(default=0.1, gt=0)
     category_share: float = Field(default=0.005, gt=0)
     null_share: float = Field(default=0.005, gt=0)
     rows_under_k: int = Field(default=0, ge=0)
@@ -138,7 +140,7 @@ class Gates(_Options):
 class Release(_Options):
     """The written files: rows a file (in expectation) and rows a row group."""
 
-    file_rows: int = Field(default=1_000_000, ge=1_000)
+    file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 
 

@@ -14,6 +14,7 @@ import secrets
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from anonpipe.errors import JobError
 
@@ -126,3 +127,23 @@ def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Gen
         raise JobError(_TOO_SHORT.format(place="this run"))
     digest = keyed(key, stage, str(partition))
     return np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
+
+
+def row_keys(key: bytes, first_row: int, count: int) -> npt.NDArray[np.uint64]:
+    """A keyed 64-bit number for each of `count` rows of the input, by SplitMix64 of the row's position.
+
+    Used to draw samples and to break ties: it depends on the row's place in
+    the input only, not on the file layout or the worker.
+
+    Examples
+    --------
+    >>> whole = row_keys(b"k" * 16, 0, 10)
+    >>> bool((row_keys(b"k" * 16, 4, 6) == whole[4:]).all())
+    True
+    """
+    state = np.arange(first_row, first_row + count, dtype=np.uint64)
+    state ^= np.frombuffer(keyed(key, "row keys")[:8], dtype=np.uint64)[0]
+    state += np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

@@ -1,0 +1,261 @@
+"""The command line: init, plan, run, verify, methods, demo, purge.
+
+Heavy libraries are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from anonpipe.errors import AnonpipeError, JobError
+
+if TYPE_CHECKING:
+    from anonpipe.job import Job
+    from anonpipe.pipeline import Outcome
+    from anonpipe.verify.verdict import Verdict
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Anonymise large microdata: group, synthesise, verify, publish - or publish nothing.",
+    epilog="Exit codes: 0 released or all well; 1 unforeseen error; 2 bad job or input; 3 a gate failed, nothing "
+    "released; 4 output or staging cannot be written; 5 a stage failed on the workers (go on with --resume); "
+    "6 the job is already running.",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+JobFile = Annotated[Path, typer.Argument(help="The job file (YAML); make one with: anonpipe init")]
+Setting = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a key of the job: --set cluster.method=kmeans --set k=20")
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one a core)")]
+
+
+def main() -> None:
+    """Run the command line; errors become one clear message and an exit code."""
+    try:
+        app()
+    except AnonpipeError as error:
+        err.print("[bold red]error:[/] ", end="")
+        err.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("stopped; finished partitions are kept, go on with --resume or delete them with: anonpipe purge")
+        sys.exit(130)
+
+
+@app.command()
+def init(
+    source: Annotated[str, typer.Argument(help="The data: Parquet or CSV, a file, folder, glob or URL")],
+    output: Annotated[str, typer.Option(help="Where releases will be published")] = "release-folder",
+    k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
+) -> None:
+    """Propose a commented job for a table, on standard output; it holds column names but no value of the data."""
+    from anonpipe.propose import propose_job
+
+    sys.stdout.write(propose_job(source, output, k))
+
+
+@app.command()
+def plan(job: JobFile, settings: Setting = None, workers: Workers = None) -> None:
+    """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates."""
+    from anonpipe.preview import preview
+
+    show_plan(preview(_load(job, settings, {"run.workers": workers})))
+
+
+@app.command()
+def run(
+    job: JobFile,
+    settings: Setting = None,
+    workers: Workers = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a crashed run of this job stopped")] = False,
+    prune: Annotated[int | None, typer.Option(min=1, help="Afterwards keep only so many versions")] = None,
+) -> None:
+    """Anonymise: publish a verified release, or nothing."""
+    loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
+    _finish(loaded, _execute(loaded, resume), prune)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the made-up registry")] = 50_000,
+    k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
+    workers: Workers = None,
+) -> None:
+    """Make a cancer-registry-like table and anonymise it: the whole main job on made-up data."""
+    from anonpipe.demo import demo_job, write_registry
+
+    folder.mkdir(parents=True, exist_ok=True)
+    data, job_file = folder / "registry.parquet", folder / "job.yaml"
+    write_registry(data, rows)
+    job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k))
+    out.print(f"made {data} ({rows:,} invented persons) and {job_file}")
+    loaded = _load(job_file, None, {"run.workers": workers})
+    outcome = _execute(loaded, resume=False)
+    _finish(loaded, outcome, None)
+    from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
+
+    compared = compare_tables(loaded, str(data), loaded.output)
+    out.print(show_comparison(compared))
+    picture = folder / "before-after.png"
+    draw_comparison(loaded, str(data), loaded.output, picture)
+    out.print(f"picture: {picture}")
+
+
+@app.command()
+def compare_release(job: JobFile, settings: Setting = None, picture: Annotated[Path | None, typer.Option()] = None) -> None:
+    """Print means, standard deviations and correlations of the input beside its release (for the steward only)."""
+    from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
+
+    loaded = _load(job, settings, {})
+    out.print(show_comparison(compare_tables(loaded, loaded.input, loaded.output)))
+    if picture is not None:
+        draw_comparison(loaded, loaded.input, loaded.output, picture)
+
+
+@app.command()
+def verify(release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")]) -> None:
+    """Check a published release against its manifest: checksums, rows and schema."""
+    from anonpipe.release import check, read_manifest, resolve
+
+    problems = check(release)
+    manifest = read_manifest(resolve(release))
+    for problem in problems:
+        err.print(f"[red]{problem}[/]")
+    if problems:
+        raise AnonpipeError(f"the release at {release} does not match its manifest ({len(problems)} problems)")
+    out.print(f"{len(manifest['files'])} files, {manifest['rows']:,} rows: checksums and schema are as published")
+
+
+@app.command()
+def methods() -> None:
+    """List the grouping and synthesis methods with their sources."""
+    from anonpipe.cluster import METHODS as CLUSTERERS
+    from anonpipe.synthesize import METHODS as SYNTHESIZERS
+
+    for title, registry, detail in (("cluster", CLUSTERERS, "sizes"), ("synthesize", SYNTHESIZERS, "promise")):
+        table = Table(title=f"{title}.method", title_justify="left")
+        for heading in ("name", "published as", "source", detail, "cost"):
+            table.add_column(heading, overflow="fold")
+        for name, record in registry.items():
+            table.add_row(name, record.published, record.reference, getattr(record, detail), record.cost)
+        out.print(table)
+
+
+@app.command()
+def purge(
+    staging: Annotated[str | None, typer.Option(help="The staging folder (default: as runs use it)")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted")] = False,
+) -> None:
+    """Delete what crashed runs left in the staging folder (raw data); live runs are not touched."""
+    from anonpipe.store import purge as purge_staging
+    from anonpipe.store import staging_root
+
+    gone = purge_staging(staging_root(staging), dry_run)
+    for folder in gone:
+        out.print(f"{'would delete' if dry_run else 'deleted'} {folder}")
+    out.print(f"{len(gone)} crashed runs")
+
+
+def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Job:
+    import yaml
+
+    from anonpipe.job import load_job
+
+    overrides = {key: value for key, value in options.items() if value is not None}
+    for setting in settings or []:
+        key, separator, text = setting.partition("=")
+        if not separator:
+            raise JobError(f"--set takes key=value, such as --set k=10, not {setting!r}")
+        overrides[key] = yaml.safe_load(text)
+    return load_job(path, overrides)
+
+
+def _execute(job: Job, resume: bool) -> Outcome:
+    from anonpipe.pipeline import execute
+
+    with progress_display() as on_progress:
+        return execute(job, resume, on_progress=on_progress)
+
+
+class progress_display:  # noqa: N801 - used like a function
+    """A live display of stages, pieces, rows/s and time left; silent when not on a terminal."""
+
+    def __enter__(self) -> Callable[[Any], None]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description:<11}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]:>16}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=err,
+            disable=not err.is_terminal,
+        )
+        self._known: dict[str, Any] = {}
+        self._bars.start()
+        return self._update
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _update(self, news: Any) -> None:
+        if news.stage not in self._known:
+            self._known[news.stage] = self._bars.add_task(news.stage, total=news.total, speed="")
+        task = self._known[news.stage]
+        elapsed = next(t.elapsed for t in self._bars.tasks if t.id == task) or 0.0
+        speed = f"{news.rows / elapsed:,.0f} rows/s" if elapsed > 0.05 and news.rows else ""
+        self._bars.update(task, completed=news.done, speed=speed)
+
+
+def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
+    from anonpipe.errors import GateError
+
+    for warning in outcome.warnings:
+        err.print("[yellow]warning:[/] ", end="")
+        err.print(warning, markup=False, soft_wrap=True)
+    out.print(verdict_table(outcome.verdict))
+    if outcome.version is None:
+        raise GateError(
+            f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json"
+        )
+    out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
+    out.print(outcome.version, markup=False, soft_wrap=True)
+    if prune is not None:
+        from anonpipe.release import prune as prune_versions
+
+        for gone in prune_versions(job.output, prune):
+            out.print(f"pruned version {gone}")
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """The checks of a verdict as a table."""
+    colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
+    table = Table(title=f"verdict: {'passed' if verdict.passed else 'failed'}", title_justify="left")
+    for heading in ("check", "outcome", "measured", "limit"):
+        table.add_column(heading, overflow="fold")
+    for check in verdict.checks:
+        outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
+        table.add_row(check.name, outcome, check.measured, check.limit)
+    return table
+
+
+def show_plan(content: Any) -> None:
+    """Print a preview."""
+    for line in content.lines():
+        out.print(line)

@@ -1,0 +1,81 @@
+"""Information loss of a grouping."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.kernels.groups import sort_groups
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def information_loss(points: FloatArray, labels: IntArray) -> float:
+    """Share of the total scatter that lies inside groups, in percent: 100 · SSE / SST.
+
+    SSE adds the squared distances of records to their group's mean, SST those
+    to the mean of all. The figure depends on the scale of the columns: say
+    which one it was measured on (usually z-scores).
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width).
+    labels
+        Group of each record, 0 to n_groups - 1, shape (n_rows,).
+
+    Returns
+    -------
+    float
+        Percent, 0 to 100; 0 where all records are equal.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit each other, or a label is negative.
+
+    References
+    ----------
+    Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [2.0], [10.0], [12.0]])
+    >>> round(information_loss(points, np.array([0, 0, 1, 1])), 3)
+    3.846
+    """
+    if points.ndim != 2 or labels.shape != points.shape[:1]:
+        raise ValueError(
+            f"points has shape {points.shape} and labels {labels.shape}; give (n_rows, width) and (n_rows,)"
+        )
+    if len(labels) == 0:
+        return 0.0
+    if labels.min() < 0:
+        raise ValueError("a label is negative; give 0 to n_groups - 1")
+    centred = np.ascontiguousarray(points - points.mean(axis=0), dtype=np.float64)
+    total = float(np.square(centred).sum())
+    if total <= 0.0:
+        return 0.0
+    return 100.0 * within_scatter(centred, *sort_groups(labels.astype(np.int64))) / total
+
+
+@nb.njit(cache=True, nogil=True)
+def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> float:
+    """Sum of squared distances to the group means, two passes a group."""
+    width = points.shape[1]
+    mean = np.empty(width)
+    total = 0.0
+    for g in range(starts.shape[0] - 1):
+        rows = order[starts[g] : starts[g + 1]]
+        mean[:] = 0.0
+        for i in rows:
+            for j in range(width):
+                mean[j] += points[i, j]
+        for j in range(width):
+            mean[j] /= max(1, rows.shape[0])
+        for i in rows:
+            for j in range(width):
+                total += (points[i, j] - mean[j]) ** 2
+    return total

@@ -1,0 +1,87 @@
+"""Assignment of categories to records under fixed counts per group."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+_SORT_FROM = 64
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def assign_by_counts(
+    scores: npt.NDArray[np.float64],
+    order: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    targets: npt.NDArray[np.int64],
+    sequence: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Give exactly `targets[g, c]` records of group g the category c.
+
+    Parameters
+    ----------
+    scores
+        How well each category fits each record, shape (n, q).
+    order, starts
+        The groups (`anonpipe.kernels.groups.sort_groups`).
+    targets
+        Records of each category in each group, shape (n_groups, q); each row
+        adds up to the size of the group.
+    sequence
+        The categories in the order in which they choose their records.
+
+    Returns
+    -------
+    numpy.ndarray
+        Category of each record, shape (n,).
+    """
+    chosen = np.empty(len(scores), dtype=np.int64)
+    free = np.empty(np.max(np.diff(starts)), dtype=np.int64)
+    for group in range(len(starts) - 1):
+        count = starts[group + 1] - starts[group]
+        for i in range(count):
+            free[i] = order[starts[group] + i]
+        for category in sequence:
+            wanted = targets[group, category]
+            if wanted == 0:
+                continue
+            if wanted < count:
+                _bring_forward(free[:count], scores, category, wanted)
+            for i in range(wanted):
+                chosen[free[i]] = category
+            for i in range(wanted, count):
+                free[i - wanted] = free[i]
+            count -= wanted
+    return chosen
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _bring_forward(
+    free: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], category: int, wanted: int
+) -> None:
+    """Move the `wanted` best records of a category to the front; all others keep their order."""
+    count = len(free)
+    if count >= _SORT_FROM:
+        values = np.empty(count, dtype=np.float64)
+        for i in range(count):
+            values[i] = -scores[free[i], category]
+        best = free[np.argsort(values, kind="mergesort")[:wanted]]
+        taken = np.zeros(count, dtype=np.bool_)
+        taken[np.argsort(values, kind="mergesort")[:wanted]] = True
+        at = count
+        for i in range(count - 1, -1, -1):
+            if not taken[i]:
+                at -= 1
+                free[at] = free[i]
+        free[:wanted] = best
+        return
+    for rank in range(wanted):
+        best_at = rank
+        for i in range(rank + 1, count):
+            if scores[free[i], category] > scores[free[best_at], category]:
+                best_at = i
+        row = free[best_at]
+        for i in range(best_at, rank, -1):
+            free[i] = free[i - 1]
+        free[rank] = row

@@ -1,0 +1,189 @@
+"""Principal directions, and recursive splits of records along them."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+SAMPLE_ROWS = 1024
+ITERATIONS = 60
+
+
+@nb.njit(cache=True, nogil=True)
+def projection(point: FloatArray, direction: FloatArray) -> float:
+    """Dot product, added column by column: the same bits in whatever batch a row arrives."""
+    total = 0.0
+    for j in range(direction.shape[0]):
+        total += point[j] * direction[j]
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def covariance(points: FloatArray, rows: IntArray, step: int) -> FloatArray:
+    """Covariance (times a constant) of every `step`-th of `rows`, shape (width, width)."""
+    width = points.shape[1]
+    mean = np.zeros(width)
+    count = 0
+    for at in range(0, rows.shape[0], step):
+        count += 1
+        for j in range(width):
+            mean[j] += points[rows[at], j]
+    for j in range(width):
+        mean[j] /= count
+    scatter = np.zeros((width, width))
+    centred = np.empty(width)
+    for at in range(0, rows.shape[0], step):
+        for j in range(width):
+            centred[j] = points[rows[at], j] - mean[j]
+        for j in range(width):
+            for h in range(j + 1):
+                scatter[j, h] += centred[j] * centred[h]
+    for j in range(width):
+        for h in range(j):
+            scatter[h, j] = scatter[j, h]
+    return scatter
+
+
+@nb.njit(cache=True, nogil=True)
+def multiply_and_normalize(matrix: FloatArray, vector: FloatArray) -> float:
+    """Replace `vector` by matrix · vector at length one; the largest change of an entry."""
+    width = matrix.shape[0]
+    product = np.empty(width)
+    squares = 0.0
+    for j in range(width):
+        product[j] = projection(matrix[j], vector)
+        squares += product[j] * product[j]
+    if not squares > 0.0:
+        return 0.0
+    moved = 0.0
+    for j in range(width):
+        value = product[j] / np.sqrt(squares)
+        moved = max(moved, abs(value - vector[j]))
+        vector[j] = value
+    return moved
+
+
+@nb.njit(cache=True, nogil=True)
+def leading_eigenvector(matrix: FloatArray) -> FloatArray:
+    """Power iteration from the column of the largest diagonal entry; zero for a zero matrix.
+
+    The entry of largest size is made positive, so that the sign is settled.
+    """
+    width = matrix.shape[0]
+    vector = np.zeros(width)
+    widest = 0
+    for j in range(width):
+        if matrix[j, j] > matrix[widest, widest]:
+            widest = j
+    if width == 0 or not matrix[widest, widest] > 0.0:
+        return vector
+    vector[widest] = 1.0
+    for _ in range(ITERATIONS):
+        if multiply_and_normalize(matrix, vector) < 1e-9:
+            break
+    largest = np.argmax(np.abs(vector))
+    if vector[largest] < 0.0:
+        vector *= -1.0
+    return vector
+
+
+@nb.njit(cache=True, nogil=True)
+def principal_direction(points: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
+    """Unit vector along which `rows` of `points` spread most, shape (width,); zero where they do not.
+
+    About SAMPLE_ROWS of the rows, evenly spaced, decide the direction; all of
+    them if those do not differ. `turned` gives a direction halfway between the
+    first and the second principal one, each in units of its own spread: splits
+    along it cross the borders of splits along the first.
+    """
+    step = max(1, rows.shape[0] // SAMPLE_ROWS)
+    matrix = covariance(points, rows, step)
+    if step > 1 and not np.trace(matrix) > 0.0:
+        matrix = covariance(points, rows, 1)
+    first = leading_eigenvector(matrix)
+    if not turned:
+        return first
+    width = matrix.shape[0]
+    spread = np.zeros(2)
+    for j in range(width):
+        spread[0] += projection(matrix[j], first) * first[j]
+    rest = matrix.copy()
+    for j in range(width):
+        for h in range(width):
+            rest[j, h] -= spread[0] * first[j] * first[h]
+    second = leading_eigenvector(rest)
+    for j in range(width):
+        spread[1] += projection(matrix[j], second) * second[j]
+    if not spread[1] > 1e-9 * spread[0]:
+        return first
+    for j in range(width):
+        first[j] = first[j] / np.sqrt(spread[0]) + second[j] / np.sqrt(spread[1])
+    return first
+
+
+@nb.njit(cache=True, nogil=True)
+def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
+    """Move the `left` rows of smallest projection to the front of `rows`, both parts in their old order.
+
+    Rows at the border value go left in their order until `left` is reached.
+    """
+    count = rows.shape[0]
+    border = np.partition(projections, left)[left]
+    below = 0
+    for i in range(count):
+        if projections[i] < border:
+            below += 1
+    ties = left - below
+    behind = np.empty(count - left, dtype=np.int64)
+    front = 0
+    back = 0
+    for i in range(count):
+        goes_left = projections[i] < border
+        if projections[i] == border and ties > 0:
+            goes_left = True
+            ties -= 1
+        if goes_left:
+            rows[front] = rows[i]
+            front += 1
+        else:
+            behind[back] = rows[i]
+            back += 1
+    rows[left:] = behind
+
+
+@nb.njit(cache=True, nogil=True)
+def split_recursively(points: FloatArray, leaves: int, turned: bool) -> tuple[IntArray, IntArray]:
+    """Split all rows into `leaves` parts whose sizes differ by one at most.
+
+    Returns
+    -------
+    order : int64, shape (n_rows,)
+        Row numbers, part by part, ascending inside each.
+    starts : int64, shape (leaves + 1,)
+        Where the parts begin in `order`.
+    """
+    n = points.shape[0]
+    order = np.arange(n)
+    projections = np.empty(n)
+    sizes = np.zeros(leaves + 1, dtype=np.int64)
+    stack = [(0, n, 0, leaves)]
+    while len(stack) > 0:
+        low, high, leaf, count = stack.pop()
+        if count == 1:
+            sizes[leaf + 1] = high - low
+            continue
+        rows = order[low:high]
+        direction = principal_direction(points, rows, turned)
+        for i in range(low, high):
+            projections[i] = projection(points[order[i]], direction)
+        left_leaves = count // 2
+        base, extra = divmod(high - low, count)
+        left = base * left_leaves + min(extra, left_leaves)
+        split_rows(rows, projections[low:high], left)
+        stack.append((low, low + left, leaf, left_leaves))
+        stack.append((low + left, high, leaf + left_leaves, count - left_leaves))
+    return order, np.cumsum(sizes)

@@ -1,0 +1,174 @@
+"""Strata: records that never share a group, found from the codes of the strata columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import InputError
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+MOST_COMBINATIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Which stratum each combination of codes belongs to.
+
+    Attributes
+    ----------
+    positions
+        Where the strata columns stand among the cells.
+    sizes
+        Number of codes of each of them.
+    stratum
+        Stratum of each combination (mixed radix of the codes), -1 for dropped.
+    recoded
+        The combination whose codes a record of this combination takes; itself
+        unless its small stratum was merged into another.
+    rows
+        Records of each stratum.
+    dropped
+        Records of dropped small strata.
+    """
+
+    positions: tuple[int, ...]
+    sizes: tuple[int, ...]
+    stratum: tuple[int, ...]
+    recoded: tuple[int, ...]
+    rows: tuple[int, ...]
+    dropped: int
+
+    def assign(self, cells: FloatArray) -> IntArray:
+        """The stratum of each record, shape (n_rows,); -1 for records to be dropped."""
+        return np.asarray(self.stratum, dtype=np.int64)[self._combinations(cells)]
+
+    def recode(self, cells: FloatArray) -> None:
+        """Give the records of merged strata the codes of the stratum they joined, in place."""
+        target = np.asarray(self.recoded, dtype=np.int64)[self._combinations(cells)]
+        for position, size in zip(reversed(self.positions), reversed(self.sizes), strict=True):
+            cells[:, position] = target % size
+            target //= size
+
+    def _combinations(self, cells: FloatArray) -> IntArray:
+        index = np.zeros(len(cells), dtype=np.int64)
+        for position, size in zip(self.positions, self.sizes, strict=True):
+            index = index * size + cells[:, position].astype(np.int64)
+        return index
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able content."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Strata:
+        """Read what `to_dict` gave."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+
+
+def build_strata(
+    counts: IntArray,
+    positions: Sequence[int],
+    sizes: Sequence[int],
+    k: int,
+    small: Literal["error", "merge", "drop"],
+    event: tuple[int, npt.NDArray[np.bool_]] | None,
+    by_event: bool,
+    names: Sequence[str],
+) -> Strata:
+    """Turn counts of code combinations into strata of at least k records.
+
+    Parameters
+    ----------
+    counts
+        Records of each combination, in mixed radix order, shape (prod(sizes),).
+    event
+        Which of the strata columns is the survival status, and for each of
+        its codes whether it means that the event happened.
+    by_event
+        Split that column by event and censored instead of by its codes.
+
+    Raises
+    ------
+    InputError
+        A stratum has fewer than k records and `small` gives no remedy.
+
+    Examples
+    --------
+    >>> strata = build_strata(np.array([50, 3, 60]), [0], [3], 5, "merge", None, False, ["status"])
+    >>> strata.stratum, strata.recoded, strata.rows
+    ((0, 1, 1), (0, 2, 2), (50, 63))
+    """
+    combinations = np.arange(len(counts))
+    codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
+    happened = np.zeros(len(counts), dtype=bool)
+    base = combinations.copy()
+    if event is not None and codes is not None:
+        happened = event[1][codes[event[0]]]
+        if by_event:
+            canonical = codes.copy()
+            canonical[event[0]] = np.where(happened, np.argmax(event[1]), np.argmin(event[1]))
+            base = np.ravel_multi_index(tuple(canonical), tuple(sizes))
+    rows = np.bincount(base, weights=counts, minlength=len(counts)).astype(np.int64)
+    is_small = (rows > 0) & (rows < k)
+    if is_small.any() and small == "error":
+        raise InputError(_small_message(names, int(is_small.sum()), int(rows[is_small].sum()), k))
+    target = np.where(rows > 0, combinations, -1)
+    recoded = combinations.copy()
+    for tiny in np.flatnonzero(is_small):
+        target[tiny] = -1
+        if small == "merge":
+            target[tiny] = _host(tiny, rows, is_small, happened, names, k)
+            best = np.flatnonzero(base == target[tiny])
+            recoded[base == tiny] = best[np.argmax(counts[best])]
+    final = target[base]
+    kept = np.unique(final[(final >= 0) & (counts > 0)])
+    stratum = np.where((final >= 0) & (counts > 0), np.searchsorted(kept, final), -1)
+    sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
+    if not len(kept):
+        raise InputError(f"no stratum of {_joined(names)} has k={k} records; lower k or take fewer strata columns")
+    return Strata(
+        tuple(positions),
+        tuple(sizes),
+        tuple(stratum.tolist()),
+        tuple(recoded.tolist()),
+        tuple(sums.tolist()),
+        int(counts[stratum < 0].sum()),
+    )
+
+
+def _host(
+    tiny: int,
+    rows: IntArray,
+    is_small: npt.NDArray[np.bool_],
+    happened: npt.NDArray[np.bool_],
+    names: Sequence[str],
+    k: int,
+) -> int:
+    """The largest stratum with the same event status; the first of equals."""
+    fit = (rows >= k) & ~is_small & (happened == happened[tiny])
+    if not fit.any():
+        raise InputError(
+            f"a stratum of {_joined(names)} has {rows[tiny]} records, fewer than k={k}, and no stratum of the same "
+            "event status to be merged into; set strata.small: drop, or lower k"
+        )
+    return int(np.argmax(np.where(fit, rows, -1)))
+
+
+def _small_message(names: Sequence[str], strata: int, rows: int, k: int) -> str:
+    many = "1 stratum has" if strata == 1 else f"{strata} strata have"
+    return (
+        f"{many} fewer than k={k} records in column {_joined(names)} ({rows} rows in all); "
+        "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
+        "or strata.small: drop (their records are left out), or lower k"
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " x ".join(repr(name) for name in names) or "the table"

@@ -1,0 +1,185 @@
+"""Coarse pre-clusters: a tree of splits fitted on a sample, through which all records are routed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.kernels.principal import principal_direction
+from anonpipe.kernels.route import project_rows, route_rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+KeyArray = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes.
+
+    Attributes
+    ----------
+    directions
+        Unit vector of each node, shape (n_nodes, width).
+    thresholds, key_thresholds
+        A record goes left where (projection, key) is less, compared in this
+        order, shapes (n_nodes,).
+    children
+        Left and right child, shape (n_nodes, 2): a node, or -1 - leaf.
+    """
+
+    directions: FloatArray
+    thresholds: FloatArray
+    key_thresholds: KeyArray
+    children: IntArray
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves."""
+        return len(self.thresholds) + 1
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the points it was fitted on."""
+        return int(self.directions.shape[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able content; floats and keys survive unchanged.
+
+        The thresholds are projections of true records: private.
+        """
+        return {
+            "width": self.width,
+            "directions": self.directions.tolist(),
+            "thresholds": self.thresholds.tolist(),
+            "key_thresholds": self.key_thresholds.tolist(),
+            "children": self.children.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Tree:
+        """Read what `to_dict` gave."""
+        return cls(
+            np.array(content["directions"], dtype=np.float64).reshape(-1, content["width"]),
+            np.array(content["thresholds"], dtype=np.float64),
+            np.array(content["key_thresholds"], dtype=np.uint64),
+            np.array(content["children"], dtype=np.int64).reshape(-1, 2),
+        )
+
+
+def fit_tree(sample_points: FloatArray, sample_keys: KeyArray, leaves: int) -> Tree:
+    """Fit a tree that divides records like the sample into `leaves` parts of about equal size.
+
+    A node that is to become L leaves sorts its records by (projection on its
+    first principal direction, key) and is cut at the rank floor(L/2)/L of the
+    way. Records with equal values go to both sides in proportion to their
+    keys, so that tied data give balanced leaves too.
+
+    Parameters
+    ----------
+    sample_points
+        Finite, shape (n_sample, width).
+    sample_keys
+        A number drawn at random for each record, all bits in use, shape
+        (n_sample,).
+    leaves
+        Number of leaves, 1 to n_sample.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit each other, or there are fewer records than leaves.
+
+    Examples
+    --------
+    >>> points = np.array([[1.0], [1.0], [1.0], [5.0]])
+    >>> keys = np.array([7, 3, 5, 1], dtype=np.uint64)
+    >>> tree = fit_tree(points, keys, 2)
+    >>> route(tree, points, keys).tolist()
+    [1, 0, 0, 1]
+    """
+    points, keys = _checked(sample_points, sample_keys)
+    if not 1 <= leaves <= max(1, len(points)):
+        raise ValueError(f"{leaves} leaves from a sample of {len(points)} records; give 1 to as many leaves as records")
+    nodes: list[_Node] = []
+    if leaves > 1:
+        _grow(nodes, points, keys, np.arange(len(points)), leaves, 0)
+    return Tree(
+        np.array([node.direction for node in nodes]).reshape(-1, points.shape[1]),
+        np.array([node.threshold for node in nodes], dtype=np.float64),
+        np.array([node.key for node in nodes], dtype=np.uint64),
+        np.array([node.children for node in nodes], dtype=np.int64).reshape(-1, 2),
+    )
+
+
+@dataclass
+class _Node:
+    direction: FloatArray
+    threshold: float
+    key: int
+    children: list[int]
+
+
+def _grow(nodes: list[_Node], points: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int) -> int:
+    """Append the subtree of `rows` to `nodes`; the number by which its parent names it."""
+    if leaves == 1:
+        return -1 - first_leaf
+    direction = principal_direction(points, rows, False)
+    projections = project_rows(points, rows, direction)
+    ranked = np.lexsort((keys[rows], projections))
+    left_leaves = leaves // 2
+    left = len(rows) * left_leaves // leaves
+    border = ranked[left]
+    at = len(nodes)
+    nodes.append(_Node(direction, float(projections[border]), int(keys[rows[border]]), []))
+    lower, upper = rows[np.sort(ranked[:left])], rows[np.sort(ranked[left:])]
+    nodes[at].children = [
+        _grow(nodes, points, keys, lower, left_leaves, first_leaf),
+        _grow(nodes, points, keys, upper, leaves - left_leaves, first_leaf + left_leaves),
+    ]
+    return at
+
+
+def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
+    """Leaf of each record, 0 to tree.leaves - 1, int64, shape (n_rows,).
+
+    A record's leaf depends on its own values and key alone: it is the same in
+    whatever batch the record arrives.
+
+    Parameters
+    ----------
+    tree
+        Of `fit_tree`.
+    points
+        Finite, shape (n_rows, tree.width).
+    keys
+        Like those the tree was fitted with, shape (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit each other or the tree.
+
+    Examples
+    --------
+    >>> points, keys = np.array([[4.0], [0.0]]), np.array([1, 2], dtype=np.uint64)
+    >>> route(fit_tree(points, keys, 2), points, keys).tolist()
+    [1, 0]
+    """
+    points, keys = _checked(points, keys)
+    if points.shape[1] != tree.width:
+        raise ValueError(f"points has {points.shape[1]} columns; the tree was fitted on {tree.width}")
+    return np.asarray(
+        route_rows(points, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children), dtype=np.int64
+    )
+
+
+def _checked(points: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
+    if points.ndim != 2 or keys.shape != points.shape[:1]:
+        raise ValueError(f"points has shape {points.shape} and keys {keys.shape}; give (n_rows, width) and (n_rows,)")
+    if keys.dtype != np.uint64:
+        raise ValueError(f"keys are {keys.dtype}; give uint64")
+    return np.ascontiguousarray(points, dtype=np.float64), np.ascontiguousarray(keys)

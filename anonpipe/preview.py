@@ -1,0 +1,151 @@
+"""What a run would do, told without running it: the content of `anonpipe plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anonpipe import release
+from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.points import PointCodec
+from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
+from anonpipe.engine import default_workers
+from anonpipe.job import Job
+from anonpipe.pipeline import strata_of
+from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.source import Source, check_types, open_source, read_batches
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The predicted run.
+
+    Attributes
+    ----------
+    job, source
+        What would run on what.
+    strata
+        Name and records of each stratum.
+    dropped
+        Records of strata under k that the job drops.
+    width
+        Columns of the points.
+    rows
+        Aimed records of a partition.
+    partitions, files
+        How many of each.
+    workers
+        Processes that would be used here.
+    staging_bytes, peak_bytes
+        Predicted disk use of the staging, and memory of all processes together.
+    warnings
+        What the run would warn of.
+    """
+
+    job: Job
+    source: Source
+    strata: tuple[tuple[str, int], ...]
+    dropped: int
+    width: int
+    rows: int
+    partitions: int
+    files: int
+    workers: int
+    staging_bytes: int
+    peak_bytes: int
+    warnings: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The preview as text."""
+        job = self.job
+        columns = [_column_line(job, name) for name in job.columns]
+        strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
+        return [
+            f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
+            f"{len(self.source.units)} units",
+            f"output     {job.output}",
+            "columns",
+            *columns,
+            f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
+            *strata,
+            f"group      {job.cluster.method}, k={job.k}, {_options(job.cluster)}",
+            f"synthesize {job.synthesize.method}, {_options(job.synthesize) or 'no options'}",
+            f"decode     {_options(job.decode)}",
+            f"cut        {self.partitions} partitions of about {self.rows:,} records x {self.width} point columns, "
+            f"{self.files} output files",
+            f"staging    about {_size(self.staging_bytes)} on disk",
+            f"memory     about {_size(self.peak_bytes)} in all processes together, {self.workers} workers",
+            f"gates      {_options(job.gates)}",
+            *(f"warning: {warning}" for warning in self.warnings),
+        ]
+
+
+def _column_line(job: Job, name: str) -> str:
+    column = job.columns[name]
+    parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
+    if column.bounds is not None:
+        parts.append(f"bounds {list(column.bounds)}")
+    if column.resolution is not None and column.role.synthesized:
+        parts.append(f"step {column.resolution:g}")
+    return ", ".join(parts)
+
+
+def _options(options: object) -> str:
+    content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
+    return ", ".join(f"{key}={value}" for key, value in content.items())
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def preview(job: Job) -> Preview:
+    """Read the input once, in this process, and work out the cut, the costs and the warnings.
+
+    Raises
+    ------
+    InputError, OutputError
+        As the run would.
+    """
+    release.check_writable(release.place(job.output))
+    source = open_source(job.input, job.columns)
+    check_types(source.schema, job.columns)
+    scan = _scan(job, source)
+    warnings = check_scan(scan, job.columns, job.k)
+    codec = CellCodec.fit(source.schema, job.columns, scan)
+    strata = strata_of(job, codec, scan)
+    width = max(PointCodec.fit(codec, scan).width, len(codec.names))
+    rows = partition_rows(job, width)
+    workers = job.run.workers or default_workers()
+    partitions = sum(leaf_counts(strata.rows, rows))
+    kept = sum(strata.rows)
+    return Preview(
+        job=job,
+        source=source,
+        strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
+        dropped=strata.dropped,
+        width=width,
+        rows=min(rows, max(strata.rows)),
+        partitions=partitions,
+        files=max(1, round(kept / job.release.file_rows)),
+        workers=workers,
+        staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
+        peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
+        warnings=(*job.warnings(), *warnings),
+    )
+
+
+def _scan(job: Job, source: Source) -> Scan:
+    scans = []
+    for unit in source.units:
+        for first_row, batch in read_batches(source, unit, list(job.columns)):
+            scans.append(scan_batch(batch, job.columns, first_row, job.strata.by))
+    return merge_scans(scans)
+
+
+def _stratum_names(job: Job, count: int) -> list[str]:
+    by = " x ".join(job.strata.by) or "whole table"
+    return [f"{by} {at + 1}" for at in range(count)] if count > 1 else [by]

@@ -1,0 +1,291 @@
+"""Atomic publication: a new versioned folder, then one switch of the pointer.
+
+    output/versions/<version>/part-00000.parquet ... manifest.json
+    output/CURRENT          the name of the current version (object stores, and everywhere)
+    output/release          a link to the current version (local disks)
+
+A reader follows the pointer and sees the old release or the new one, whole.
+The version folder is complete, under its final name, before a pointer moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from anonpipe.errors import InputError, OutputError
+
+MANIFEST = "manifest.json"
+POINTER = "CURRENT"
+LINK = "release"
+_BLOCK = 2**22
+
+
+def sha256(path: str | Path, filesystem: Any = None) -> str:
+    """SHA-256 of a file, read in blocks."""
+    digest = hashlib.sha256()
+    with (filesystem or LocalFileSystem()).open(str(path), "rb") as source:
+        while block := source.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where releases live: a filesystem and a root path on it."""
+
+    filesystem: Any
+    root: str
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a disk of this machine."""
+        return isinstance(self.filesystem, LocalFileSystem)
+
+    def path(self, *parts: str) -> str:
+        """A path below the root."""
+        return "/".join([self.root.rstrip("/"), *parts])
+
+
+def place(url: str) -> Place:
+    """Resolve an output path or fsspec URL.
+
+    Raises
+    ------
+    OutputError
+        The protocol is unknown or its driver is not installed.
+    """
+    try:
+        filesystem, root = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError):
+        problem = True
+    else:
+        problem = False
+    if problem:
+        scheme = url.split("://", 1)[0]
+        raise OutputError(f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path")
+    return Place(filesystem, root)
+
+
+def check_writable(where: Place) -> None:
+    """Make the output folder and write a probe into it, before any work starts.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written, or it is a folder with files of another kind.
+    """
+    reason = None
+    try:
+        where.filesystem.makedirs(where.root, exist_ok=True)
+        names = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
+        probe = where.path(f".probe-{secrets.token_hex(8)}")
+        with where.filesystem.open(probe, "wb") as out:
+            out.write(b"")
+        where.filesystem.rm(probe)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    if reason is not None:
+        raise OutputError(f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights")
+    visible = {name for name in names if not name.startswith(".")}
+    if visible and not visible & {"versions", POINTER, LINK}:
+        raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+
+
+def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> str:
+    """Copy verified files and their manifest into a new version, then switch the pointer.
+
+    Parameters
+    ----------
+    files
+        Finished files of the staging, on this machine.
+    manifest
+        Its `files` entry holds name and SHA-256 of each; checked after copying.
+
+    Returns
+    -------
+    str
+        Path of the new version.
+    """
+    version = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    try:
+        _copy_version(files, manifest, where, version)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    else:
+        reason = None
+    if reason is not None:
+        _discard(where, version)
+        raise OutputError(f"the release cannot be written to {where.root}: {reason}; nothing was published")
+    _switch(where, version)
+    return where.path("versions", version)
+
+
+def _copy_version(files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str) -> None:
+    """On a disk: copy under a hidden name, sync, rename. On an object store: the pointer alone decides."""
+    folder = where.path("versions", f".{version}" if where.local else version)
+    where.filesystem.makedirs(folder, exist_ok=True)
+    expected = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
+    for path in files:
+        target = f"{folder}/{path.name}"
+        with open(path, "rb") as source, where.filesystem.open(target, "wb") as out:
+            shutil.copyfileobj(source, out, _BLOCK)
+            _sync(out)
+        if sha256(target, where.filesystem) != expected[path.name]:
+            raise OSError(f"{path.name} differs after copying")
+    with where.filesystem.open(f"{folder}/{MANIFEST}", "wb") as out:
+        out.write(json.dumps(manifest, indent=2).encode())
+        _sync(out)
+    if where.local:
+        _open_to_readers(Path(folder))
+        _sync_folder(Path(folder))
+        os.rename(folder, where.path("versions", version))
+        _sync_folder(Path(where.path("versions")))
+
+
+def _open_to_readers(folder: Path) -> None:
+    """Release files follow the usual rights of the machine, not the staging's private ones."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in folder.iterdir():
+        path.chmod(0o666 & ~mask)
+    folder.chmod(0o777 & ~mask)
+
+
+def _sync(handle: Any) -> None:
+    handle.flush()
+    if hasattr(handle, "fileno"):
+        try:
+            os.fsync(handle.fileno())
+        except (OSError, ValueError):  # an object store has no file behind the handle
+            pass
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _discard(where: Place, version: str) -> None:
+    for name in (f".{version}", version):
+        try:
+            where.filesystem.rm(where.path("versions", name), recursive=True)
+        except OSError:
+            pass
+
+
+def _switch(where: Place, version: str) -> None:
+    """Move the pointers: each moves in one step (rename on a disk, one put on an object store)."""
+    if not where.local:
+        where.filesystem.pipe_file(where.path(POINTER), version.encode())
+        return
+    nonce = secrets.token_hex(4)
+    draft_link = Path(where.path(f".{LINK}-{nonce}"))
+    draft_link.symlink_to(Path("versions") / version)
+    os.replace(draft_link, where.path(LINK))
+    draft_pointer = Path(where.path(f".{POINTER}-{nonce}"))
+    draft_pointer.write_text(version)
+    os.replace(draft_pointer, where.path(POINTER))
+    _sync_folder(Path(where.root))
+
+
+def resolve(url: str) -> Place:
+    """The current version below an output path, or the version folder itself.
+
+    Raises
+    ------
+    InputError
+        There is no release.
+    """
+    where = place(url)
+    if where.filesystem.exists(where.path(MANIFEST)):
+        return where
+    if where.local and where.filesystem.exists(where.path(LINK, MANIFEST)):
+        return Place(where.filesystem, os.path.realpath(where.path(LINK)))
+    if where.filesystem.exists(where.path(POINTER)):
+        version = where.filesystem.cat_file(where.path(POINTER)).decode().strip()
+        return Place(where.filesystem, where.path("versions", version))
+    raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
+
+
+def read_manifest(where: Place) -> dict[str, Any]:
+    """The manifest of a version."""
+    try:
+        manifest: dict[str, Any] = json.loads(where.filesystem.cat_file(where.path(MANIFEST)))
+    except (OSError, ValueError):
+        pass
+    else:
+        return manifest
+    raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
+
+
+def check(url: str) -> list[str]:
+    """Compare a published release with its manifest; returns what is wrong (nothing: all is well)."""
+    where = resolve(url)
+    manifest = read_manifest(where)
+    problems = []
+    listed = {entry["name"] for entry in manifest["files"]}
+    present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
+    problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST})]
+    for entry in manifest["files"]:
+        name = entry["name"]
+        if name not in present:
+            problems.append(f"{name}: missing")
+        elif sha256(where.path(name), where.filesystem) != entry["sha256"]:
+            problems.append(f"{name}: SHA-256 differs from the manifest")
+        else:
+            problems += _check_parquet(where, entry, manifest)
+    return problems
+
+
+def _check_parquet(where: Place, entry: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+    with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
+        parquet = pq.ParquetFile(handle)
+        schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+    found = []
+    if describe_schema(schema) != manifest["schema"]:
+        found.append(f"{entry['name']}: its schema differs from the manifest")
+    if rows != entry["rows"]:
+        found.append(f"{entry['name']}: {rows} rows, the manifest says {entry['rows']}")
+    return found
+
+
+def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
+    """Name, type and nullability of each column, as the manifest writes them."""
+    return [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema]
+
+
+def prune(url: str, keep: int = 1) -> list[str]:
+    """Delete all but the newest `keep` versions; the current one always stays.
+
+    Returns
+    -------
+    list of str
+        The deleted versions.
+    """
+    where = place(url)
+    current = resolve(url).root.rstrip("/").rsplit("/", 1)[-1]
+    found = sorted(
+        path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.path("versions"), detail=False)
+    )
+    others = [version for version in found if version != current]
+    doomed = others[: max(0, len(others) - max(0, keep - 1))]
+    for version in doomed:
+        where.filesystem.rm(where.path("versions", version), recursive=True)
+    return doomed

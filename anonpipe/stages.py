@@ -1,0 +1,439 @@
+"""What a worker does in each stage: read the staging, compute one piece, write it, leave a receipt.
+
+A stage function takes the `Context` of the run and the number of its piece
+(an input unit, a partition, or an output file). It can run twice, or on any
+worker, with the same outcome; its receipt is small and holds no row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.cluster import cluster, refine
+from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.missing import fill_missing
+from anonpipe.codec.points import PointCodec
+from anonpipe.codec.scan import Scan, merge_scans, read_scan, scan_batch, write_scan
+from anonpipe.engine import Task
+from anonpipe.errors import InputError
+from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, parse_job
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.moments import GroupedMoments, Moments, PairwiseMoments, merge_all
+from anonpipe.partition.strata import Strata
+from anonpipe.partition.tree import Tree, route
+from anonpipe.plan import Plan, partition_rows
+from anonpipe.release import sha256
+from anonpipe.rng import generator, row_keys
+from anonpipe.source import Source, load_source, read_batches
+from anonpipe.store import Shelf, Staging, create_shelf, disk_errors, read_json
+from anonpipe.synthesize import METHODS as SYNTHESIZERS
+from anonpipe.synthesize import restore_by_rank, synthesize
+from anonpipe.verify.view import View, build_view
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Receipt = dict[str, Any]
+
+_HISTOGRAM_BATCH = 65_536
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all tasks of one run share, read from the staging when first needed."""
+
+    staging: Staging
+    token: str
+
+    @cached_property
+    def job(self) -> Job:
+        """The job."""
+        return parse_job(read_json(self.staging.file("job.json")))
+
+    @cached_property
+    def source(self) -> Source:
+        """The input: its units and schema."""
+        return load_source(self.staging.root)
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The merged scan."""
+        return read_scan(self.staging.file("scan.all"))
+
+    @cached_property
+    def cells(self) -> CellCodec:
+        """Table to cells and back."""
+        return CellCodec.load(self.staging.file("codec"))
+
+    @cached_property
+    def points(self) -> PointCodec:
+        """Cells to points and back."""
+        return PointCodec.fit(self.cells, self.scan)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Multipliers of squared differences, shape (width,)."""
+        weight = self.job.cluster.response_weight
+        response = self.job.time_column if weight is not None else None
+        return self.points.distance_weights(response, weight if response else None)
+
+    @cached_property
+    def strata(self) -> Strata:
+        """The strata."""
+        return Strata.from_dict(read_json(self.staging.file("strata.json")))
+
+    @cached_property
+    def trees(self) -> list[Tree]:
+        """One tree of pre-clusters a stratum."""
+        return [Tree.from_dict(content) for content in read_json(self.staging.file("trees.json"))]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The partitions."""
+        return Plan.from_dict(read_json(self.staging.file("plan.json")))
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """Factors of the noise covariance, shape (n_scopes, width, width)."""
+        factors: FloatArray = np.load(self.staging.file("noise.npy"))
+        return factors
+
+    @cached_property
+    def view(self) -> View:
+        """The variables on which the release is verified."""
+        return view_of(self.cells, self.scan)
+
+    def rng(self, stage: str, index: int) -> np.random.Generator:
+        """The generator of one stage and piece."""
+        return generator(self.staging.key, stage, index)
+
+
+def view_of(codec: CellCodec, scan: Scan) -> View:
+    """The verified variables of a scanned table."""
+    columns = dict(zip(codec.names, codec.columns, strict=True))
+    coded = {name for name, column in columns.items() if column.staged_as_codes}
+    counts = {name: scan.code_counts(name) for name in coded}
+    mean = {name: scan.columns[name].mean for name in columns}
+    sd = {name: scan.columns[name].sd for name in columns}
+    return build_view(columns, mean, sd, counts)
+
+
+@lru_cache(maxsize=2)
+def context(staging: str, token: str) -> Context:
+    """The context of a run; `token` differs between runs in the same folder."""
+    return Context(Staging(Path(staging)), token)
+
+
+def work(task: Task) -> Receipt:
+    """Do one task, unless its receipt says that it is done."""
+    ctx = context(task.staging, task.token)
+    receipts = ctx.staging.receipts(task.stage)
+    before = os.umask(0o077)
+    try:
+        with disk_errors(f"running stage {task.stage}"):
+            if not receipts.done(task.index + 1) >= {task.index}:
+                receipts.write(task.index, STAGES[task.stage](ctx, task.index))
+            receipt = receipts.read(task.index)
+    finally:
+        os.umask(before)
+    return {"stage": task.stage, "index": task.index, "rows": receipt["rows"]}
+
+
+def scan_unit(ctx: Context, index: int) -> Receipt:
+    """Read a unit once: counts, moments, categories, fingerprint, and a keyed sample of its rows."""
+    unit = ctx.source.units[index]
+    share = min(1.0, ctx.job.partition.sample_rows / max(1, ctx.source.rows))
+    limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
+    key = ctx.staging.file("start.key").read_bytes()
+    scans, sample = [], []
+    for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.columns)):
+        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.strata.by))
+        chosen = row_keys(key, first_row, batch.num_rows) <= limit
+        sample.append(batch.filter(pa.array(chosen)))
+    scan = merge_scans(scans)
+    write_scan(scan, ctx.staging.folder("scans") / str(index))
+    with pa.OSFile(str(ctx.staging.folder("samples") / f"{index}.arrow"), "wb") as out:
+        with pa.ipc.new_file(out, sample[0].schema) as writer:
+            for batch in sample:
+                writer.write_batch(batch)
+    return {"rows": scan.rows}
+
+
+def route_unit(ctx: Context, index: int) -> Receipt:
+    """Send each row of a unit to its leaf: a file sorted by leaf, rows of a leaf in source order."""
+    unit = ctx.source.units[index]
+    key = ctx.staging.key
+    offsets = np.cumsum([0] + [tree.leaves for tree in ctx.trees])
+    parts, leaves = [], []
+    for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
+        cells = ctx.cells.to_cells(batch)
+        stratum = ctx.strata.assign(cells)
+        ctx.strata.recode(cells)
+        leaf = _leaf(ctx, cells, stratum, offsets, row_keys(key, first_row, batch.num_rows))
+        parts.append(cells[leaf >= 0])
+        leaves.append(leaf[leaf >= 0])
+    rows, leaf = np.concatenate(parts), np.concatenate(leaves)
+    parts.clear()
+    counts = np.bincount(leaf, minlength=int(offsets[-1]))
+    order = np.argsort(leaf.astype(np.int32), kind="stable")
+    rows = rows[order]
+    unit_shelf(ctx).write(index, rows)
+    return {"rows": unit.rows, "leaf_rows": counts.tolist()}
+
+
+def _leaf(ctx: Context, cells: FloatArray, stratum: IntArray, offsets: IntArray, keys: Any) -> IntArray:
+    leaf = np.full(len(cells), -1, dtype=np.int64)
+    splitting = [at for at, tree in enumerate(ctx.trees) if tree.leaves > 1]
+    leaf[stratum >= 0] = offsets[stratum[stratum >= 0]]
+    if splitting:
+        points = ctx.points.encode(cells) * np.sqrt(ctx.weights)
+        for at in splitting:
+            inside = stratum == at
+            leaf[inside] = offsets[at] + route(ctx.trees[at], points[inside], keys[inside])
+    return leaf
+
+
+def unit_shelf(ctx: Context) -> Shelf:
+    """The routed rows; a region an input unit."""
+    rows = [unit.rows for unit in ctx.source.units]
+    pieces = sum(tree.leaves for tree in ctx.trees)
+    return create_shelf(ctx.staging.file("routed"), rows, len(ctx.cells.names), "float64", pieces)
+
+
+def label_shelf(ctx: Context) -> Shelf:
+    """The group of each row; a region a partition."""
+    return create_shelf(ctx.staging.file("labels"), [p.rows for p in ctx.plan.partitions], None, "int64")
+
+
+def synthetic_shelf(ctx: Context) -> Shelf:
+    """The synthetic rows on their way to the output files; a region a partition."""
+    rows = [p.rows for p in ctx.plan.partitions]
+    return create_shelf(ctx.staging.file("synthetic"), rows, len(ctx.cells.names), "float64", ctx.plan.files)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A partition with its groups; `points` has missing numbers filled from the group."""
+
+    cells: FloatArray
+    points: FloatArray
+    order: IntArray
+    starts: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Records of each group."""
+        return np.diff(self.starts)
+
+
+def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> Grouped:
+    order, starts = sort_groups(labels)
+    if int(np.diff(starts).min()) < ctx.job.k or len(labels) != len(cells):
+        raise InputError(f"partition {index}: a group has fewer than k={ctx.job.k} records; nothing is released")
+    filled = fill_missing(cells, ctx.points.numeric_positions, order, starts, ctx.rng("fill", index))
+    return Grouped(cells, ctx.points.encode(cells, filled), order, starts)
+
+
+def group_partition(ctx: Context, index: int) -> Receipt:
+    """Form groups of at least k inside a partition and count its part of the global statistics."""
+    cells = unit_shelf(ctx).gather(ctx.plan.pieces(index))
+    labels = _cluster(ctx, index, ctx.points.encode(cells) * np.sqrt(ctx.weights))
+    label_shelf(ctx).write(index, labels)
+    grouped = _grouped(ctx, index, cells, labels)
+    sizes, counts = np.unique(grouped.sizes, return_counts=True)
+    return {
+        "rows": len(cells),
+        "stratum": ctx.plan.partitions[index].stratum,
+        "group_sizes": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        "grouped": GroupedMoments.of(grouped.points, grouped.order, grouped.starts).to_dict(),
+        "original": _pairwise(ctx.view, cells).to_dict(),
+    }
+
+
+def _cluster(ctx: Context, index: int, scaled: FloatArray) -> IntArray:
+    job, options, rng = ctx.job, ctx.job.cluster, ctx.rng("cluster", index)
+    block = max(3 * job.k, options.block_rows)
+    match options:
+        case Mdav():
+            labels = cluster(scaled, job.k, "mdav", rng=rng, block_rows=block)
+        case Kmeans():
+            labels = cluster(scaled, job.k, "kmeans", rng=rng, block_rows=block, iterations=options.iterations)
+    if options.refine:
+        labels = refine(scaled, labels, job.k)
+    return labels
+
+
+def _pairwise(view: View, cells: FloatArray) -> PairwiseMoments:
+    parts = [
+        PairwiseMoments.of(view.measure(cells[at : at + _HISTOGRAM_BATCH]))
+        for at in range(0, len(cells), _HISTOGRAM_BATCH)
+    ]
+    return merge_all(parts)
+
+
+def synthesize_partition(ctx: Context, index: int) -> Receipt:
+    """Replace the records of a partition and send each to a random output file."""
+    cells = unit_shelf(ctx).gather(ctx.plan.pieces(index))
+    labels = label_shelf(ctx).read(index, 0, len(cells)).astype(np.int64)
+    grouped = _grouped(ctx, index, cells, labels)
+    method = ctx.job.synthesize.method
+    points = _synthesize(ctx, index, grouped)
+    released = ctx.points.decode(
+        points,
+        cells,
+        grouped.order,
+        grouped.starts,
+        rng=ctx.rng("decode", index),
+        categories=ctx.job.decode.categories,
+        identical_groups=SYNTHESIZERS[method].identical_groups,
+    )
+    if ctx.job.decode.restore_survival_times:
+        _restore_times(ctx, index, released, grouped)
+    rng = ctx.rng("shuffle", index)
+    arrival = rng.permutation(len(released))
+    file = rng.integers(0, ctx.plan.files, len(released))
+    order = arrival[np.argsort(file[arrival], kind="stable")]
+    synthetic_shelf(ctx).write(index, released[order])
+    return {
+        "rows": len(released),
+        "stratum": ctx.plan.partitions[index].stratum,
+        "smallest_group": int(grouped.sizes.min()),
+        "synthesized": Moments.of(points).to_dict(),
+        "file_rows": np.bincount(file, minlength=ctx.plan.files).tolist(),
+    }
+
+
+def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
+    options = ctx.job.synthesize.model_dump(exclude={"method", "noise_scope"})
+    if isinstance(ctx.job.synthesize, MicroPerturbation):
+        by_stratum = ctx.job.synthesize.noise_scope == "stratum"
+        options["factor"] = ctx.noise[ctx.plan.partitions[index].stratum if by_stratum else 0]
+    if options.get("moments") == "expected":
+        options["n_table"] = ctx.plan.rows
+    elif ctx.job.synthesize.method == "gaussian":
+        options.pop("moments")
+    rng = ctx.rng("synthesize", index)
+    return synthesize(grouped.points, grouped.order, grouped.starts, ctx.job.synthesize.method, rng=rng, **options)
+
+
+def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grouped) -> None:
+    position = ctx.cells.names.index(str(ctx.job.time_column))
+    released[:, position] = restore_by_rank(
+        released[:, position],
+        grouped.cells[:, position],
+        grouped.order,
+        grouped.starts,
+        rng=ctx.rng("restore", index),
+        jitter=ctx.job.decode.jitter_restored_times,
+    )
+
+
+def write_file(ctx: Context, index: int) -> Receipt:
+    """Write one output file in random order, then measure what a reader of it gets."""
+    shelf, pieces = synthetic_shelf(ctx), []
+    for partition, receipt in enumerate(ctx.staging.receipts("synthesize").read_all(len(ctx.plan.partitions))):
+        begin = sum(receipt["file_rows"][:index])
+        pieces.append((partition, begin, begin + receipt["file_rows"][index]))
+    rows = shelf.gather(pieces)
+    rows = rows[ctx.rng("order", index).permutation(len(rows))]
+    path = ctx.staging.folder("files") / f"part-{index:05d}.parquet"
+    draft = path.with_suffix(".draft")
+    with pq.ParquetWriter(str(draft), ctx.cells.schema, compression="zstd", store_schema=True) as writer:
+        step = ctx.job.release.row_group_rows
+        for at in range(0, len(rows), step):
+            writer.write(ctx.cells.from_cells(rows[at : at + step]), row_group_size=step)
+    with open(draft, "rb") as handle:
+        os.fsync(handle.fileno())
+    draft.replace(path)
+    return _measure_file(ctx, path)
+
+
+def _measure_file(ctx: Context, path: Path) -> Receipt:
+    """Read the written file again: its rows, moments by stratum, combinations, limits and checksum."""
+    parquet = pq.ParquetFile(str(path))
+    if not parquet.schema_arrow.equals(ctx.cells.schema, check_metadata=True):
+        raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
+    moments: dict[int, list[PairwiseMoments]] = {}
+    combinations, rows, beyond = [], 0, 0
+    for batch in parquet.iter_batches(batch_size=_HISTOGRAM_BATCH):
+        cells = ctx.cells.to_cells(batch)
+        stratum, measured = ctx.strata.assign(cells), ctx.view.measure(cells)
+        for at in np.unique(stratum):
+            moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
+        combinations.append(_combinations(ctx, cells))
+        rows += len(cells)
+        beyond += _beyond_limits(ctx, cells)
+    _write_combinations(ctx, path.stem, combinations)
+    return {
+        "rows": rows,
+        "name": path.name,
+        "sha256": sha256(path),
+        "bytes": path.stat().st_size,
+        "released": {str(at): merge_all(parts).to_dict() for at, parts in moments.items()},
+        "beyond_limits": beyond,
+    }
+
+
+def unchanged_names(ctx: Context) -> list[str]:
+    """Columns whose true values are released, restored survival times among them."""
+    names = [n for n, column in zip(ctx.cells.names, ctx.cells.columns, strict=True) if column.role.unchanged]
+    if ctx.job.decode.restore_survival_times and ctx.job.decode.jitter_restored_times == 0:
+        names.append(str(ctx.job.time_column))
+    return names
+
+
+def _combinations(ctx: Context, cells: FloatArray) -> pd.DataFrame:
+    names = unchanged_names(ctx)
+    frame = pd.DataFrame({name: cells[:, ctx.cells.names.index(name)] for name in names})
+    return count_combinations([frame.assign(rows=1)], names)
+
+
+def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataFrame:
+    """Rows of each combination of the named columns (column `rows`)."""
+    together = pd.concat(frames, ignore_index=True)
+    if not names:
+        return pd.DataFrame({"rows": [int(together["rows"].sum())]})
+    return together.groupby(names, dropna=False, sort=True)["rows"].sum().reset_index()
+
+
+def _write_combinations(ctx: Context, name: str, frames: list[pd.DataFrame]) -> None:
+    frame = count_combinations(frames, unchanged_names(ctx))
+    frame.to_parquet(ctx.staging.folder("combinations") / f"{name}.parquet")
+
+
+def _beyond_limits(ctx: Context, cells: FloatArray) -> int:
+    """Synthetic numbers outside their declared bounds or between their declared steps."""
+    count = 0
+    for position, column in enumerate(ctx.cells.columns):
+        if column.role.unchanged or column.kind.coded:
+            continue
+        values = cells[:, position]
+        values = values[~np.isnan(values)]
+        low, high = column.numeric_bounds
+        slack = 1e-6 * np.maximum(1.0, np.abs(values))
+        count += int(np.sum(values < low - slack)) if low is not None else 0
+        count += int(np.sum(values > high + slack)) if high is not None else 0
+        restored = ctx.job.decode.restore_survival_times and ctx.cells.names[position] == ctx.job.time_column
+        if column.resolution is not None and not restored:
+            steps = values / column.resolution
+            count += int(np.sum(np.abs(steps - np.round(steps)) > 1e-6 * np.maximum(1.0, np.abs(steps))))
+    return count
+
+
+STAGES: dict[str, Callable[[Context, int], Receipt]] = {
+    "scan": scan_unit,
+    "route": route_unit,
+    "group": group_partition,
+    "synthesize": synthesize_partition,
+    "write": write_file,
+}

@@ -1,0 +1,112 @@
+"""The variables on which original and release are compared.
+
+One variable a number or ordinal (missing stays missing), one a category of a
+coded column, all in standard deviations of the original, so that means and
+covariances of any column can be held against one limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.schema import Column, Kind
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One measured variable.
+
+    Attributes
+    ----------
+    column
+        Name of the table's column.
+    position
+        Its position among the cells.
+    category
+        The category's position that the variable indicates, or None for a number.
+    mean, sd
+        Of the original column (for an indicator, of the indicator).
+    synthesized
+        Whether the column's values are replaced.
+    """
+
+    column: str
+    position: int
+    category: int | None
+    mean: float
+    sd: float
+    synthesized: bool
+
+    @property
+    def name(self) -> str:
+        """The column, and for an indicator the category's number (never its value)."""
+        return self.column if self.category is None else f"{self.column}[{self.category}]"
+
+
+@dataclass(frozen=True)
+class View:
+    """All measured variables of a table."""
+
+    variables: tuple[Variable, ...]
+
+    @property
+    def synthesized(self) -> npt.NDArray[np.bool_]:
+        """Which variables belong to synthesized columns, shape (n_variables,)."""
+        return np.array([variable.synthesized for variable in self.variables], dtype=bool)
+
+    def measure(self, cells: FloatArray) -> FloatArray:
+        """The variables' values, shape (n_rows, n_variables), NaN where missing."""
+        values = np.empty((len(cells), len(self.variables)))
+        for at, variable in enumerate(self.variables):
+            column = cells[:, variable.position]
+            if variable.category is not None:
+                column = (column == variable.category).astype(np.float64)
+            values[:, at] = (column - variable.mean) / variable.sd
+        return values
+
+
+def build_view(
+    columns: Mapping[str, Column],
+    mean: Mapping[str, float],
+    sd: Mapping[str, float],
+    counts: Mapping[str, npt.NDArray[np.int64]],
+    most_categories: int = 50,
+) -> View:
+    """Choose the variables of a table.
+
+    Parameters
+    ----------
+    columns
+        The released columns in the order of the cells.
+    mean, sd
+        Of each column that is staged as numbers, and of the codes of ordinal ones.
+    counts
+        Records of each category of each column that is staged as codes.
+    most_categories
+        An unchanged column with more categories is left out: nothing of it
+        is computed anew, and its combinations are counted by another gate.
+    """
+    variables: list[Variable] = []
+    for position, (name, column) in enumerate(columns.items()):
+        synthesized = column.role.synthesized
+        if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
+            variables.append(Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized))
+        elif synthesized or len(counts[name]) <= most_categories:
+            variables.extend(_indicators(name, position, counts[name], synthesized))
+    return View(tuple(variables))
+
+
+def _indicators(name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool) -> Sequence[Variable]:
+    share = counts / max(1, counts.sum())
+    spread = np.sqrt(share * (1.0 - share))
+    first = 1 if len(counts) == 2 else 0  # two categories: one indicator says it all
+    return [
+        Variable(name, position, code, float(share[code]), float(spread[code]) or 1.0, synthesized)
+        for code in range(first, len(counts))
+    ]
