@@ -26,7 +26,7 @@ _PLACES = {
     "parse_job": "anonpipe.job",
 }
 
-__all__ = sorted(_PLACES)  # noqa: PLE0605 - a list of the names above
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

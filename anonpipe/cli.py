@@ -115,8 +115,12 @@ def demo(
 
 
 @app.command()
-def compare_release(job: JobFile, settings: Setting = None, picture: Annotated[Path | None, typer.Option()] = None) -> None:
-    """Print means, standard deviations and correlations of the input beside its release (for the steward only)."""
+def summary(
+    job: JobFile,
+    settings: Setting = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
+) -> None:
+    """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
     from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
 
     loaded = _load(job, settings, {})
@@ -190,12 +194,18 @@ def _execute(job: Job, resume: bool) -> Outcome:
         return execute(job, resume, on_progress=on_progress)
 
 
-class progress_display:  # noqa: N801 - used like a function
+class progress_display:
     """A live display of stages, pieces, rows/s and time left; silent when not on a terminal."""
 
     def __enter__(self) -> Callable[[Any], None]:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self._bars = Progress(
             TextColumn("{task.description:<11}"),
@@ -231,9 +241,7 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
         err.print(warning, markup=False, soft_wrap=True)
     out.print(verdict_table(outcome.verdict))
     if outcome.version is None:
-        raise GateError(
-            f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json"
-        )
+        raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
     out.print(outcome.version, markup=False, soft_wrap=True)
     if prune is not None:

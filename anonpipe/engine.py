@@ -142,7 +142,9 @@ def remote_cluster(address: str, retries: int = 2) -> Iterator[Mapper]:
         except (OSError, ValueError, TypeError, TimeoutError):
             failed = True
         if failed:
-            raise EngineError(f"no Dask scheduler answers at {address}; check the address, TLS settings and the network")
+            raise EngineError(
+                f"no Dask scheduler answers at {address}; check the address, TLS settings and the network"
+            )
         with client:
             yield _dask_mapper(client, retries)
 

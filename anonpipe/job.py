@@ -1,8 +1,7 @@
 """The job: one model that reads YAML, CLI overrides and Prefect parameters alike.
 
-Unknown keys are errors everywhere. What decides the released bytes (data,
-columns, methods, gates) is in the job's digest; where and how it runs
-(`run`, `output`) is not.
+Unknown keys are errors everywhere. What decides the released values (columns,
+k, methods) is in the job's digest; paths, gates and `run` are not.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from anonpipe.errors import JobError
 from anonpipe.schema import Column, Kind, Role
@@ -170,6 +169,13 @@ class Job(_Options):
     release: Release = Release()
     run: Run = Run()
 
+    @field_validator("cluster", "synthesize", mode="before")
+    @classmethod
+    def _default_method(cls, options: Any, info: ValidationInfo) -> Any:
+        if isinstance(options, dict) and "method" not in options:
+            return {"method": {"cluster": "mdav", "synthesize": "micro_perturbation"}[str(info.field_name)], **options}
+        return options
+
     @field_validator("columns")
     @classmethod
     def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
@@ -197,9 +203,9 @@ class Job(_Options):
             raise ValueError("decode.restore_survival_times needs a column with role survival_time")
         if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
             raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
-        if self.cluster.response_weight is not None and self.time_column is None:
-            if "response_weight" in self.cluster.model_fields_set:
-                raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
+        weighted = self.cluster.response_weight is not None and "response_weight" in self.cluster.model_fields_set
+        if weighted and self.time_column is None:
+            raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
         if self.cluster.block_rows < 3 * self.k:
             raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
         return self
@@ -233,12 +239,25 @@ class Job(_Options):
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
-            found.append("synthesize.form 'published' is biased: variances come out too large (use independent or centred)")
+            found.append(
+                "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
+            )
         return found
 
     def digest(self) -> str:
-        """SHA-256 of all that decides the released values."""
-        content = self.model_dump(mode="json", exclude={"input", "output", "run"})
+        """SHA-256 of all that decides the released values: columns, k and methods.
+
+        Not of paths, gates and file sizes: a looser gate must not draw new
+        noise for the same data.
+        """
+        return self._digest_without("input", "output", "run", "gates", "release")
+
+    def run_digest(self) -> str:
+        """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
+        return self._digest_without("run")
+
+    def _digest_without(self, *left_out: str) -> str:
+        content = self.model_dump(mode="json", exclude=set(left_out))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -270,20 +289,22 @@ def _explain(item: Any) -> str:
 
 
 def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
-    """Read a YAML job file; `overrides` maps dotted keys (`cluster.method`) to values.
+    r"""Read a YAML job file; `overrides` maps dotted keys (`cluster.method`) to values.
 
     Examples
     --------
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "job.yaml"
-    >>> _ = path.write_text("input: a.parquet\\noutput: out\\nk: 5\\ncolumns: {age: {kind: integer}}")
+    >>> _ = path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
     >>> load_job(path, {"k": 10}).k
     10
     """
     try:
         text = Path(path).read_text()
     except OSError:
-        raise JobError(f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}") from None
+        raise JobError(
+            f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}"
+        ) from None
     try:
         content = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as error:

@@ -31,7 +31,7 @@ from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError
 from anonpipe.job import Job, MicroPerturbation
-from anonpipe.moments import GroupedMoments, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.plan import build_plan, leaf_counts, partition_rows
@@ -41,6 +41,7 @@ from anonpipe.stages import (
     Context,
     count_combinations,
     label_shelf,
+    needs_spread,
     synthetic_shelf,
     unchanged_names,
     unit_shelf,
@@ -122,7 +123,7 @@ class Run:
 
 def run_id(job: Job) -> str:
     """The name of a job's staging folder: a keyed digest, the same for the same job, input path and output."""
-    return keyed(steward_secret(), "run", job.digest(), job.input, job.output).hex()[:16]
+    return keyed(steward_secret(), "run", job.run_digest()).hex()[:16]
 
 
 @contextlib.contextmanager
@@ -327,7 +328,7 @@ def promise_of(job: Job) -> Promise:
 
 
 def _evidence(run: Run) -> Evidence:
-    ctx, staging = run.context, run.staging
+    ctx, staging, job = run.context, run.staging, run.job
     written = staging.receipts("write").read_all(ctx.plan.files)
     made = staging.receipts("synthesize").read_all(len(ctx.plan.partitions))
     released = [
@@ -342,7 +343,7 @@ def _evidence(run: Run) -> Evidence:
         rows_under_k=_rows_under_k(ctx),
         unchanged=tuple(unchanged_names(ctx)),
         released_names=tuple(ctx.cells.names),
-        forbidden_names=tuple(name for name, column in run.job.columns.items() if not column.role.released),
+        forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
         beyond_limits=sum(receipt["beyond_limits"] for receipt in written),
         files=len(written),
         view=ctx.view,
@@ -350,6 +351,7 @@ def _evidence(run: Run) -> Evidence:
         released=released,
         grouped=_grouped_by_stratum(run),
         synthesized=_by_stratum(run, "synthesize", lambda r: Moments.from_dict(r["synthesized"])),
+        spread=_by_stratum(run, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
     )
 
 

@@ -76,7 +76,9 @@ def place(url: str) -> Place:
         problem = False
     if problem:
         scheme = url.split("://", 1)[0]
-        raise OutputError(f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path")
+        raise OutputError(
+            f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
+        )
     return Place(filesystem, root)
 
 
@@ -99,7 +101,9 @@ def check_writable(where: Place) -> None:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     if reason is not None:
-        raise OutputError(f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights")
+        raise OutputError(
+            f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights"
+        )
     visible = {name for name in names if not name.startswith(".")}
     if visible and not visible & {"versions", POINTER, LINK}:
         raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")

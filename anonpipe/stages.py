@@ -27,12 +27,12 @@ from anonpipe.codec.points import PointCodec
 from anonpipe.codec.scan import Scan, merge_scans, read_scan, scan_batch, write_scan
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
-from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, parse_job
+from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, Pca, parse_job
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.moments import GroupedMoments, Moments, PairwiseMoments, merge_all
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree, route
-from anonpipe.plan import Plan, partition_rows
+from anonpipe.plan import Plan
 from anonpipe.release import sha256
 from anonpipe.rng import generator, row_keys
 from anonpipe.source import Source, load_source, read_batches
@@ -162,10 +162,10 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
         sample.append(batch.filter(pa.array(chosen)))
     scan = merge_scans(scans)
     write_scan(scan, ctx.staging.folder("scans") / str(index))
-    with pa.OSFile(str(ctx.staging.folder("samples") / f"{index}.arrow"), "wb") as out:
-        with pa.ipc.new_file(out, sample[0].schema) as writer:
-            for batch in sample:
-                writer.write_batch(batch)
+    path = str(ctx.staging.folder("samples") / f"{index}.arrow")
+    with pa.OSFile(path, "wb") as out, pa.ipc.new_file(out, sample[0].schema) as writer:
+        for batch in sample:
+            writer.write_batch(batch)
     return {"rows": scan.rows}
 
 
@@ -251,13 +251,20 @@ def group_partition(ctx: Context, index: int) -> Receipt:
     label_shelf(ctx).write(index, labels)
     grouped = _grouped(ctx, index, cells, labels)
     sizes, counts = np.unique(grouped.sizes, return_counts=True)
+    groups = (grouped.points, grouped.order, grouped.starts)
     return {
         "rows": len(cells),
         "stratum": ctx.plan.partitions[index].stratum,
         "group_sizes": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
-        "grouped": GroupedMoments.of(grouped.points, grouped.order, grouped.starts).to_dict(),
+        "grouped": GroupedMoments.of(*groups).to_dict(),
+        "spread": GroupSpread.of(*groups).to_dict() if needs_spread(ctx.job) else None,
         "original": _pairwise(ctx.view, cells).to_dict(),
     }
+
+
+def needs_spread(job: Job) -> bool:
+    """Whether the standard errors of the job's method depend on the covariance of each group."""
+    return isinstance(job.synthesize, Pca) and job.synthesize.moments == "expected"
 
 
 def _cluster(ctx: Context, index: int, scaled: FloatArray) -> IntArray:

@@ -234,7 +234,7 @@ def _lock_path(root: Path) -> Path:
 
 
 def _try_lock(root: Path) -> IO[str] | None:
-    handle = open(_lock_path(root), "w")  # noqa: SIM115 - lives as long as the lock
+    handle = open(_lock_path(root), "w")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -248,7 +248,9 @@ def remove(staging: Staging) -> None:
     shutil.rmtree(staging.root, ignore_errors=True)
     _lock_path(staging.root).unlink(missing_ok=True)
     if staging.root.exists():
-        raise OutputError(f"the staging {staging.root} could not be deleted whole; it holds raw data: delete it by hand")
+        raise OutputError(
+            f"the staging {staging.root} could not be deleted whole; it holds raw data: delete it by hand"
+        )
 
 
 def purge(root: Path, dry_run: bool = False) -> list[Path]:
@@ -283,7 +285,9 @@ def disk_errors(what: str) -> Iterator[None]:
     else:
         return
     if code in (errno.ENOSPC, errno.EDQUOT):
-        raise OutputError(f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume")
+        raise OutputError(
+            f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
+        )
     if code in (errno.EACCES, errno.EPERM, errno.EROFS):
         raise OutputError(f"no permission to write {name} while {what}; choose another folder")
     if code == errno.ENOENT:

@@ -57,31 +57,26 @@ def assign_by_counts(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _bring_forward(
-    free: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], category: int, wanted: int
-) -> None:
+def _bring_forward(free: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], category: int, wanted: int) -> None:
     """Move the `wanted` best records of a category to the front; all others keep their order."""
     count = len(free)
-    if count >= _SORT_FROM:
-        values = np.empty(count, dtype=np.float64)
-        for i in range(count):
-            values[i] = -scores[free[i], category]
-        best = free[np.argsort(values, kind="mergesort")[:wanted]]
-        taken = np.zeros(count, dtype=np.bool_)
-        taken[np.argsort(values, kind="mergesort")[:wanted]] = True
-        at = count
-        for i in range(count - 1, -1, -1):
-            if not taken[i]:
-                at -= 1
-                free[at] = free[i]
-        free[:wanted] = best
+    if count < _SORT_FROM:
+        for rank in range(wanted):
+            best_at = rank
+            for i in range(rank + 1, count):
+                if scores[free[i], category] > scores[free[best_at], category]:
+                    best_at = i
+            row = free[best_at]
+            for i in range(best_at, rank, -1):
+                free[i] = free[i - 1]
+            free[rank] = row
         return
-    for rank in range(wanted):
-        best_at = rank
-        for i in range(rank + 1, count):
-            if scores[free[i], category] > scores[free[best_at], category]:
-                best_at = i
-        row = free[best_at]
-        for i in range(best_at, rank, -1):
-            free[i] = free[i - 1]
-        free[rank] = row
+    values = np.empty(count, dtype=np.float64)
+    for i in range(count):
+        values[i] = -scores[free[i], category]
+    best = np.argsort(values, kind="mergesort")[:wanted]
+    taken = np.zeros(count, dtype=np.bool_)
+    taken[best] = True
+    front, back = free[taken], free[~taken]
+    free[:wanted] = front
+    free[wanted:] = back

@@ -1,14 +1,15 @@
-"""Descent of the within-group scatter by moving single records and swapping pairs.
+"""Descent of the within-group scatter by moving and swapping records and dissolving groups.
 
 Groups are handled in blocks. Inside a block records, groups and centroids
 carry local numbers; names are those of the formulas:
 
-    A, B   the group of record i, and one that it may go to
-    u      x_j - x_i, for a swap of i in A with j in B
-    delta  c_B - c_A, difference of the centroids
+    a, b   the group of record i, and one that it may go to
+    u      x_j - x_i, for a swap of i in a with j in b
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
@@ -20,7 +21,45 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 STAY, MOVE = -2, -1
-"""What to do with a record, beside the number of its partner in a swap."""
+"""What to do with a record, in place of the number of its partner in a swap."""
+
+TOLERANCE = 1e-12
+"""Smallest gain of a step, in units of the mean squared distance to the centroids."""
+
+
+class Block(NamedTuple):
+    """The state of one block's descent; the arrays change in place.
+
+    Attributes
+    ----------
+    k
+        Smallest size of a group.
+    least
+        Smallest gain that counts as one.
+    x
+        Points, shape (n, width).
+    near
+        Groups that a record may go to, shape (n, candidates).
+    home
+        Group of each record, shape (n,).
+    sizes, centroids
+        Of each group, shapes (n_groups,) and (n_groups, width).
+    room, members
+        Records of group g: `members[room[g] : room[g] + sizes[g]]`.
+    changed
+        When a group changed last, in steps, shape (n_groups,).
+    """
+
+    k: int
+    least: float
+    x: FloatArray
+    near: IntArray
+    home: IntArray
+    sizes: IntArray
+    centroids: FloatArray
+    room: IntArray
+    members: IntArray
+    changed: IntArray
 
 
 @nb.njit(cache=True, nogil=True)
@@ -33,12 +72,13 @@ def refine_blocks(
     block_starts: IntArray,
     candidates: int,
     sweeps: int,
+    depth: int,
     labels: IntArray,
 ) -> int:
-    """Descend in every block of groups, write the new groups to `labels`; how many records moved or swapped.
+    """Descend in every block of groups and write the new groups to `labels`; the number of steps taken.
 
     `order`, `starts` are the records by group (`sort_groups`); `group_order`,
-    `block_starts` the groups by block.
+    `block_starts` the groups by block. Groups can become empty.
     """
     steps = 0
     for block in range(block_starts.shape[0] - 1):
@@ -46,7 +86,7 @@ def refine_blocks(
         if groups.shape[0] < 2:
             continue
         rows, home, room = lay_out(groups, order, starts, k)
-        steps += descend(points, k, rows, home, room, candidates, sweeps)
+        steps += descend(open_block(points[rows], k, home, room, candidates), sweeps, depth)
         for i in range(rows.shape[0]):
             labels[rows[i]] = groups[home[i]]
     return steps
@@ -73,60 +113,34 @@ def lay_out(groups: IntArray, order: IntArray, starts: IntArray, k: int) -> tupl
 
 
 @nb.njit(cache=True, nogil=True)
-def descend(
-    points: FloatArray, k: int, rows: IntArray, home: IntArray, room: IntArray, candidates: int, sweeps: int
-) -> int:
-    """Sweep over the records of one block until nothing improves or `sweeps` are over; the number of steps taken.
-
-    A record is looked at again only where its group or the other group has
-    changed since it was looked at last.
-    """
-    x = points[rows]
+def open_block(x: FloatArray, k: int, home: IntArray, room: IntArray, candidates: int) -> Block:
+    """Member lists, centroids and near groups of one block."""
     sizes = np.zeros(room.shape[0] - 1, dtype=np.int64)
     members = np.empty(room[-1], dtype=np.int64)
     for i in range(x.shape[0]):
         members[room[home[i]] + sizes[home[i]]] = i
         sizes[home[i]] += 1
     centroids = np.empty((sizes.shape[0], x.shape[1]))
-    least = 1e-12 * recentre(x, home, sizes, centroids)
+    least = TOLERANCE * recentre(x, home, sizes, centroids) / x.shape[0]
     near = nearest_groups(x, centroids, min(candidates, sizes.shape[0]))
     changed = np.zeros(sizes.shape[0], dtype=np.int64)
-    seen = np.full(x.shape[0], -1, dtype=np.int64)
-    steps = 0
-    for _ in range(sweeps):
-        before = steps
-        for i in range(x.shape[0]):
-            group, partner = best_step(i, k, x, home, room, sizes, members, centroids, near, changed, seen[i], least)
-            seen[i] = steps
-            if partner == STAY:
-                continue
-            steps += 1
-            changed[home[i]] = steps
-            changed[group] = steps
-            if partner == MOVE:
-                move(i, group, x, home, room, sizes, members, centroids)
-            else:
-                swap(i, partner, x, home, room, sizes, members, centroids)
-        if steps == before:
-            break
-        recentre(x, home, sizes, centroids)
-    return steps
+    return Block(k, least, x, near, home, sizes, centroids, room, members, changed)
 
 
 @nb.njit(cache=True, nogil=True)
 def recentre(x: FloatArray, home: IntArray, sizes: IntArray, centroids: FloatArray) -> float:
-    """Compute all centroids afresh; the mean squared distance to them."""
+    """Compute all centroids afresh; the within-group scatter."""
     centroids[:] = 0.0
     for i in range(x.shape[0]):
         for t in range(x.shape[1]):
             centroids[home[i], t] += x[i, t]
     for g in range(sizes.shape[0]):
         for t in range(x.shape[1]):
-            centroids[g, t] /= sizes[g]
+            centroids[g, t] /= max(1, sizes[g])
     total = 0.0
     for i in range(x.shape[0]):
         total += squared_distance(x[i], centroids[home[i]])
-    return total / x.shape[0]
+    return total
 
 
 @nb.njit(cache=True, nogil=True)
@@ -163,98 +177,233 @@ def nearest_groups(x: FloatArray, centroids: FloatArray, count: int) -> IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def best_step(
-    i: int,
-    k: int,
-    x: FloatArray,
-    home: IntArray,
-    room: IntArray,
-    sizes: IntArray,
-    members: IntArray,
-    centroids: FloatArray,
-    near: IntArray,
-    changed: IntArray,
-    since: int,
-    least: float,
-) -> tuple[int, int]:
-    """The step of record i that lowers the scatter most: (group, STAY | MOVE | partner)."""
-    a = home[i]
-    own = sizes[a]
-    best, group, partner = -least, a, STAY
+def descend(block: Block, sweeps: int, depth: int) -> int:
+    """Sweep until nothing improves or `sweeps` are over; the number of steps taken.
+
+    Single steps come first; where they are exhausted, whole groups are
+    dissolved; where that is too, chains of up to `depth` steps are tried.
+    """
+    seen = np.full(block.x.shape[0], -1, dtype=np.int64)
+    tried = seen.copy()
+    steps = 0
+    for _ in range(sweeps):
+        before = steps
+        steps = take_steps(block, seen, steps)
+        if steps == before:
+            steps = dissolve_groups(block, steps)
+        if steps == before and depth > 1:
+            steps = follow_chains(block, tried, steps, depth)
+        if steps == before:
+            break
+        recentre(block.x, block.home, block.sizes, block.centroids)
+    return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def take_steps(block: Block, seen: IntArray, steps: int) -> int:
+    """Take the best improving step of each record in turn; the count of steps so far.
+
+    A record is tried against a group again only where its own or that group
+    has changed since it was tried last.
+    """
+    for i in range(block.x.shape[0]):
+        gain, group, partner = best_step(block, i, seen[i], block.home[:0])
+        seen[i] = steps
+        if gain < -block.least:
+            steps += 1
+            block.changed[block.home[i]] = steps
+            block.changed[group] = steps
+            take(block, i, group, partner)
+    return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def best_step(block: Block, i: int, since: int, locked: IntArray) -> tuple[float, int, int]:
+    """The step of record i that adds least to the scatter: (what it adds, group, MOVE or partner).
+
+    Groups unchanged since step `since` together with i's own are passed over,
+    and so are partners among `locked`; (inf, own group, STAY) where none is left.
+    """
+    a = block.home[i]
+    own = block.sizes[a]
+    best, group, partner = np.inf, a, STAY
     leaving = 0.0
-    if own > k:
-        leaving = own / (own - 1.0) * squared_distance(x[i], centroids[a])
-    for b in near[i]:
-        if b == a or (changed[a] <= since and changed[b] <= since):
+    if own > block.k:
+        leaving = own / (own - 1.0) * squared_distance(block.x[i], block.centroids[a])
+    for b in block.near[i]:
+        size = block.sizes[b]
+        if b == a or size == 0 or (block.changed[a] <= since and block.changed[b] <= since):
             continue
-        size = sizes[b]
-        if own > k and size < 2 * k - 1:
-            gain = size / (size + 1.0) * squared_distance(x[i], centroids[b]) - leaving
+        if own > block.k and size < 2 * block.k - 1:
+            gain = size / (size + 1.0) * squared_distance(block.x[i], block.centroids[b]) - leaving
             if gain < best:
                 best, group, partner = gain, b, MOVE
-        if size < 2 * k:
-            inverse = 1.0 / own + 1.0 / size
-            for place in range(room[b], room[b] + size):
-                j = members[place]
-                gain = 0.0
-                for t in range(x.shape[1]):
-                    u = x[j, t] - x[i, t]
-                    gain += u * (2.0 * (centroids[b, t] - centroids[a, t]) - inverse * u)
-                if gain < best:
-                    best, group, partner = gain, b, j
-    return group, partner
+        if size < 2 * block.k:
+            for place in range(block.room[b], block.room[b] + size):
+                gain = swap_gain(block, i, a, block.members[place], b)
+                if gain < best and not holds(locked, block.members[place]):
+                    best, group, partner = gain, b, block.members[place]
+    return best, group, partner
 
 
 @nb.njit(cache=True, nogil=True)
-def move(
-    i: int,
-    b: int,
-    x: FloatArray,
-    home: IntArray,
-    room: IntArray,
-    sizes: IntArray,
-    members: IntArray,
-    centroids: FloatArray,
-) -> None:
+def holds(records: IntArray, i: int) -> bool:
+    """Whether i is among the few `records`."""
+    for j in records:  # noqa: SIM110 - compiled
+        if j == i:
+            return True
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
+def swap_gain(block: Block, i: int, a: int, j: int, b: int) -> float:
+    """What the swap of i in a with j in b adds to the scatter: 2 u·(c_b - c_a) - |u|²(1/n_a + 1/n_b)."""
+    inverse = 1.0 / block.sizes[a] + 1.0 / block.sizes[b]
+    gain = 0.0
+    for t in range(block.x.shape[1]):
+        u = block.x[j, t] - block.x[i, t]
+        gain += u * (2.0 * (block.centroids[b, t] - block.centroids[a, t]) - inverse * u)
+    return gain
+
+
+@nb.njit(cache=True, nogil=True)
+def take(block: Block, i: int, group: int, partner: int) -> None:
+    """Move record i to `group`, or swap it with its partner there."""
+    if partner == MOVE:
+        move(block, i, group)
+    else:
+        swap(block, i, partner)
+
+
+@nb.njit(cache=True, nogil=True)
+def move(block: Block, i: int, b: int) -> None:
     """Take record i out of its group and put it into group b."""
-    a = home[i]
-    place = place_of(i, a, room, members)
-    members[place] = members[room[a] + sizes[a] - 1]
-    members[room[b] + sizes[b]] = i
-    sizes[a] -= 1
-    sizes[b] += 1
-    home[i] = b
-    for t in range(x.shape[1]):
-        centroids[a, t] += (centroids[a, t] - x[i, t]) / sizes[a]
-        centroids[b, t] += (x[i, t] - centroids[b, t]) / sizes[b]
+    a = block.home[i]
+    block.members[place_of(block, i)] = block.members[block.room[a] + block.sizes[a] - 1]
+    block.members[block.room[b] + block.sizes[b]] = i
+    block.sizes[a] -= 1
+    block.sizes[b] += 1
+    block.home[i] = b
+    for t in range(block.x.shape[1]):
+        block.centroids[a, t] += (block.centroids[a, t] - block.x[i, t]) / max(1, block.sizes[a])
+        block.centroids[b, t] += (block.x[i, t] - block.centroids[b, t]) / block.sizes[b]
 
 
 @nb.njit(cache=True, nogil=True)
-def swap(
-    i: int,
-    j: int,
-    x: FloatArray,
-    home: IntArray,
-    room: IntArray,
-    sizes: IntArray,
-    members: IntArray,
-    centroids: FloatArray,
-) -> None:
+def swap(block: Block, i: int, j: int) -> None:
     """Exchange the groups of records i and j."""
-    a, b = home[i], home[j]
-    members[place_of(i, a, room, members)] = j
-    members[place_of(j, b, room, members)] = i
-    home[i], home[j] = b, a
-    for t in range(x.shape[1]):
-        u = x[j, t] - x[i, t]
-        centroids[a, t] += u / sizes[a]
-        centroids[b, t] -= u / sizes[b]
+    a, b = block.home[i], block.home[j]
+    at, to = place_of(block, i), place_of(block, j)
+    block.members[at], block.members[to] = j, i
+    block.home[i], block.home[j] = b, a
+    for t in range(block.x.shape[1]):
+        u = block.x[j, t] - block.x[i, t]
+        block.centroids[a, t] += u / block.sizes[a]
+        block.centroids[b, t] -= u / block.sizes[b]
 
 
 @nb.njit(cache=True, nogil=True)
-def place_of(i: int, group: int, room: IntArray, members: IntArray) -> int:
-    """Where record i stands in the member list of its group."""
-    place = room[group]
-    while members[place] != i:
+def place_of(block: Block, i: int) -> int:
+    """Where record i stands in `members`."""
+    place = block.room[block.home[i]]
+    while block.members[place] != i:
         place += 1
     return place
+
+
+@nb.njit(cache=True, nogil=True)
+def dissolve_groups(block: Block, steps: int) -> int:
+    """Give away all records of every group for which that lowers the scatter; the count of steps so far."""
+    moved = np.empty(2 * block.k, dtype=np.int64)
+    for a in range(block.sizes.shape[0]):
+        if block.sizes[a] == 0 or block.sizes[a] >= 2 * block.k:
+            continue
+        gain = 0.0
+        for place in range(block.room[a], block.room[a] + block.sizes[a]):
+            gain -= squared_distance(block.x[block.members[place]], block.centroids[a])
+        count = 0
+        while block.sizes[a] > 0:
+            i = block.members[block.room[a]]
+            cost, group = cheapest_host(block, i)
+            gain += cost
+            if not gain < -block.least:
+                break
+            move(block, i, group)
+            moved[count] = i
+            count += 1
+        if block.sizes[a] == 0:
+            steps += 1
+            for i in moved[:count]:
+                block.changed[block.home[i]] = steps
+        else:
+            for i in moved[:count][::-1]:
+                move(block, i, a)
+    return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def cheapest_host(block: Block, i: int) -> tuple[float, int]:
+    """The near group to whose scatter record i adds least, and what it adds; inf where all are full."""
+    best, group = np.inf, block.home[i]
+    for b in block.near[i]:
+        size = block.sizes[b]
+        if b == block.home[i] or size == 0 or size >= 2 * block.k - 1:
+            continue
+        cost = size / (size + 1.0) * squared_distance(block.x[i], block.centroids[b])
+        if cost < best:
+            best, group = cost, b
+    return best, group
+
+
+@nb.njit(cache=True, nogil=True)
+def follow_chains(block: Block, tried: IntArray, steps: int, depth: int) -> int:
+    """Start from each record's best step, though it adds to the scatter, a chain of steps that may lower it.
+
+    Each further step is the best one of any record of the two groups that the
+    last one changed. A chain that has not paid after `depth` steps is undone.
+    No record is touched twice in a chain. The count of steps so far.
+    """
+    actors = np.empty(depth, dtype=np.int64)
+    partners = np.empty(depth, dtype=np.int64)
+    groups = np.empty((depth, 2), dtype=np.int64)
+    locked = np.empty(2 * depth, dtype=np.int64)
+    for start in range(block.x.shape[0]):
+        gain, group, partner = best_step(block, start, tried[start], locked[:0])
+        tried[start] = steps
+        i = start
+        count = 0
+        total = gain
+        while total < np.inf:
+            actors[count], partners[count] = i, partner
+            groups[count, 0], groups[count, 1] = block.home[i], group
+            locked[2 * count], locked[2 * count + 1] = i, partner
+            take(block, i, group, partner)
+            count += 1
+            if total < -block.least or count == depth:
+                break
+            gain, i, group, partner = best_of_groups(block, groups[count - 1], locked[: 2 * count])
+            total += gain
+        if total < -block.least:
+            steps += 1
+            for at in range(count):
+                block.changed[groups[at, 0]] = steps
+                block.changed[groups[at, 1]] = steps
+        else:
+            for at in range(count - 1, -1, -1):
+                take(block, actors[at], groups[at, 0], partners[at])
+    return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def best_of_groups(block: Block, groups: IntArray, locked: IntArray) -> tuple[float, int, int, int]:
+    """The best step of the records of `groups` that are not locked: (what it adds, record, group, partner)."""
+    best, record, group, partner = np.inf, 0, 0, STAY
+    for g in groups:
+        for place in range(block.room[g], block.room[g] + block.sizes[g]):
+            i = block.members[place]
+            if holds(locked, i):
+                continue
+            gain, to, other = best_step(block, i, -1, locked)
+            if gain < best:
+                best, record, group, partner = gain, i, to, other
+    return best, record, group, partner

@@ -1,0 +1,1 @@
+"""Verification of a release: what is measured, the gates, and the verdict."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from anonpipe.moments import (
     GroupedMoments,
+    GroupSpread,
     Moments,
     PairwiseMoments,
     expected_covariance,
@@ -75,6 +76,7 @@ class Evidence:
     released: list[PairwiseMoments]
     grouped: list[GroupedMoments]
     synthesized: list[Moments]
+    spread: list[GroupSpread] | None
 
 
 def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits) -> Verdict:
@@ -128,27 +130,44 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
 
 def _before_decoding(evidence: Evidence, promise: Promise) -> list[Check]:
     """Hold the synthetic points against what the method promises: in the whole table, and in each stratum."""
-    whole = merge_all(evidence.grouped)
-    checks = _promise("", whole, merge_all(evidence.synthesized), promise)
+    checks = _promise("", _whole(evidence), merge_all(evidence.synthesized), promise)
     if promise.strata and len(evidence.grouped) > 1:
-        pairs = zip(evidence.grouped, evidence.synthesized, strict=True)
-        each = [_promise(" in each stratum", grouped, made, promise) for grouped, made in pairs]
+        pairs = zip(_strata(evidence), evidence.synthesized, strict=True)
+        each = [_promise(" in each stratum", grouping, made, promise) for grouping, made in pairs]
         checks += [max(same, key=_severity) for same in zip(*each, strict=True)]
     return checks
+
+
+@dataclass(frozen=True)
+class _Grouping:
+    """Moments of groups, and their spread where the method needs it."""
+
+    moments: GroupedMoments
+    spread: GroupSpread | None
+
+
+def _whole(evidence: Evidence) -> _Grouping:
+    return _Grouping(merge_all(evidence.grouped), merge_all(evidence.spread) if evidence.spread else None)
+
+
+def _strata(evidence: Evidence) -> list[_Grouping]:
+    spreads = evidence.spread or [None] * len(evidence.grouped)
+    return [_Grouping(moments, spread) for moments, spread in zip(evidence.grouped, spreads, strict=True)]
 
 
 def _severity(check: Check) -> tuple[bool, float]:
     return check.outcome is Outcome.FAILED, float(check.measured.split()[0])
 
 
-def _promise(where: str, grouped: GroupedMoments, made: Moments, promise: Promise) -> list[Check]:
+def _promise(where: str, grouping: _Grouping, made: Moments, promise: Promise) -> list[Check]:
+    grouped = grouping.moments
     on = "synthetic points before decoding"
     scale = np.sqrt(np.diag(grouped.total.covariance))
     safe = np.where(scale > 0, scale, 1.0)
     mean_off = np.abs(made.mean - grouped.total.mean)
     target = expected_covariance(grouped, promise.method, promise.form)
     covariance_off = np.abs(made.covariance - target)
-    limit = sampling_limit(grouped, promise.method, promise.form)
+    limit = sampling_limit(grouped, promise.method, promise.form, spread=grouping.spread)
     return [
         _against_promise(f"mean{where}: as promised", mean_off, limit.mean, safe, on),
         _against_promise(f"covariance{where}: as promised", covariance_off, limit.covariance, np.outer(safe, safe), on),
@@ -168,12 +187,11 @@ def _against_promise(name: str, off: FloatArray, error: FloatArray, scale: Float
 def _written(evidence: Evidence, promise: Promise, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     on = f"{evidence.files} written files"
-    whole = merge_all(evidence.grouped)
-    allowed_mean, allowed_covariance = _allowance(whole, promise)
+    allowed_mean, allowed_covariance = _allowance(_whole(evidence), promise)
     original, released = merge_all(evidence.original), merge_all(evidence.released)
     checks = _differences("", original, released, evidence.view, allowed_mean, allowed_covariance, limits, on)
     if len(evidence.original) > 1 and promise.strata:
-        pairs = list(zip(evidence.original, evidence.released, evidence.grouped, strict=True))
+        pairs = list(zip(evidence.original, evidence.released, _strata(evidence), strict=True))
         each = [
             _differences(" in each stratum", o, r, evidence.view, *_allowance(g, promise), limits, on)[:2]
             for o, r, g in pairs
@@ -182,11 +200,12 @@ def _written(evidence: Evidence, promise: Promise, limits: Limits) -> list[Check
     return checks
 
 
-def _allowance(grouped: GroupedMoments, promise: Promise) -> tuple[float, float]:
+def _allowance(grouping: _Grouping, promise: Promise) -> tuple[float, float]:
     """What the method itself may change: its known bias plus six standard errors, in standard deviations."""
+    grouped = grouping.moments
     scale = np.sqrt(np.diag(grouped.total.covariance))
     safe = np.where(scale > 0, scale, 1.0)
-    limit = sampling_limit(grouped, promise.method, promise.form)
+    limit = sampling_limit(grouped, promise.method, promise.form, spread=grouping.spread)
     bias = np.abs(expected_covariance(grouped, promise.method, promise.form) - grouped.total.covariance)
     covariance = (bias + DEVIATIONS * limit.covariance) / np.outer(safe, safe)
     return float(np.max(DEVIATIONS * limit.mean / safe)), float(np.max(covariance))

@@ -1,0 +1,513 @@
+"""A first job for an unknown table: kinds and roles guessed from names, types and a bounded sample.
+
+The text holds column names and no value of the data. So it proposes neither
+bounds nor categories nor events: these come from the code book, and the
+steward writes them. Columns that follow from others are proposed as dropped,
+because masking them one by one would contradict or betray the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+
+from anonpipe.codec.values import is_date, is_number, is_supported, numbers, plain, plain_type
+from anonpipe.errors import InputError, JobError
+from anonpipe.schema import Kind, Role
+from anonpipe.source import open_source, read_batches
+
+Floats = npt.NDArray[np.float64]
+
+SAMPLE_ROWS = 50_000
+"""Rows that the guesses rest on."""
+SAMPLE_UNITS = 8
+"""Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
+FEW_CODES = 10
+"""Whole numbers with no more distinct values than this are taken for codes."""
+MANY_CATEGORIES = 200
+MANY_SHARE = 0.10
+"""Texts with more distinct values than either are not categories."""
+ENOUGH_ROWS = 20
+"""Fewer rows than this tell nothing about uniqueness or dependence."""
+SAME_CORRELATION = 0.99999
+DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
+
+_IDENTIFYING = frozenset(
+    "id ids uid uuid guid pid ssn mrn nhs nino email mail phone telephone mobile fax name surname forename "
+    "firstname lastname fullname address street passport iban".split()
+)
+_NO_SURVIVAL = frozenset("marital employment smoking smoker insurance housing civil migration education".split())
+_TIME_NAMES = (("surv", "follow", "futime"), ("time", "month", "duration", "tte"))
+_STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
+_BIRTH_NAMES = ("birth", "born", "dob", "bdate")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the sample shows of one column.
+
+    Attributes
+    ----------
+    numbers
+        Natural units (days for dates), NaN where null, shape (n_rows,); None
+        where the values are no numbers.
+    codes
+        Position among the distinct values, -1 where null, shape (n_rows,).
+    distinct, filled
+        Number of distinct values and of rows that are not null.
+    """
+
+    name: str
+    type: pa.DataType
+    numbers: Floats | None
+    codes: npt.NDArray[np.int64]
+    distinct: int
+    filled: int
+
+    @property
+    def date(self) -> bool:
+        """Whether it holds dates or points in time."""
+        return is_date(plain_type(self.type))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all numbers are whole."""
+        if self.numbers is None:
+            return False
+        present = self.numbers[~np.isnan(self.numbers)]
+        return bool((present == np.floor(present)).all())
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the job will say of one column, and why."""
+
+    kind: Kind
+    role: Role
+    reason: str = ""
+
+
+def propose_job(source_url: str, output: str, k: int) -> str:
+    """Propose a commented job for a table; the steward corrects and completes it.
+
+    Parameters
+    ----------
+    source_url
+        The data: Parquet or CSV.
+    output
+        Where releases will be published.
+    k
+        Smallest group size, at least 2.
+
+    Returns
+    -------
+    str
+        YAML. Where a survival status is found its `event` is left empty, and
+        the job is refused until the steward has filled it in.
+
+    Raises
+    ------
+    InputError
+        The input cannot be read, or has no rows.
+    JobError
+        `k` is below 2.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_text("ssn,height\\n" + "".join(f"{n},{160 + n / 7}\\n" for n in range(40)))
+    >>> for line in propose_job(str(path), "releases", 5).splitlines():
+    ...     if line.startswith("  ") and "#" not in line:
+    ...         print(line)
+      ssn:
+        kind: integer
+        role: identifier
+      height:
+        kind: continuous
+        role: masked
+    """
+    if k < 2:
+        raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
+    looks = look_at(_sample(source_url))
+    return _write(source_url, output, k, guess(looks))
+
+
+def _sample(source_url: str) -> pa.Table:
+    """At most `SAMPLE_ROWS` rows, the first of some evenly spread units of the input."""
+    source = open_source(source_url, None)
+    places = np.unique(np.linspace(0, len(source.units) - 1, min(SAMPLE_UNITS, len(source.units))).astype(int))
+    batches: list[pa.RecordBatch] = []
+    left = SAMPLE_ROWS
+    for index, place in enumerate(places):
+        wanted = left // (len(places) - index)
+        for _, batch in read_batches(source, source.units[place], source.schema.names):
+            batches.append(batch.slice(0, wanted))
+            wanted -= batches[-1].num_rows
+            left -= batches[-1].num_rows
+            if wanted <= 0:
+                break
+    if left == SAMPLE_ROWS:
+        raise InputError(f"{source_url} has no rows; give a table with at least one")
+    return pa.Table.from_batches(batches)
+
+
+def look_at(table: pa.Table) -> list[Look]:
+    """What each column of a sample shows.
+
+    Examples
+    --------
+    >>> [look] = look_at(pa.table({"age": [40, 41, None, 40]}))
+    >>> look.distinct, look.filled, look.whole
+    (2, 3, True)
+    """
+    return [_look(field.name, table.column(index)) for index, field in enumerate(table.schema)]
+
+
+def _look(name: str, column: pa.ChunkedArray) -> Look:
+    if not is_supported(column.type):
+        return Look(name, column.type, None, np.full(len(column), -1, dtype=np.int64), 0, 0)
+    values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
+    encoded = pc.dictionary_encode(values)
+    codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    numeric = is_number(values.type) or is_date(values.type)
+    filled = len(values) - values.null_count
+    return Look(name, column.type, numbers(values) if numeric else None, codes, len(encoded.dictionary), filled)
+
+
+def guess(looks: list[Look]) -> dict[str, Guess]:
+    """Kind and role of each column, in the table's order."""
+    guesses = {look.name: _alone(look) for look in looks}
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    for name, reason in derived(masked).items():
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
+    _survival(looks, guesses)
+    return guesses
+
+
+def _alone(look: Look) -> Guess:
+    """What a column's own name, type and distinct values say."""
+    kind = _kind(look)
+    if not is_supported(look.type):
+        return Guess(kind, Role.DROPPED, "values of this type cannot be released")
+    if look.distinct < 2:
+        return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
+    if reason := _identifying(look):
+        return Guess(kind, Role.IDENTIFIER, reason)
+    if look.numbers is None and _too_many(look):
+        return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
+    if kind is Kind.CATEGORICAL and look.numbers is not None:
+        return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
+    return Guess(kind, Role.MASKED)
+
+
+def _kind(look: Look) -> Kind:
+    if look.date:
+        return Kind.DATE
+    if look.distinct == 2 or pa.types.is_boolean(look.type):
+        return Kind.BINARY
+    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES):
+        return Kind.CATEGORICAL
+    return Kind.INTEGER if look.whole else Kind.CONTINUOUS
+
+
+def _identifying(look: Look) -> str:
+    """Why a column is an identifier; empty where it is none. Dates and fractions never are."""
+    if look.date or (look.numbers is not None and not look.whole):
+        return ""
+    unique = look.distinct == look.filled
+    if _IDENTIFYING & set(_words(look.name)) and (unique or look.distinct > ENOUGH_ROWS):
+        return "its name says so"
+    if unique and look.filled >= ENOUGH_ROWS:
+        return "no value occurs twice in the sample; if it is a measurement, write role: masked"
+    return ""
+
+
+def _too_many(look: Look) -> bool:
+    return look.distinct > min(MANY_CATEGORIES, max(FEW_CODES, MANY_SHARE * look.filled))
+
+
+def _words(name: str) -> list[str]:
+    """The words of a column name, in lower case.
+
+    Examples
+    --------
+    >>> _words("patientID"), _words("SURV_mm")
+    (['patient', 'id'], ['surv', 'mm'])
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def _rank(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
+    """The first rank that a word of the name begins with an entry of; None without any."""
+    words = _words(name)
+    if _NO_SURVIVAL & set(words):
+        return None
+    return next((rank for rank, starts in enumerate(ranks) if any(word.startswith(starts) for word in words)), None)
+
+
+def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
+    """Give the roles survival_time and survival_status where the names of both are found."""
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    times = [
+        look.name
+        for look in masked
+        if guesses[look.name].kind in (Kind.INTEGER, Kind.CONTINUOUS) and np.nanmin(look.numbers) >= 0
+    ]
+    states = [look.name for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
+    time, state = _best(times, _TIME_NAMES), _best(states, _STATUS_NAMES)
+    if time is not None and state is not None:
+        guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
+        guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def _best(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:
+    ranked = [(rank, place) for place, name in enumerate(names) if (rank := _rank(name, ranks)) is not None]
+    return names[min(ranked)[1]] if ranked else None
+
+
+def derived(looks: list[Look]) -> dict[str, str]:
+    """Columns that follow from other columns, with the reason; what they follow from is never among them.
+
+    Four relations are looked for, in this order, among the columns still
+    left: a linear copy of a number or date; a part of a date; a class, each
+    category of which covers an interval of a number of its own; and two dates
+    and the time between them, where one of the dates is given up.
+    """
+    found: dict[str, str] = {}
+    for search in (_copies, _date_parts, _classes, _intervals):
+        for name, reason in search([look for look in looks if look.name not in found]):
+            found.setdefault(name, reason)
+    return found
+
+
+def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two linearly dependent columns the one that is no date, else the later one."""
+    numeric = [look for look in looks if look.numbers is not None and look.distinct > 2]
+    gone: set[str] = set()
+    for one, other in combinations(sorted(numeric, key=lambda look: not look.date), 2):
+        if one.name in gone or other.name in gone or not _same(one, other):
+            continue
+        gone.add(other.name)
+        yield other.name, f"a linear copy of {_quoted(one.name)}"
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Whether a line joins the columns: for the bulk of the rows, not only by shared extreme codes."""
+    x, y = _together(one, other)
+    if len(x) < max(ENOUGH_ROWS, other.filled / 2):
+        return False
+    some = slice(None, None, max(1, len(x) // 1_000))
+    if not _line(x[some], y[some]):
+        return False
+    return _line(x, y)
+
+
+def _line(x: Floats, y: Floats) -> bool:
+    dx, dy = x - x.mean(), y - y.mean()
+    xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
+    if xx <= 0 or yy <= 0 or xy * xy <= SAME_CORRELATION**2 * xx * yy:
+        return False
+    low, high = np.quantile(y, [0.25, 0.75])
+    return bool(np.median(np.abs(dy - dx * (xy / xx))) <= 0.01 * (high - low))
+
+
+def _together(*looks: Look) -> tuple[Floats, ...]:
+    """The numbers of the rows where none of the columns is null."""
+    columns = [look.numbers for look in looks if look.numbers is not None]
+    present = ~np.isnan(np.array(columns)).any(axis=0)
+    return tuple(column[present] for column in columns)
+
+
+def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Numbers that are the month, the day, the weekday or the quarter of a date (years are classes)."""
+    dates = [look for look in looks if look.date]
+    parts = [look for look in looks if look.numbers is not None and look.whole and not look.date]
+    for part in parts:
+        for date in dates:
+            days, values = _together(date, part)
+            if len(days) >= max(ENOUGH_ROWS, part.filled / 2) and (name := _part(days, values)):
+                yield part.name, f"the {name} of {_quoted(date.name)}"
+                break
+
+
+def _part(days: Floats, values: Floats) -> str:
+    """Which part of the dates the values are, counted from any number; empty if none."""
+    stamps = np.floor(days).astype("datetime64[D]")
+    months = stamps.astype("datetime64[M]").astype(np.int64)
+    found = {
+        "month": months % 12,
+        "quarter": months % 12 // 3,
+        "day of the month": (stamps - stamps.astype("datetime64[M]")).astype(np.int64),
+        "day of the year": (stamps - stamps.astype("datetime64[Y]")).astype(np.int64),
+        "weekday": (stamps.astype(np.int64) + 3) % 7,
+    }
+    return next((name for name, part in found.items() if np.ptp(values - part) == 0), "")
+
+
+def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Categories (also years and other whole numbers) that are intervals of a number or date."""
+    finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
+    places = {look.name: place for place, look in enumerate(looks)}
+    for coarse in looks:
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or np.sort(_sizes(coarse))[-2] < FEW_CODES:
+            continue
+        for fine in finest:
+            order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
+            if order and _is_class(coarse, fine):
+                yield coarse.name, f"a class of {_quoted(fine.name)}"
+                break
+
+
+def _sizes(look: Look) -> npt.NDArray[np.int64]:
+    """Rows of each distinct value, nulls among them as one more."""
+    return np.bincount(look.codes + 1, minlength=look.distinct + 1)
+
+
+def _is_class(coarse: Look, fine: Look) -> bool:
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
+    if fine.numbers is None:
+        return False
+    values = np.where(np.isnan(fine.numbers), -np.inf, fine.numbers)
+    some = slice(None, None, max(1, len(values) // 1_000))
+    return _disjoint(coarse.codes[some], values[some]) and _disjoint(coarse.codes, values)
+
+
+def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
+    low = np.full(codes.max() + 2, np.inf)
+    high = np.full(codes.max() + 2, -np.inf)
+    np.minimum.at(low, codes + 1, values)
+    np.maximum.at(high, codes + 1, values)
+    used = np.flatnonzero(np.bincount(codes + 1))
+    order = used[np.lexsort((high[used], low[used]))]
+    return bool((high[order][:-1] < low[order][1:]).all())
+
+
+def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two dates and the time between them, one date."""
+    dates = [look for look in looks if look.date]
+    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
+    triples = [
+        (span, *ends, unit)
+        for pair in combinations(dates, 2)
+        for span in spans
+        for ends, unit in _between(span, *pair)
+    ]
+    uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
+    gone: set[str] = set()
+    for span, begin, end, unit in sorted(triples, key=lambda triple: _rank(triple[0].name, _TIME_NAMES) is None):
+        if begin.name in gone or end.name in gone:
+            continue
+        drop = _dispensable(span, begin, end, uses)
+        kept = end if drop is begin else begin
+        gone.add(drop.name)
+        yield drop.name, f"follows from {_quoted(kept.name)} and {_quoted(span.name)}, the {unit} between"
+
+
+def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
+    """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
+    x, first, second = _together(span, one, other)
+    if len(x) < max(ENOUGH_ROWS, span.filled / 2) or np.ptp(x) == 0:
+        return
+    ends = (one, other) if np.median(second - first) >= 0 else (other, one)
+    days = np.abs(second - first)
+    for unit, length in DAYS_IN.items():
+        rest = x - days / length
+        low, high = np.quantile(rest, [0.005, 0.995])
+        if high - low <= 1.1 and rest.std() < 0.2 * x.std():
+            yield ends, unit
+            return
+
+
+def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
+    """The date to give up: a birth, the end of a survival time, else the one less often needed."""
+    births = [date for date in (begin, end) if any(word.startswith(_BIRTH_NAMES) for word in _words(date.name))]
+    if births:
+        return births[0]
+    if _rank(span.name, _TIME_NAMES) is not None:
+        return end
+    if uses[begin.name] != uses[end.name]:
+        return begin if uses[begin.name] < uses[end.name] else end
+    first, last = _together(begin, end)
+    return begin if np.median(last - first) > 15 * DAYS_IN["years"] else end
+
+
+def _quoted(text: str) -> str:
+    """A text as a quoted YAML scalar on one line."""
+    return yaml.safe_dump(text, default_style='"', width=10**9).rstrip("\n")
+
+
+def _key(name: str) -> str:
+    """A column name as a YAML key: quoted where YAML would take it for something else."""
+    safe = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and isinstance(yaml.safe_load(name), str)
+    return name if safe else _quoted(name)
+
+
+def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess]) -> str:
+    text = _HEAD.format(
+        input=_quoted(source_url), output=_quoted(output), k=k, kinds=", ".join(Kind), roles=", ".join(Role)
+    )
+    text += "".join(line + "\n" for name, guessed in guesses.items() for line in _entry(name, guessed))
+    state = next((name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_STATUS), None)
+    return text + (_STRATA.format(status=_key(state)) if state is not None else _NO_STRATA)
+
+
+def _entry(name: str, guessed: Guess) -> Iterator[str]:
+    """The lines of one column."""
+    yield f"  {_key(name)}:"
+    yield f"    kind: {guessed.kind.value}"
+    yield f"    role: {guessed.role.value}" + (f"  # {guessed.reason}" if guessed.reason else "")
+    if guessed.role is Role.SURVIVAL_STATUS:
+        yield "    # FILL IN: list the values that mean the event happened, as in event: [value, value]."
+        yield "    # All other values count as censored. The job is refused while the list is empty."
+        yield "    event: []"
+    if not guessed.role.synthesized:
+        return
+    if guessed.kind.coded:
+        yield "    # levels: [category, category]  # from the code book"
+        return
+    ends = "[first-day, last-day], ISO dates" if guessed.kind is Kind.DATE else "[low, high]"
+    yield f"    # bounds: {ends}  # from the code book, never from the data"
+    if guessed.kind is Kind.CONTINUOUS:
+        yield "    # step: resolution  # released values are multiples of it; full precision betrays true values"
+
+
+_HEAD = """\
+# A proposal: kinds and roles are guesses from names, types and a sample of the rows.
+# Check every line. Nothing below was copied from the data but the names of the columns.
+
+input: {input}
+output: {output}
+
+# No group of records that are replaced together is smaller than this.
+k: {k}
+
+# kind: {kinds}
+# role: {roles}
+#   identifier, dropped: not in the release. masked, survival_time: synthetic values.
+#   class, survival_status, kept: the true values, which makes them quasi-identifiers.
+# bounds and levels come from the code book: an observed extreme is one person's true value.
+columns:
+"""
+
+_STRATA = """
+# Records of different strata are never in one group. A stratum of fewer than k records stops the run;
+# merge moves its records to a larger stratum of the same event status, drop leaves them out.
+strata:
+  by: [{status}]
+  small: error  # error, merge, drop
+"""
+
+_NO_STRATA = """
+# Records of different strata are never in one group; a stratum needs a column that is released unchanged.
+# strata:
+#   by: [column]
+"""

@@ -1,0 +1,34 @@
+"""Everything that must hold before a change is taken: style, types, layering, tests.
+
+python -m tests            all of it
+python -m tests tests/x.py the checks, and only these tests
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+CHECKS = (
+    [str(BIN / "ruff"), "check", "."],
+    [str(BIN / "ruff"), "format", "--check", "."],
+    [str(BIN / "mypy")],
+    [str(BIN / "lint-imports")],
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run all checks, then the tests; the first failure's exit code."""
+    for command in CHECKS:
+        print("$", " ".join([Path(command[0]).name, *command[1:]]), flush=True)
+        if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
+            return code
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Secret, ledger and staging of a test live in its own folder; the user's are never touched."""
+    monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
+    for name in ("ANONPIPE_SECRET", "ANONPIPE_SECRET_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault("NUMBA_NUM_THREADS", "1")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from anonpipe.errors import JobError
+from anonpipe.job import Job, load_job, parse_job
+
+BASE = {
+    "input": "in.parquet",
+    "output": "out",
+    "k": 5,
+    "columns": {
+        "id": {"kind": "integer", "role": "identifier"},
+        "age": {"kind": "integer", "bounds": [0, 110]},
+        "months": {"kind": "continuous", "role": "survival_time", "bounds": [0, 600], "step": 0.1},
+        "status": {"kind": "categorical", "role": "survival_status", "event": ["Dead"]},
+    },
+    "strata": {"by": ["status"]},
+}
+
+
+def changed(**changes):
+    return {**BASE, **changes}
+
+
+def test_yaml_and_mapping_give_the_same_job(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(BASE))
+    assert load_job(path) == parse_job(BASE) == Job.model_validate(parse_job(BASE).model_dump(mode="json"))
+
+
+def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(BASE))
+    assert load_job(path, {"cluster.method": "kmeans", "cluster.iterations": 3}).cluster.iterations == 3
+    with pytest.raises(JobError, match="unknown key"):
+        load_job(path, {"cluster.blok_rows": 3})
+    with pytest.raises(JobError, match="not a mapping"):
+        load_job(path, {"k.deep": 3})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (changed(k=1), "k: "),
+        (changed(kk=3), "kk: unknown key"),
+        (changed(cluster={"method": "magic"}), "known are: mdav, kmeans"),
+        (changed(synthesize={"method": "magic"}), "centroid, gaussian"),
+        (changed(synthesize={"method": "pca", "form": "centred"}), "unknown key"),
+        (changed(strata={"by": ["nowhere"]}), "not among the columns"),
+        (changed(strata={"by": ["age"]}), "released unchanged"),
+        (changed(columns={"id": {"kind": "integer", "role": "identifier"}}), "nothing to anonymise"),
+        (changed(columns={"a": {"kind": "date", "bounds": ["1990-13-01", None]}}), "ISO dates"),
+        (changed(columns={"a": {"kind": "integer", "bounds": [5, 1]}}), "low < high"),
+        (changed(columns={"a": {"kind": "categorical", "bounds": [0, 1]}}), "use levels"),
+        (changed(columns={"a": {"kind": "integer", "role": "survival_status"}}), "event goes with role"),
+        (changed(cluster={"method": "mdav", "block_rows": 10}), "at least 3"),
+        (changed(decode={"jitter_restored_times": 1.0}), "needs decode.restore_survival_times"),
+        (["not", "a", "mapping"], "not a mapping"),
+    ],
+)
+def test_bad_jobs_say_where_and_what(content, words):
+    with pytest.raises(JobError, match=words):
+        parse_job(content)
+
+
+def test_bad_files(tmp_path):
+    with pytest.raises(JobError, match="anonpipe init"):
+        load_job(tmp_path / "missing.yaml")
+    path = tmp_path / "job.yaml"
+    path.write_text("k: 5\nk: 3\n")
+    with pytest.raises(JobError, match="given twice"):
+        load_job(path)
+    path.write_text("k: [5\n")
+    with pytest.raises(JobError, match="not valid YAML"):
+        load_job(path)
+
+
+def test_digest_follows_what_decides_the_release_and_nothing_else():
+    job = parse_job(BASE)
+    assert parse_job(changed(output="elsewhere", run={"workers": 7})).digest() == job.digest()
+    assert parse_job(changed(k=6)).digest() != job.digest()
+    assert parse_job(changed(cluster={"block_rows": 500})).digest() != job.digest()
+    looser = parse_job(changed(gates={"mean": 0.5}))
+    assert looser.digest() == job.digest() and looser.run_digest() != job.run_digest()
+
+
+def test_missing_bounds_are_a_warning_and_declared_ones_are_not():
+    job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous"}}))
+    assert [w for w in job.warnings() if "bounds" in w and "'income'" in w] and len(job.warnings()) == 1

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anonpipe import release
+from anonpipe.errors import InputError, OutputError
+
+
+@pytest.fixture
+def staged(tmp_path):
+    folder = tmp_path / "staged"
+    folder.mkdir(mode=0o700)
+    paths = []
+    for at in range(2):
+        path = folder / f"part-{at:05d}.parquet"
+        pq.write_table(pa.table({"a": [1 + at, 2, 3]}), path)
+        path.chmod(0o600)
+        paths.append(path)
+    files = [{"name": p.name, "rows": 3, "bytes": p.stat().st_size, "sha256": release.sha256(p)} for p in paths]
+    schema = release.describe_schema(pa.schema([("a", pa.int64())]))
+    return paths, {"rows": 6, "schema": schema, "files": files}
+
+
+@pytest.fixture(params=["local", "memory"])
+def where(request, tmp_path):
+    url = str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
+    found = release.place(url)
+    release.check_writable(found)
+    return url, found
+
+
+def test_publish_then_check_then_publish_again(staged, where):
+    url, place = where
+    first = release.publish(*staged, place)
+    assert release.check(url) == []
+    second = release.publish(*staged, place)
+    assert first != second
+    assert release.resolve(url).root.endswith(second.rsplit("/", 1)[-1])
+    assert release.check(first if place.local else f"memory://{first}") == []
+    release.check_writable(place)
+    deleted = release.prune(url, keep=1)
+    assert deleted == [first.rsplit("/", 1)[-1]]
+    assert release.check(url) == []
+
+
+def test_local_pointer_is_a_relative_link_and_nothing_is_left_behind(staged, tmp_path):
+    place = release.place(str(tmp_path / "out"))
+    version = release.publish(*staged, place)
+    assert os.readlink(tmp_path / "out" / "release").startswith("versions/")
+    assert sorted(os.listdir(tmp_path / "out")) == ["CURRENT", "release", "versions"]
+    assert pq.read_table(tmp_path / "out" / "release" / "part-00000.parquet").num_rows == 3
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(os.stat(f"{version}/part-00000.parquet").st_mode) == 0o666 & ~mask
+
+
+def test_damage_is_found(staged, tmp_path):
+    url = str(tmp_path / "out")
+    version = release.publish(*staged, release.place(url))
+    target = f"{version}/part-00001.parquet"
+    content = bytearray(open(target, "rb").read())
+    content[10] ^= 1
+    open(target, "wb").write(content)
+    open(f"{version}/stray.txt", "w").close()
+    os.remove(f"{version}/part-00000.parquet")
+    problems = release.check(url)
+    assert [p.split(":")[0] for p in problems] == ["stray.txt", "part-00000.parquet", "part-00001.parquet"]
+
+
+def test_a_changed_manifest_is_found(staged, tmp_path):
+    url = str(tmp_path / "out")
+    version = release.publish(*staged, release.place(url))
+    manifest = json.load(open(f"{version}/manifest.json"))
+    manifest["schema"][0]["type"] = "int32"
+    manifest["files"][0]["rows"] = 4
+    json.dump(manifest, open(f"{version}/manifest.json", "w"))
+    problems = release.check(url)
+    assert any("schema" in p for p in problems) and any("the manifest says 4" in p for p in problems)
+
+
+def test_a_failed_copy_publishes_nothing_and_keeps_the_old_release(staged, where):
+    url, place = where
+    files, manifest = staged
+    old = release.publish(files, manifest, place)
+    broken = {**manifest, "files": [{**manifest["files"][0], "sha256": "0" * 64}, manifest["files"][1]]}
+    with pytest.raises(OutputError, match="nothing was published"):
+        release.publish(files, broken, place)
+    assert release.resolve(url).root.endswith(old.rsplit("/", 1)[-1])
+    assert len(place.filesystem.ls(place.path("versions"), detail=False)) == 1
+
+
+def test_foreign_folder_and_unwritable_output_are_refused(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.docx").write_text("")
+    with pytest.raises(OutputError, match="other files"):
+        release.check_writable(release.place(str(tmp_path / "out")))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        release.check_writable(release.place(str(tmp_path / "file" / "out")))
+    with pytest.raises(OutputError, match="protocol"):
+        release.place("nosuch://bucket/out")
+
+
+def test_no_release_is_one_clear_error(tmp_path):
+    with pytest.raises(InputError, match="no release"):
+        release.resolve(str(tmp_path))
+
+
+def test_memory_pointer_is_the_version_name(staged):
+    place = release.place("memory://pointer/out")
+    version = release.publish(*staged, place)
+    assert fsspec.filesystem("memory").cat_file("/pointer/out/CURRENT").decode() == version.rsplit("/", 1)[-1]
