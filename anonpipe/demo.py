@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -252,7 +253,8 @@ def _write(path: str | Path, rows: int, seed: int, batch_rows: int, schema: pa.S
             "that exists, that you may write to and that has space"
         ) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 def _blocks(rows: int, seed: int, schema: pa.Schema, block: _Block) -> Iterator[pa.Table]:

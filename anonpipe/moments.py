@@ -298,8 +298,7 @@ class GroupSpread:
         mean = self.mean + (other.mean - self.mean) * (other.n / max(n, 1))
         a, b = self._about(mean), other._about(mean)
         sums = (
-            getattr(a, name) + getattr(b, name)
-            for name in ("within", "noise", "square", "product", "linear", "mixed")
+            getattr(a, name) + getattr(b, name) for name in ("within", "noise", "square", "product", "linear", "mixed")
         )
         return type(self)(n, mean, *sums)
 
@@ -573,7 +572,8 @@ def _known_form(form: str | None, known: tuple[str | None, ...]) -> None:
 
 def _divide(a: npt.NDArray[Any], b: npt.NDArray[Any], empty: float = np.nan) -> FloatArray:
     """Divide a by b; `empty` where b is not positive."""
-    return np.divide(a, b, out=np.full(np.shape(a), empty), where=b > 0)
+    result: FloatArray = np.divide(a, b, out=np.full(np.shape(a), empty), where=b > 0)
+    return result
 
 
 def _table(points: FloatArray) -> FloatArray:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from anonpipe import engine, ledger, release
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.points import PointCodec
+from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError
@@ -197,10 +198,13 @@ def _fit(run: Run, units: int) -> None:
     scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
     merged = merge_scans(scans)
     warnings = check_scan(merged, job.columns, job.k)
-    write_scan(merged, staging.file("scan.all"))
     digest = merged.digest(ctx.source.schema)
+    nullable = {field.name: field.nullable for field in ctx.source.schema}
+    merged, suppression, suppressed = suppress_rare(merged, job.columns, nullable, job.k)
+    write_json(staging.file("suppression.json"), suppression.to_dict())
+    write_scan(merged, staging.file("scan.all"))
     secret = steward_secret()
-    warnings += ledger.warn_of_redraws(secret, digest, job.digest())
+    warnings += suppressed + ledger.warn_of_redraws(secret, digest, job.digest())
     write_json(staging.file("warnings.json"), warnings)
     write_json(staging.file("digest.json"), digest)
     write_atomic(staging.file("run.key"), keyed(secret, "run", job.digest(), digest))
@@ -231,6 +235,7 @@ def _trees(run: Run, codec: CellCodec, strata: Strata, units: int) -> list[dict[
     ctx = run.context
     points = PointCodec.fit(codec, ctx.scan)
     cells, keys = _sample(run, codec, units)
+    ctx.suppression.apply(cells, codec.names)
     stratum = strata.assign(cells)
     scaled = points.encode(cells) * np.sqrt(ctx.weights)
     trees = []

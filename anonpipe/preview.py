@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anonpipe import release
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.points import PointCodec
+from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
 from anonpipe.job import Job
@@ -115,6 +116,8 @@ def preview(job: Job) -> Preview:
     check_types(source.schema, job.columns)
     scan = _scan(job, source)
     warnings = check_scan(scan, job.columns, job.k)
+    nullable = {field.name: field.nullable for field in source.schema}
+    scan, _, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
     codec = CellCodec.fit(source.schema, job.columns, scan)
     strata = strata_of(job, codec, scan)
     width = max(PointCodec.fit(codec, scan).width, len(codec.names))
@@ -134,14 +137,14 @@ def preview(job: Job) -> Preview:
         workers=workers,
         staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
         peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
-        warnings=(*job.warnings(), *warnings),
+        warnings=(*job.warnings(), *warnings, *suppressed),
     )
 
 
 def _scan(job: Job, source: Source) -> Scan:
     scans = []
     for unit in source.units:
-        for first_row, batch in read_batches(source, unit, list(job.columns)):
+        for first_row, batch in read_batches(source, unit, list(job.released)):
             scans.append(scan_batch(batch, job.columns, first_row, job.strata.by))
     return merge_scans(scans)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -20,32 +20,43 @@ import pyarrow.compute as pc
 import yaml
 
 from anonpipe.codec.values import is_date, is_number, is_supported, numbers, plain, plain_type
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import JobError
 from anonpipe.schema import Kind, Role
-from anonpipe.source import open_source, read_batches
+from anonpipe.source import Unit, open_source, read_batches
 
 Floats = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 50_000
 """Rows that the guesses rest on."""
-SAMPLE_UNITS = 8
+SAMPLE_PIECES = 16
 """Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
 FEW_CODES = 10
 """Whole numbers with no more distinct values than this are taken for codes."""
 MANY_CATEGORIES = 200
 MANY_SHARE = 0.10
 """Texts with more distinct values than either are not categories."""
+CLASS_ROWS = 10
+"""A class of a number has this many rows in its second largest category at least; less may be chance."""
 ENOUGH_ROWS = 20
 """Fewer rows than this tell nothing about uniqueness or dependence."""
+LARGEST = 1e100
+"""Greater numbers, infinity among them, count as null: their squares overflow."""
+THIN_ROWS = 1_000
+"""Rows of the first, quick look for a dependence."""
 SAME_CORRELATION = 0.99999
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 _IDENTIFYING = frozenset(
-    "id ids uid uuid guid pid ssn mrn nhs nino email mail phone telephone mobile fax name surname forename "
-    "firstname lastname fullname address street passport iban".split()
+    (
+        "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
+        "email", "mail", "phone", "telephone", "mobile", "fax", "address", "street",
+        "name", "surname", "forename", "firstname", "lastname", "fullname",
+    )
+)  # fmt: skip
+_NO_SURVIVAL = frozenset(
+    ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
 )
-_NO_SURVIVAL = frozenset("marital employment smoking smoker insurance housing civil migration education".split())
-_TIME_NAMES = (("surv", "follow", "futime"), ("time", "month", "duration", "tte"))
+_TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
 _STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
 _BIRTH_NAMES = ("birth", "born", "dob", "bdate")
 
@@ -57,8 +68,8 @@ class Look:
     Attributes
     ----------
     numbers
-        Natural units (days for dates), NaN where null, shape (n_rows,); None
-        where the values are no numbers.
+        Natural units (days for dates), NaN where null or beyond
+        `LARGEST`, shape (n_rows,); None where the values are no numbers.
     codes
         Position among the distinct values, -1 where null, shape (n_rows,).
     distinct, filled
@@ -124,16 +135,9 @@ def propose_job(source_url: str, output: str, k: int) -> str:
     --------
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("ssn,height\\n" + "".join(f"{n},{160 + n / 7}\\n" for n in range(40)))
-    >>> for line in propose_job(str(path), "releases", 5).splitlines():
-    ...     if line.startswith("  ") and "#" not in line:
-    ...         print(line)
-      ssn:
-        kind: integer
-        role: identifier
-      height:
-        kind: continuous
-        role: masked
+    >>> _ = path.write_text(chr(10).join(["ssn,height", *(f"{n},{160 + n / 7}" for n in range(40))]))
+    >>> yaml.safe_load(propose_job(str(path), "releases", 5))["columns"]
+    {'ssn': {'kind': 'integer', 'role': 'identifier'}, 'height': {'kind': 'continuous', 'role': 'masked'}}
     """
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
@@ -142,22 +146,29 @@ def propose_job(source_url: str, output: str, k: int) -> str:
 
 
 def _sample(source_url: str) -> pa.Table:
-    """At most `SAMPLE_ROWS` rows, the first of some evenly spread units of the input."""
+    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
     source = open_source(source_url, None)
-    places = np.unique(np.linspace(0, len(source.units) - 1, min(SAMPLE_UNITS, len(source.units))).astype(int))
+    pieces = [piece for unit in source.units for piece in _pieces(unit)]
+    places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
     batches: list[pa.RecordBatch] = []
     left = SAMPLE_ROWS
     for index, place in enumerate(places):
         wanted = left // (len(places) - index)
-        for _, batch in read_batches(source, source.units[place], source.schema.names):
+        for _, batch in read_batches(source, pieces[place], source.schema.names, wanted):
             batches.append(batch.slice(0, wanted))
-            wanted -= batches[-1].num_rows
             left -= batches[-1].num_rows
-            if wanted <= 0:
+            wanted -= batches[-1].num_rows
+            if wanted == 0 or pieces[place].row_groups:
                 break
-    if left == SAMPLE_ROWS:
-        raise InputError(f"{source_url} has no rows; give a table with at least one")
     return pa.Table.from_batches(batches)
+
+
+def _pieces(unit: Unit) -> Iterator[Unit]:
+    """The unit's row groups, each with rows; a CSV is one piece."""
+    if not unit.row_groups:
+        yield unit
+    for row_group in unit.row_groups:
+        yield replace(unit, row_groups=(row_group,))
 
 
 def look_at(table: pa.Table) -> list[Look]:
@@ -178,9 +189,11 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    numeric = is_number(values.type) or is_date(values.type)
-    filled = len(values) - values.null_count
-    return Look(name, column.type, numbers(values) if numeric else None, codes, len(encoded.dictionary), filled)
+    found = None
+    if is_number(values.type) or is_date(values.type):
+        found = numbers(values)
+        found[np.abs(found) > LARGEST] = np.nan
+    return Look(name, column.type, found, codes, len(encoded.dictionary), len(values) - values.null_count)
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
@@ -196,7 +209,7 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
 def _alone(look: Look) -> Guess:
     """What a column's own name, type and distinct values say."""
     kind = _kind(look)
-    if not is_supported(look.type):
+    if not is_supported(look.type) and not pa.types.is_null(look.type):
         return Guess(kind, Role.DROPPED, "values of this type cannot be released")
     if look.distinct < 2:
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
@@ -257,16 +270,16 @@ def _rank(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
 def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the roles survival_time and survival_status where the names of both are found."""
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
-    times = [
-        look.name
-        for look in masked
-        if guesses[look.name].kind in (Kind.INTEGER, Kind.CONTINUOUS) and np.nanmin(look.numbers) >= 0
-    ]
+    times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
     states = [look.name for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
     time, state = _best(times, _TIME_NAMES), _best(states, _STATUS_NAMES)
     if time is not None and state is not None:
         guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
         guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def _duration(look: Look) -> bool:
+    return look.numbers is not None and not look.date and bool(np.nanmin(look.numbers) >= 0)
 
 
 def _best(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:
@@ -302,22 +315,27 @@ def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
 
 def _same(one: Look, other: Look) -> bool:
     """Whether a line joins the columns: for the bulk of the rows, not only by shared extreme codes."""
+    if not _line(*_together(_thin(one), _thin(other))):
+        return False
     x, y = _together(one, other)
-    if len(x) < max(ENOUGH_ROWS, other.filled / 2):
-        return False
-    some = slice(None, None, max(1, len(x) // 1_000))
-    if not _line(x[some], y[some]):
-        return False
-    return _line(x, y)
+    return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
 
 
 def _line(x: Floats, y: Floats) -> bool:
+    if len(x) < 2:
+        return False
     dx, dy = x - x.mean(), y - y.mean()
     xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
     if xx <= 0 or yy <= 0 or xy * xy <= SAME_CORRELATION**2 * xx * yy:
         return False
     low, high = np.quantile(y, [0.25, 0.75])
     return bool(np.median(np.abs(dy - dx * (xy / xx))) <= 0.01 * (high - low))
+
+
+def _thin(look: Look) -> Look:
+    """The column in about `THIN_ROWS` evenly spread rows: what fails there needs no second look."""
+    step = max(1, len(look.codes) // THIN_ROWS)
+    return replace(look, numbers=None if look.numbers is None else look.numbers[::step], codes=look.codes[::step])
 
 
 def _together(*looks: Look) -> tuple[Floats, ...]:
@@ -333,6 +351,8 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
     parts = [look for look in looks if look.numbers is not None and look.whole and not look.date]
     for part in parts:
         for date in dates:
+            if not _part(*_together(_thin(date), _thin(part))):
+                continue
             days, values = _together(date, part)
             if len(days) >= max(ENOUGH_ROWS, part.filled / 2) and (name := _part(days, values)):
                 yield part.name, f"the {name} of {_quoted(date.name)}"
@@ -341,6 +361,8 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
 
 def _part(days: Floats, values: Floats) -> str:
     """Which part of the dates the values are, counted from any number; empty if none."""
+    if len(days) < 2:
+        return ""
     stamps = np.floor(days).astype("datetime64[D]")
     months = stamps.astype("datetime64[M]").astype(np.int64)
     found = {
@@ -358,7 +380,7 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
     finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
     places = {look.name: place for place, look in enumerate(looks)}
     for coarse in looks:
-        if not 2 <= coarse.distinct <= MANY_CATEGORIES or np.sort(_sizes(coarse))[-2] < FEW_CODES:
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or _second_size(coarse) < CLASS_ROWS:
             continue
         for fine in finest:
             order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
@@ -367,26 +389,29 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
                 break
 
 
-def _sizes(look: Look) -> npt.NDArray[np.int64]:
-    """Rows of each distinct value, nulls among them as one more."""
-    return np.bincount(look.codes + 1, minlength=look.distinct + 1)
+def _second_size(look: Look) -> int:
+    """Rows in the second largest category."""
+    return int(np.sort(np.bincount(look.codes[look.codes >= 0]))[-2])
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
     """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
-    if fine.numbers is None:
-        return False
-    values = np.where(np.isnan(fine.numbers), -np.inf, fine.numbers)
-    some = slice(None, None, max(1, len(values) // 1_000))
-    return _disjoint(coarse.codes[some], values[some]) and _disjoint(coarse.codes, values)
+    return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
+
+
+def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Codes and numbers of the rows that have a category."""
+    present = coarse.codes >= 0
+    values = np.full(len(present), np.nan) if fine.numbers is None else fine.numbers
+    return coarse.codes[present], np.where(np.isnan(values), -np.inf, values)[present]
 
 
 def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
-    low = np.full(codes.max() + 2, np.inf)
-    high = np.full(codes.max() + 2, -np.inf)
-    np.minimum.at(low, codes + 1, values)
-    np.maximum.at(high, codes + 1, values)
-    used = np.flatnonzero(np.bincount(codes + 1))
+    sizes = np.bincount(codes)
+    low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
+    np.minimum.at(low, codes, values)
+    np.maximum.at(high, codes, values)
+    used = np.flatnonzero(sizes)
     order = used[np.lexsort((high[used], low[used]))]
     return bool((high[order][:-1] < low[order][1:]).all())
 
@@ -396,10 +421,7 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     dates = [look for look in looks if look.date]
     spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
     triples = [
-        (span, *ends, unit)
-        for pair in combinations(dates, 2)
-        for span in spans
-        for ends, unit in _between(span, *pair)
+        (span, *ends, unit) for pair in combinations(dates, 2) for span in spans for ends, unit in _between(span, *pair)
     ]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
     gone: set[str] = set()
@@ -414,17 +436,27 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
 
 def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
     """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
-    x, first, second = _together(span, one, other)
-    if len(x) < max(ENOUGH_ROWS, span.filled / 2) or np.ptp(x) == 0:
+    unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
+    if unit is None:
         return
-    ends = (one, other) if np.median(second - first) >= 0 else (other, one)
-    days = np.abs(second - first)
+    x, first, second = _together(span, one, other)
+    if len(x) >= max(ENOUGH_ROWS, span.filled / 2) and _unit(x, first, second) == unit:
+        yield ((one, other) if np.median(second - first) >= 0 else (other, one)), unit
+
+
+def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
+    """The unit in which `x` is the time between two days; None if it is none.
+
+    Rounded up, down, to the nearest or to the middle, what is left over spans one unit.
+    """
+    if len(x) < 2:
+        return None
     for unit, length in DAYS_IN.items():
-        rest = x - days / length
+        rest = x - np.abs(second - first) / length
         low, high = np.quantile(rest, [0.005, 0.995])
         if high - low <= 1.1 and rest.std() < 0.2 * x.std():
-            yield ends, unit
-            return
+            return unit
+    return None
 
 
 def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:

@@ -24,6 +24,7 @@ from anonpipe.cluster import cluster, refine
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import PointCodec
+from anonpipe.codec.rare import Suppression
 from anonpipe.codec.scan import Scan, merge_scans, read_scan, scan_batch, write_scan
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
@@ -86,6 +87,11 @@ class Context:
         weight = self.job.cluster.response_weight
         response = self.job.time_column if weight is not None else None
         return self.points.distance_weights(response, weight if response else None)
+
+    @cached_property
+    def suppression(self) -> Suppression:
+        """Rare categories and what they are released as."""
+        return Suppression.from_dict(read_json(self.staging.file("suppression.json")))
 
     @cached_property
     def strata(self) -> Strata:
@@ -156,7 +162,7 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
     key = ctx.staging.file("start.key").read_bytes()
     scans, sample = [], []
-    for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.columns)):
+    for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.released)):
         scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.strata.by))
         chosen = row_keys(key, first_row, batch.num_rows) <= limit
         sample.append(batch.filter(pa.array(chosen)))
@@ -179,6 +185,7 @@ def route_unit(ctx: Context, index: int) -> Receipt:
         cells = ctx.cells.to_cells(batch)
         stratum = ctx.strata.assign(cells)
         ctx.strata.recode(cells)
+        ctx.suppression.apply(cells, ctx.cells.names)
         leaf = _leaf(ctx, cells, stratum, offsets, row_keys(key, first_row, batch.num_rows))
         parts.append(cells[leaf >= 0])
         leaves.append(leaf[leaf >= 0])

@@ -25,10 +25,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _WHOLE = 1e-9
+_ROUNDING = 1e-14
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, whatever their encoding: dictionaries opened, views and half floats widened.
+    """The type of the values, whatever their encoding: dictionaries opened, narrow and view types widened.
 
     Examples
     --------
@@ -39,6 +40,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.value_type)
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return pa.string()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if pa.types.is_float16(kind) else kind
 
 
@@ -163,19 +166,19 @@ def _dates(values: FloatArray, kind: pa.DataType, step: float, missing: BoolArra
 
 
 def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.Array:
-    """Decimals by their storage: two's complement integers of 32, 64, 128 or 256 bits."""
+    """Decimals by their storage, two's complement integers of 128 or 256 bits in words of 64."""
     limit = np.nextafter(10.0**kind.precision, 0.0)
-    rest = np.clip(np.rint(values * 10.0**kind.scale), -limit, limit)
-    if kind.bit_width <= 64:
-        words = rest.astype(np.int32 if kind.bit_width == 32 else np.int64)[:, None]
-    else:
-        words = np.empty((len(values), kind.bit_width // 64), dtype=np.uint64)
-        for word in range(words.shape[1]):
-            above = np.floor(rest / 2.0**64)
-            words[:, word] = (rest - above * 2.0**64).astype(np.uint64)
-            rest = above
+    counts = np.clip(np.rint(values * 10.0**kind.scale), -limit, limit)
+    words = np.empty((len(values), kind.bit_width // 64), dtype=np.uint64)
+    rest, carry = np.abs(counts), counts < 0
+    for word in range(words.shape[1]):
+        above = np.floor(rest / 2.0**64)
+        part = (rest - above * 2.0**64).astype(np.uint64)
+        words[:, word] = np.where(counts < 0, ~part, part) + carry
+        carry &= words[:, word] == 0
+        rest = above
     valid = pa.array(~missing).buffers()[1]
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(words))])
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(words)])
 
 
 def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -287,9 +290,9 @@ class Grid:
         """The smallest and the largest permissible number of steps."""
         low, high = self.low / (self.step or 1.0), self.high / (self.step or 1.0)
         if np.isfinite(low):
-            low = np.ceil(low - _WHOLE * max(1.0, abs(low)))
+            low = np.ceil(low - _ROUNDING * max(1.0, abs(low)))
         if np.isfinite(high):
-            high = np.floor(high + _WHOLE * max(1.0, abs(high)))
+            high = np.floor(high + _ROUNDING * max(1.0, abs(high)))
         return low, high
 
     @property

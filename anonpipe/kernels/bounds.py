@@ -10,7 +10,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
 
@@ -37,7 +37,7 @@ def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     return fall
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _project(x: FloatArray, low: float, high: float) -> float:
     """The shift t for which clip(x + t) has the sum of x; 0 where no shift has it."""
     n = x.shape[0]
@@ -54,7 +54,7 @@ def _project(x: FloatArray, low: float, high: float) -> float:
     return 0.0
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
     """Move values into [low, high] by the least squares that keep the sum of every group.
 

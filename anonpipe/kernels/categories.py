@@ -9,7 +9,7 @@ from numba import njit
 _SORT_FROM = 64
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def assign_by_counts(
     scores: npt.NDArray[np.float64],
     order: npt.NDArray[np.int64],
@@ -56,7 +56,7 @@ def assign_by_counts(
     return chosen
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _bring_forward(free: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], category: int, wanted: int) -> None:
     """Move the `wanted` best records of a category to the front; all others keep their order."""
     count = len(free)

@@ -22,7 +22,7 @@ _S27 = np.uint64(27)
 _S31 = np.uint64(31)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="always")
 def _mix(state: np.uint64) -> np.uint64:
     state = state + _STEP
     state = (state ^ (state >> _S30)) * _FIRST
@@ -30,7 +30,7 @@ def _mix(state: np.uint64) -> np.uint64:
     return state ^ (state >> _S31)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each text, FNV-1a with a final mixing.
 
@@ -55,7 +55,7 @@ def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> n
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_column(
     rows: npt.NDArray[np.uint64],
     hashes: npt.NDArray[np.uint64],
@@ -81,7 +81,7 @@ def add_column(
                 rows[i, lane] += _mix(_mix(seeds[lane] ^ _NULL))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
     """Sum of the rows' hashes modulo 2^64, each bound to its place in the input.
 

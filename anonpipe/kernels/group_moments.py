@@ -18,7 +18,7 @@ BLOCK = 256
 """Rows multiplied at a time; a multiple of 4."""
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def group_mean(points: FloatArray, members: IntArray, mean: FloatArray) -> None:
     """Write the mean of the `members` rows of `points` into `mean`; exact for equal rows.
 
@@ -36,7 +36,7 @@ def group_mean(points: FloatArray, members: IntArray, mean: FloatArray) -> None:
         mean[j] = points[first, j] + mean[j] / members.shape[0]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool) -> None:
     """Add a'b to `out`, four rows at a time; `symmetric` fills the upper triangle only."""
     for i in range(0, a.shape[0], 4):
@@ -46,14 +46,14 @@ def _add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool
                 out[j, h] += (a0 * b[i, h] + a1 * b[i + 1, h]) + (a2 * b[i + 2, h] + a3 * b[i + 3, h])
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _mirror(upper: FloatArray) -> None:
     for j in range(upper.shape[0]):
         for h in range(j):
             upper[j, h] = upper[h, j]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (width,), and scatter about it, shape (width, width), of all rows.
 
@@ -90,7 +90,7 @@ def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, scatter
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Scatter of all rows about their group's mean, summed over groups, shape (width, width)."""
     width = points.shape[1]
@@ -119,7 +119,7 @@ def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> Flo
     return within
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
     """The product a'b of two tables with the same rows, shape (columns of a, columns of b)."""
     n = a.shape[0]
@@ -137,7 +137,7 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
     return total
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def spread_sums(
     points: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:

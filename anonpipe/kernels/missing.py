@@ -7,7 +7,7 @@ import numpy.typing as npt
 from numba import njit
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def fill_column(
     values: npt.NDArray[np.float64],
     order: npt.NDArray[np.int64],

@@ -12,7 +12,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def centre_groups(points: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
     """Write each group's mean into the rows of its members in `out`, shape (n_rows, width)."""
     mean = np.empty(points.shape[1])
@@ -23,7 +23,7 @@ def centre_groups(points: FloatArray, order: IntArray, starts: IntArray, out: Fl
             out[row] = mean
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def perturb_groups(
     points: FloatArray,
     order: IntArray,

@@ -49,13 +49,16 @@ def covariance(points: FloatArray, rows: IntArray, step: int) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def multiply_and_normalize(matrix: FloatArray, vector: FloatArray) -> float:
-    """Replace `vector` by matrix · vector at length one; the largest change of an entry."""
+def multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) -> float:
+    """Replace `vector` by matrix · vector at length one; the largest change of an entry.
+
+    `unit` scales the matrix to entries near one, so that squares stay finite.
+    """
     width = matrix.shape[0]
     product = np.empty(width)
     squares = 0.0
     for j in range(width):
-        product[j] = projection(matrix[j], vector)
+        product[j] = projection(matrix[j], vector) / unit
         squares += product[j] * product[j]
     if not squares > 0.0:
         return 0.0
@@ -83,7 +86,7 @@ def leading_eigenvector(matrix: FloatArray) -> FloatArray:
         return vector
     vector[widest] = 1.0
     for _ in range(ITERATIONS):
-        if multiply_and_normalize(matrix, vector) < 1e-9:
+        if multiply_and_normalize(matrix, matrix[widest, widest], vector) < 1e-9:
             break
     largest = np.argmax(np.abs(vector))
     if vector[largest] < 0.0:

@@ -36,6 +36,10 @@ class Block(NamedTuple):
         Smallest size of a group.
     least
         Smallest gain that counts as one.
+    depth, stake
+        Most steps of a chain (less than 2: no chains), and by how much the
+        scatter may rise on the way, in units of the squared distance of the
+        chain's first record to its centroid.
     x
         Points, shape (n, width).
     near
@@ -52,6 +56,8 @@ class Block(NamedTuple):
 
     k: int
     least: float
+    depth: int
+    stake: float
     x: FloatArray
     near: IntArray
     home: IntArray
@@ -73,6 +79,7 @@ def refine_blocks(
     candidates: int,
     sweeps: int,
     depth: int,
+    stake: float,
     labels: IntArray,
 ) -> int:
     """Descend in every block of groups and write the new groups to `labels`; the number of steps taken.
@@ -86,7 +93,7 @@ def refine_blocks(
         if groups.shape[0] < 2:
             continue
         rows, home, room = lay_out(groups, order, starts, k)
-        steps += descend(open_block(points[rows], k, home, room, candidates), sweeps, depth)
+        steps += descend(open_block(points[rows], k, home, room, candidates, depth, stake), sweeps)
         for i in range(rows.shape[0]):
             labels[rows[i]] = groups[home[i]]
     return steps
@@ -113,7 +120,9 @@ def lay_out(groups: IntArray, order: IntArray, starts: IntArray, k: int) -> tupl
 
 
 @nb.njit(cache=True, nogil=True)
-def open_block(x: FloatArray, k: int, home: IntArray, room: IntArray, candidates: int) -> Block:
+def open_block(
+    x: FloatArray, k: int, home: IntArray, room: IntArray, candidates: int, depth: int, stake: float
+) -> Block:
     """Member lists, centroids and near groups of one block."""
     sizes = np.zeros(room.shape[0] - 1, dtype=np.int64)
     members = np.empty(room[-1], dtype=np.int64)
@@ -124,7 +133,7 @@ def open_block(x: FloatArray, k: int, home: IntArray, room: IntArray, candidates
     least = TOLERANCE * recentre(x, home, sizes, centroids) / x.shape[0]
     near = nearest_groups(x, centroids, min(candidates, sizes.shape[0]))
     changed = np.zeros(sizes.shape[0], dtype=np.int64)
-    return Block(k, least, x, near, home, sizes, centroids, room, members, changed)
+    return Block(k, least, depth, stake, x, near, home, sizes, centroids, room, members, changed)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -177,11 +186,11 @@ def nearest_groups(x: FloatArray, centroids: FloatArray, count: int) -> IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def descend(block: Block, sweeps: int, depth: int) -> int:
+def descend(block: Block, sweeps: int) -> int:
     """Sweep until nothing improves or `sweeps` are over; the number of steps taken.
 
     Single steps come first; where they are exhausted, whole groups are
-    dissolved; where that is too, chains of up to `depth` steps are tried.
+    dissolved; where that helps no more, chains of steps are tried.
     """
     seen = np.full(block.x.shape[0], -1, dtype=np.int64)
     tried = seen.copy()
@@ -191,8 +200,8 @@ def descend(block: Block, sweeps: int, depth: int) -> int:
         steps = take_steps(block, seen, steps)
         if steps == before:
             steps = dissolve_groups(block, steps)
-        if steps == before and depth > 1:
-            steps = follow_chains(block, tried, steps, depth)
+        if steps == before and block.depth > 1:
+            steps = follow_chains(block, tried, steps)
         if steps == before:
             break
         recentre(block.x, block.home, block.sizes, block.centroids)
@@ -356,34 +365,15 @@ def cheapest_host(block: Block, i: int) -> tuple[float, int]:
 
 
 @nb.njit(cache=True, nogil=True)
-def follow_chains(block: Block, tried: IntArray, steps: int, depth: int) -> int:
-    """Start from each record's best step, though it adds to the scatter, a chain of steps that may lower it.
-
-    Each further step is the best one of any record of the two groups that the
-    last one changed. A chain that has not paid after `depth` steps is undone.
-    No record is touched twice in a chain. The count of steps so far.
-    """
-    actors = np.empty(depth, dtype=np.int64)
-    partners = np.empty(depth, dtype=np.int64)
-    groups = np.empty((depth, 2), dtype=np.int64)
-    locked = np.empty(2 * depth, dtype=np.int64)
+def follow_chains(block: Block, tried: IntArray, steps: int) -> int:
+    """Try a chain of steps from every record; the count of steps so far, a chain counting as one."""
+    actors = np.empty(block.depth, dtype=np.int64)
+    partners = np.empty(block.depth, dtype=np.int64)
+    groups = np.empty((block.depth, 2), dtype=np.int64)
     for start in range(block.x.shape[0]):
-        gain, group, partner = best_step(block, start, tried[start], locked[:0])
+        count, paid = follow_chain(block, start, tried[start], actors, partners, groups)
         tried[start] = steps
-        i = start
-        count = 0
-        total = gain
-        while total < np.inf:
-            actors[count], partners[count] = i, partner
-            groups[count, 0], groups[count, 1] = block.home[i], group
-            locked[2 * count], locked[2 * count + 1] = i, partner
-            take(block, i, group, partner)
-            count += 1
-            if total < -block.least or count == depth:
-                break
-            gain, i, group, partner = best_of_groups(block, groups[count - 1], locked[: 2 * count])
-            total += gain
-        if total < -block.least:
+        if paid:
             steps += 1
             for at in range(count):
                 block.changed[groups[at, 0]] = steps
@@ -392,6 +382,36 @@ def follow_chains(block: Block, tried: IntArray, steps: int, depth: int) -> int:
             for at in range(count - 1, -1, -1):
                 take(block, actors[at], groups[at, 0], partners[at])
     return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def follow_chain(
+    block: Block, start: int, since: int, actors: IntArray, partners: IntArray, groups: IntArray
+) -> tuple[int, bool]:
+    """Take a chain of steps that may first raise the scatter; how many, and whether they lower it in all.
+
+    The first is the best step of record `start`, each further one the best
+    of any record of the two groups that the last one changed. No record acts
+    twice. The steps are noted in the arrays, for their undoing.
+    """
+    locked = np.full(2 * block.depth, STAY, dtype=np.int64)
+    limit = block.stake * squared_distance(block.x[start], block.centroids[block.home[start]])
+    total, group, partner = best_step(block, start, since, locked)
+    i = start
+    count = 0
+    while total < limit:
+        actors[count], partners[count] = i, partner
+        groups[count, 0], groups[count, 1] = block.home[i], group
+        locked[2 * count], locked[2 * count + 1] = i, partner
+        take(block, i, group, partner)
+        count += 1
+        if total < -block.least:
+            return count, True
+        if count == block.depth:
+            break
+        gain, i, group, partner = best_of_groups(block, groups[count - 1], locked[: 2 * count])
+        total += gain
+    return count, False
 
 
 @nb.njit(cache=True, nogil=True)

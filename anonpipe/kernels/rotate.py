@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _contrasts(points: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
     """Centre a group and write its n - 1 coordinates in the zero-sum basis into `out`."""
     n, width = members.shape[0], points.shape[1]
@@ -38,7 +38,7 @@ def _contrasts(points: FloatArray, members: IntArray, mean: FloatArray, out: Flo
             out[i - 1, j] = (points[row, j] - mean[j]) - (points[first, j] - mean[j]) * share
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _write_group(contrasts: FloatArray, mean: FloatArray, members: IntArray, out: FloatArray) -> None:
     """Write mean plus the records that have the given coordinates in the zero-sum basis."""
     n, width = members.shape[0], out.shape[1]
@@ -56,9 +56,9 @@ def _write_group(contrasts: FloatArray, mean: FloatArray, members: IntArray, out
             out[row, j] = mean[j] + (contrasts[i - 1, j] - total[j])
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: float, sums: FloatArray) -> None:
-    """Reflect rows `top` to `top + size` of `a`, from column `left` on, in the plane normal to `v`; row `top` by flip."""
+    """Reflect rows `top` to `top + size` of `a`, column `left` on, by the normal `v`; first flip row `top`."""
     norm = 0.0
     for i in range(size):
         norm += v[i] * v[i]
@@ -76,7 +76,7 @@ def _reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip:
             a[top + i, j] -= v[i] * sums[j]
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _householder(x: FloatArray, size: int) -> float:
     """Turn `x` into the normal of the reflector that maps it to the first axis, scaled to its largest entry.
 
@@ -96,7 +96,7 @@ def _householder(x: FloatArray, size: int) -> float:
     return sign
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> None:
     """Replace `a` by the triangle of its QR decomposition (Householder), zeros below."""
     for j in range(min(rows, a.shape[1])):
@@ -109,7 +109,7 @@ def _triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) ->
             a[i, j] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def _rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
     """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used.
 
@@ -129,7 +129,7 @@ def _rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArra
     return used
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def rotate_groups(points: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
     """Write a random rotation of every group about its mean into `out`.
 
@@ -158,7 +158,7 @@ def rotate_groups(points: FloatArray, order: IntArray, starts: IntArray, draws: 
         _write_group(a, mean, members, out)
 
 
-@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@nb.njit(cache=True, nogil=True)
 def draw_groups(
     points: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
 ) -> None:

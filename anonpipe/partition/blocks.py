@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.principal import split_recursively
+from anonpipe.partition._points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,7 +25,7 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
     Raises
     ------
     ValueError
-        `points` is not 2-dimensional or `rows` is less than 1.
+        `points` is not a finite matrix (see `checked_points`) or `rows` is less than 1.
 
     Examples
     --------
@@ -32,12 +33,11 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
     >>> order.tolist(), starts.tolist()
     ([1, 3, 0, 2], [0, 2, 4])
     """
-    if points.ndim != 2:
-        raise ValueError(f"points has {points.ndim} dimensions; give an array of shape (n_rows, width)")
+    points = checked_points(points)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")
     leaves = max(1, -(-len(points) // rows))
-    order, starts = split_recursively(np.ascontiguousarray(points, dtype=np.float64), leaves, turned)
+    order, starts = split_recursively(points, leaves, turned)
     return order, starts
 
 
@@ -69,7 +69,7 @@ def principal_blocks(points: FloatArray, rows: int, *, turned: bool = False) -> 
     Raises
     ------
     ValueError
-        `points` is not 2-dimensional or `rows` is less than 1.
+        `points` is not a finite matrix (see `checked_points`) or `rows` is less than 1.
 
     Examples
     --------

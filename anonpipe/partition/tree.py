@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from anonpipe.kernels.principal import principal_direction
 from anonpipe.kernels.route import project_rows, route_rows
+from anonpipe.partition._points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -91,7 +92,8 @@ def fit_tree(sample_points: FloatArray, sample_keys: KeyArray, leaves: int) -> T
     Raises
     ------
     ValueError
-        The shapes do not fit each other, or there are fewer records than leaves.
+        The shapes do not fit each other, a point is not finite, or there are
+        fewer records than leaves.
 
     Examples
     --------
@@ -161,7 +163,7 @@ def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
     Raises
     ------
     ValueError
-        The shapes do not fit each other or the tree.
+        The shapes do not fit each other or the tree, or a point is not finite.
 
     Examples
     --------
@@ -178,8 +180,9 @@ def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
 
 
 def _checked(points: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
-    if points.ndim != 2 or keys.shape != points.shape[:1]:
+    points = checked_points(points)
+    if keys.shape != points.shape[:1]:
         raise ValueError(f"points has shape {points.shape} and keys {keys.shape}; give (n_rows, width) and (n_rows,)")
     if keys.dtype != np.uint64:
         raise ValueError(f"keys are {keys.dtype}; give uint64")
-    return np.ascontiguousarray(points, dtype=np.float64), np.ascontiguousarray(keys)
+    return points, np.ascontiguousarray(keys)

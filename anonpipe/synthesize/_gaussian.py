@@ -45,8 +45,8 @@ def gaussian(points: FloatArray, order: IntArray, starts: IntArray, *, rng: np.r
 
     References
     ----------
-    Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005,
-    section 3 (the condition on the moments); Stewart (1980), SIAM J. Numer.
+    Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005
+    (the condition on the moments); Stewart (1980), SIAM J. Numer.
     Anal. 17 (uniform orthogonal matrices).
 
     Examples

@@ -74,7 +74,9 @@ def micro_perturbation(
         raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(FORMS)}")
     width = points.shape[1]
     if factor.shape != (width, width) or not np.isfinite(factor).all():
-        raise InputError(f"the noise factor must be finite and {width} x {width}; make it with noise_factor(s_delta(...))")
+        raise InputError(
+            f"the noise factor must be finite and {width} x {width}; make it with noise_factor(s_delta(...))"
+        )
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)].T, dtype=np.float64)
     out = np.empty_like(points)
     for first, after, draws in draw_in_chunks(np.diff(starts) * len(used), rng):

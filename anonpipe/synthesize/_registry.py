@@ -77,7 +77,7 @@ METHODS: dict[str, Synthesizer] = {
             cost="time n · width; memory: the result",
             options={},
             required=(),
-            promise="keeps the means of groups, strata and table exactly; covariances shrink to those of the group means",
+            promise="keeps means of groups, strata and table exactly; covariances shrink to those of the group means",
             random=False,
             identical_groups=True,
             exact_group_moments=False,
@@ -107,7 +107,7 @@ METHODS: dict[str, Synthesizer] = {
             reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
             cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
             options={
-                "moments": "'exact' (default): of the drawn sample, the law of gaussian; 'expected': of its distribution",
+                "moments": "'exact' (default): of the drawn sample, as gaussian; 'expected': of its distribution",
                 "n_table": "records of the whole table; with moments='expected' only, and needed there",
             },
             required=(),
@@ -218,7 +218,7 @@ def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
     if not ends or (np.diff(starts) < 1).any():
         raise InputError(f"starts do not cut {n} records into groups of at least one; take them from sort_groups")
     seen = np.zeros(n, dtype=np.bool_)
-    if n and 0 <= order.min() and order.max() < n:
+    if n and order.min() >= 0 and order.max() < n:
         seen[order] = True
     if not seen.all():
         raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")

@@ -1,0 +1,91 @@
+"""k-means with small clusters filled up."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.cluster._mdav import blocks_of_at_least
+from anonpipe.kernels.fill import fill_small
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def kmeans(
+    points: FloatArray, k: int, *, rng: np.random.Generator, block_rows: int = 20_000, iterations: int = 10
+) -> IntArray:
+    """Group records by k-means inside blocks of near records, then give every cluster k records.
+
+    In a block of n records Lloyd's algorithm forms floor(n/k) clusters from
+    random records as first centres. Then, from the smallest cluster up, each
+    that has fewer than k takes the records nearest to its mean out of
+    clusters that have more than k; a cluster that is down to k gives no more.
+    Weights belong in `points`: scale a column by the root of its weight.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Draws one seed a block for the first centres.
+    block_rows
+        Largest block (see `principal_blocks`), at least 2k where it splits.
+    iterations
+        Most iterations of Lloyd's algorithm, 1 or more; 10 is what the
+        authors' software did.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1.
+
+    Raises
+    ------
+    ValueError
+        Blocks of `block_rows` would leave one under k records, or
+        `iterations` is less than 1.
+
+    References
+    ----------
+    Gal, Tucker and others 2014, Journal of Biomedical Informatics 50,
+    doi:10.1016/j.jbi.2014.02.003, Algorithm 2, steps 2a to 2c.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = kmeans(points, 2, rng=np.random.default_rng(0))
+    >>> np.bincount(labels).min() >= 2
+    np.True_
+    """
+    if iterations < 1:
+        raise ValueError(f"iterations is {iterations}; give 1 or more")
+    order, starts = blocks_of_at_least(points, k, block_rows)
+    seeds = rng.integers(0, 2**31, size=len(starts) - 1)
+    labels = np.empty(len(points), dtype=np.int64)
+    label = 0
+    for low, high, seed in zip(starts[:-1], starts[1:], seeds, strict=True):
+        rows = order[low:high]
+        assigned, centres = _lloyd(points[rows], len(rows) // k, iterations, int(seed))
+        fill_small(points, rows, k, assigned, centres)
+        labels[rows] = label + assigned
+        label += len(centres)
+    return labels
+
+
+def _lloyd(points: FloatArray, clusters: int, iterations: int, seed: int) -> tuple[IntArray, FloatArray]:
+    """Cluster of each record and the centres; one thread, so that sums are added in one order."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    model = KMeans(clusters, init="random", n_init=1, max_iter=iterations, algorithm="lloyd", random_state=seed)
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # Fewer distinct records than clusters: some stay empty and are filled up.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points)
+    return model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)

@@ -1,0 +1,111 @@
+"""Reading the input: Parquet or CSV; a file, a folder, a glob or a URL; as a stream of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from anonpipe.errors import InputError
+from anonpipe.schema import Column
+from anonpipe.source._check import check_types
+from anonpipe.source._csv import open_csv, read_csv
+from anonpipe.source._files import find_files
+from anonpipe.source._model import Source, Unit, load_source, save_source
+from anonpipe.source._parquet import open_parquet, read_parquet
+
+__all__ = ["Source", "Unit", "check_types", "load_source", "open_source", "read_batches", "save_source"]
+
+
+def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source:
+    r"""Find the files of an input, check that they are one table, and cut them into units of work.
+
+    Parameters
+    ----------
+    url
+        A Parquet or CSV file, a folder of them, a glob, or any URL that
+        fsspec knows. In folders and globs, names that begin with a dot or an
+        underscore are passed over.
+    columns
+        The job's columns, which settle the types of a CSV; without them, the
+        types follow from the CSV's first block.
+
+    Returns
+    -------
+    Source
+        Small and picklable; no row is in it.
+
+    Raises
+    ------
+    InputError
+        What is wrong and what to do; no value of the data.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
+    >>> _ = path.write_text("age,sex\n30,m\n50,f\n")
+    >>> source = open_source(str(path))
+    >>> source.rows, source.schema.types
+    (2, [DataType(int64), DataType(string)])
+    """
+    files = find_files(url)
+    delimiter = ","
+    if files[0].format == "parquet":
+        units, schema = open_parquet(files)
+        repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        if repeated:
+            raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
+    else:
+        units, schema, delimiter = open_csv(files, columns)
+    rows = sum(unit.rows for unit in units)
+    if not rows:
+        raise InputError(f"{url} has no rows; give a table of at least k rows")
+    return Source(
+        units=tuple(units),
+        schema=schema,
+        rows=rows,
+        bytes=sum(file.bytes for file in files),
+        paths=tuple(file.path for file in files),
+        stamps=tuple(file.stamp for file in files),
+        delimiter=delimiter,
+    )
+
+
+def read_batches(
+    source: Source, unit: Unit, columns: Sequence[str] | None = None, rows: int = 65_536
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read a unit as a stream, in bounded memory.
+
+    Parameters
+    ----------
+    source, unit
+        From `open_source`.
+    columns
+        Names of the columns to read, all if not given. They come in the
+        input's order.
+    rows
+        Most rows of a batch.
+
+    Yields
+    ------
+    first_row, batch
+        The position of the batch's first row in the whole input, and the batch.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not what it was when it was opened.
+    """
+    names = [name for name in source.schema.names if columns is None or name in columns]
+    if unit.format == "parquet":
+        batches = read_parquet(unit, names, rows)
+    else:
+        batches = read_csv(unit, source.schema, source.delimiter, names, rows)
+    done = 0
+    for batch in batches:
+        if batch.num_rows:
+            yield unit.first_row + done, batch
+            done += batch.num_rows
+    if done != unit.rows:
+        raise InputError(f"{unit.path} changed while it was read; run again when nobody writes to it")

@@ -1,0 +1,85 @@
+"""The job's columns held against the input's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from anonpipe.codec.cells import check_order
+from anonpipe.codec.values import check_grid, is_date, is_number, is_supported, level_array, plain_type
+from anonpipe.errors import InputError
+from anonpipe.schema import Column, Kind
+
+
+def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
+    """Refuse a job whose columns are not those of the input, or whose kinds do not fit the types.
+
+    Raises
+    ------
+    InputError
+        One line a problem: the column, what it holds, what to do.
+
+    Examples
+    --------
+    >>> check_types(pa.schema([("age", pa.string())]), {"age": Column(kind="integer")})
+    Traceback (most recent call last):
+    anonpipe.errors.InputError: column 'age' holds string, and its kind integer needs numbers; convert the column
+    """
+    problems = [
+        f"the job names column {name!r}, which the input does not have; remove it or mend its spelling"
+        for name in columns
+        if name not in schema.names
+    ]
+    problems += [
+        f"the input has column {name!r}, which the job does not name; list it (with role: dropped if it is not to be "
+        "released)"
+        for name in schema.names
+        if name not in columns
+    ]
+    for name, column in columns.items():
+        if name in schema.names and column.role.released:
+            problems += _column_problems(name, column, schema.field(name).type)
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
+    if not is_supported(kind):
+        return [f"column {name!r} holds {_shown(kind)}, which cannot be released; give it role: dropped or convert it"]
+    remedy = _misfit(column.kind, plain_type(kind))
+    if remedy:
+        return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
+    found: list[str] = []
+    _note(found, check_order, name, column, kind)
+    if not column.staged_as_codes:
+        _note(found, check_grid, name, column, kind)
+    for declared in (column.levels, column.event):
+        if declared is not None:
+            _note(found, level_array, name, declared, kind)
+    return found
+
+
+def _note(found: list[str], check: Callable[..., object], *arguments: object) -> None:
+    try:
+        check(*arguments)
+    except InputError as error:
+        found.append(str(error))
+
+
+def _shown(kind: pa.DataType) -> str:
+    """A type's name, without the names of its fields."""
+    return "nested values" if pa.types.is_nested(kind) else str(kind)
+
+
+def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
+    """What a kind needs that the type is not, and the remedy."""
+    if kind.coded:
+        return None
+    if kind is Kind.DATE:
+        return None if is_date(plain) else "needs dates; convert the column, or declare another kind"
+    if is_number(plain):
+        return None
+    remedies = {"date": "declare kind: date", "bool": "declare kind: binary"}
+    what = "date" if is_date(plain) else "bool" if pa.types.is_boolean(plain) else "text"
+    return "needs numbers; " + remedies.get(what, "convert the column")

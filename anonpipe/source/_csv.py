@@ -1,0 +1,270 @@
+"""CSV files: types from the job and the whole file, read as a stream of batches."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from anonpipe.errors import InputError
+from anonpipe.schema import Column, Kind
+from anonpipe.source._files import File, guarded, open_bytes
+from anonpipe.source._model import Unit
+
+NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]
+"""Fields that mean a missing value, in every column."""
+
+_BLOCK_BYTES = 4 * 2**20
+_HEADER_BYTES = 2**20
+_GZIP = b"\x1f\x8b"
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+_NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
+_UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delimiter"
+
+
+def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tuple[list[Unit], pa.Schema, str]:
+    """One unit a file, the schema of all, and the delimiter.
+
+    The whole of every file is read once: this counts the rows, finds ragged
+    lines, and settles the types. Text in a numeric column is an error; a
+    coded column is whole numbers or truth values if all of its values are
+    (codes with leading zeros are text), else text.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read or is not one table.
+    """
+    delimiter = _delimiter(files[0].path)
+    types = _first_types(files[0].path, delimiter, columns)
+    while True:
+        passes = [_Pass(file.path, delimiter, types, columns) for file in files]
+        failed = next((name for one in passes if (name := one.run()) is not None), None)
+        if failed is None:
+            break
+        types[failed] = pa.string()  # nothing was declared for it, and the first block misled
+    units: list[Unit] = []
+    for file, one in zip(files, passes, strict=True):
+        first_row = units[-1].first_row + units[-1].rows if units else 0
+        units.append(Unit(len(units), file.path, "csv", (), first_row, one.rows))
+    narrowed = {
+        name: _narrowed(kind, [one.texts[name] for one in passes if name in one.texts]) for name, kind in types.items()
+    }
+    return units, pa.schema(list(narrowed.items())), delimiter
+
+
+def _delimiter(path: str) -> str:
+    """Tab for .tsv; else the comma, unless the header holds none but semicolons or tabs."""
+    if path.lower().endswith((".tsv", ".tsv.gz")):
+        return "\t"
+    with _plain_bytes(path) as handle:
+        header: bytes = guarded(path, _UNREADABLE, handle.read, _HEADER_BYTES)
+    line = header.split(b"\n", 1)[0]
+    return next((mark for mark in (",", ";", "\t") if mark.encode() in line), ",")
+
+
+def _plain_bytes(path: str) -> Any:
+    """The file's bytes, uncompressed."""
+    handle = open_bytes(path)
+    begin = guarded(path, _UNREADABLE, handle.read, 2)
+    handle.seek(0)
+    return pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), "gzip") if begin == _GZIP else handle
+
+
+def _stream(source: Any, delimiter: str, convert: pcsv.ConvertOptions, handler: Any = None) -> Any:
+    """Arrow's streaming reader; what it raises quotes data."""
+    parse = pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler)
+    return pcsv.open_csv(source, pcsv.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
+
+
+def _convert(types: Mapping[str, pa.DataType], names: Sequence[str] = ()) -> pcsv.ConvertOptions:
+    return pcsv.ConvertOptions(
+        column_types=dict(types), include_columns=list(names), null_values=NULLS, strings_can_be_null=True
+    )
+
+
+def _first_types(path: str, delimiter: str, columns: Mapping[str, Column] | None) -> dict[str, pa.DataType]:
+    with _plain_bytes(path) as source:
+        opened = guarded(path, _UNREADABLE, _stream, source, delimiter, _convert({}), lambda _: "skip")
+        schema = opened.schema
+    repeated = [at + 1 for at, name in enumerate(schema.names) if name in schema.names[:at]]
+    if repeated:
+        raise InputError(
+            f"{path}: the header gives column {', '.join(map(str, repeated))} (counted from 1) a name that an earlier "
+            "column has; make the names different (and check that the file has a header line)"
+        )
+    if columns is not None and not set(columns) & set(schema.names):
+        raise InputError(f"{path}: none of the job's columns is in the header; check that the file has a header line")
+    return {name: _declared_type(kind, columns, name) for name, kind in zip(schema.names, schema.types, strict=True)}
+
+
+def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, name: str) -> pa.DataType:
+    if pa.types.is_timestamp(inferred):
+        inferred = pa.timestamp("ms" if inferred.unit == "s" else inferred.unit, inferred.tz)
+    if columns is None:
+        known = not (pa.types.is_null(inferred) or pa.types.is_time(inferred) or pa.types.is_binary(inferred))
+        return inferred if known else pa.string()
+    column = columns.get(name)
+    if column is None or not column.role.released or column.kind.coded:
+        return pa.string()
+    if column.kind is Kind.DATE:
+        return inferred if pa.types.is_timestamp(inferred) else pa.date32()
+    whole = column.kind is Kind.INTEGER and not pa.types.is_floating(inferred)
+    return pa.int64() if whole else pa.float64()
+
+
+def _narrowed(kind: pa.DataType, texts: Sequence[_Texts]) -> pa.DataType:
+    """The type of a coded column: whole numbers or truth values if all its texts are, in every file."""
+    if not texts or not any(text.seen for text in texts):
+        return kind
+    if all(text.whole for text in texts):
+        return pa.int64()
+    return pa.bool_() if all(text.truth for text in texts) else kind
+
+
+@dataclass
+class _Texts:
+    """What the texts of a coded column have in common so far."""
+
+    seen: bool = False
+    whole: bool = True
+    truth: bool = True
+
+    def note(self, values: pa.Array) -> None:
+        values = values.unique().drop_null()
+        self.seen = self.seen or len(values) > 0
+        if self.whole:
+            self.whole = bool(pc.all(pc.match_substring_regex(values, _WHOLE), min_count=0).as_py())
+        if self.truth:
+            self.truth = bool(pc.all(pc.is_in(values, pa.array(_TRUTH)), min_count=0).as_py())
+
+
+@dataclass
+class _Pass:
+    """One reading of one whole file, to count its rows and to know its texts."""
+
+    path: str
+    delimiter: str
+    types: dict[str, pa.DataType]
+    columns: Mapping[str, Column] | None
+    rows: int = 0
+    ragged: int = 0
+    texts: dict[str, _Texts] = field(default_factory=dict)
+
+    def run(self) -> str | None:
+        """Read the file; the name of a column without declared kind that does not fit its type, or None."""
+        with _plain_bytes(self.path) as source:
+            quotes = _Quotes(source)
+            failed = self._read(quotes)
+        if self.ragged:
+            raise InputError(self._ragged_text())
+        if failed is None and quotes.count % 2:
+            raise InputError(
+                f"{self.path}: the number of double quotes is odd, so that a quoted field does not end and would "
+                "swallow the lines after it; close the quote (a quote inside a quoted field is written twice)"
+            )
+        if failed is not None and self.columns is not None:
+            raise InputError(self._misfit_text(failed))
+        return failed
+
+    def _read(self, source: _Quotes) -> str | None:
+        names = list(self.types)
+        column, batches = None, None
+        try:
+            file = pa.PythonFile(source, mode="r")
+            batches = _stream(file, self.delimiter, _convert(self.types), self._skip)
+            if batches.schema.names != names:
+                column = -1
+            while column is None and (batch := next(batches, None)) is not None:
+                self._note(batch)
+        except pa.ArrowException as error:
+            known = re.search(r"In CSV column #(\d+)", str(error))
+            column = int(known.group(1)) if known else -2
+        if column == -1:
+            raise InputError(f"{self.path}: its header differs from the first file's; give files of one table")
+        if column == -2:
+            raise InputError(f"{self.path} {_UNREADABLE}")
+        return None if column is None else names[column]
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for name, column in (self.columns or {}).items():
+            if column.role.released and column.kind.coded and name in self.types:
+                self.texts.setdefault(name, _Texts()).note(batch.column(name))
+
+    def _skip(self, _: Any) -> str:
+        self.ragged += 1
+        return "skip"
+
+    def _ragged_text(self) -> str:
+        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.delimiter, len(self.types))
+        where = f", the first is line {line}" if line else ""
+        many = "1 line has" if self.ragged == 1 else f"{self.ragged:,} lines have"
+        return f"{self.path}: {many} another number of fields than the header's {len(self.types)}{where}; mend the file"
+
+    def _misfit_text(self, name: str) -> str:
+        kind = self.types[name]
+        if pa.types.is_string(kind):
+            return f"{self.path}: column {name!r} holds bytes that are not UTF-8; save the file as UTF-8"
+        wanted = {pa.int64(): "whole numbers", pa.float64(): "numbers"}.get(kind, "ISO dates such as 1990-01-31")
+        pattern = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(kind, _DATE)
+        count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.delimiter, name, pattern)
+        many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
+        return (
+            f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form; "
+            "mend the file, or declare another kind (missing values are empty fields or NA)"
+        )
+
+
+class _Quotes(io.RawIOBase):
+    """A file object that counts the double quotes that pass."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__()
+        self.source = source
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self.source.read(size)
+        self.count += block.count(b'"')
+        return block
+
+
+def _first_ragged_line(path: str, delimiter: str, fields: int) -> int | None:
+    with _plain_bytes(path) as source:
+        lines = csv.reader(io.TextIOWrapper(source, encoding="utf-8", newline=""), delimiter=delimiter)
+        return next((lines.line_num for row in lines if row and len(row) != fields), None)
+
+
+def _count_misfits(path: str, delimiter: str, name: str, pattern: str) -> int:
+    count = 0
+    with _plain_bytes(path) as source:
+        convert = _convert({name: pa.string()}, [name])
+        for batch in _stream(source, delimiter, convert, lambda _: "skip"):
+            values = batch.column(0).drop_null()
+            count += len(values) - int(pc.sum(pc.match_substring_regex(values, pattern), min_count=0).as_py())
+    return count
+
+
+def read_csv(
+    unit: Unit, schema: pa.Schema, delimiter: str, names: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `rows` rows of a unit, of the named columns."""
+    types = {name: schema.field(name).type for name in names}
+    with _plain_bytes(unit.path) as source:
+        batches = guarded(unit.path, _UNREADABLE, _stream, source, delimiter, _convert(types, names))
+        while (batch := guarded(unit.path, _UNREADABLE, next, batches, None)) is not None:
+            for begin in range(0, batch.num_rows, rows):
+                yield batch.slice(begin, rows)

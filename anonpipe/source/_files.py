@@ -1,0 +1,149 @@
+"""Finding the files of an input, and errors of reading that quote nothing of their content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from anonpipe.errors import AnonpipeError, InputError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+}
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class File:
+    """One file: its local path or URL, size in bytes, what tells a change, and its format."""
+
+    path: str
+    bytes: int
+    stamp: str
+    format: str
+
+
+def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a library; whatever it raises becomes an InputError without the library's text, which may quote data.
+
+    Parameters
+    ----------
+    path
+        What is read, for the message.
+    otherwise
+        What to say of errors that are none of the file system's.
+    """
+    problem = f"{path}: {otherwise}"
+    try:
+        return function(*args, **kwargs)
+    except AnonpipeError:
+        raise
+    except FileNotFoundError:
+        problem = f"{path} does not exist; check the job's input"
+    except PermissionError:
+        problem = f"{path} cannot be read: permission denied; ask for read access or change the file's mode"
+    except ImportError:
+        problem = (
+            f"{path} needs a package that is not installed; install the one that fsspec names for this kind of URL"
+        )
+    except Exception:
+        pass
+    raise InputError(problem)
+
+
+def locate(path: str) -> tuple[Any, str]:
+    """The file system of a path or URL, and the path inside it."""
+    filesystem, inside = guarded(
+        path,
+        "is no path or URL that can be opened; give a file, a folder, a glob, or a URL that fsspec knows",
+        fsspec.core.url_to_fs,
+        path,
+    )
+    return filesystem, inside
+
+
+def open_bytes(path: str) -> Any:
+    """A file object for the bytes of a file, local or not."""
+    filesystem, inside = locate(path)
+    return guarded(path, "cannot be opened; check that it is a readable file", filesystem.open, inside, "rb")
+
+
+def local_path(path: str) -> str | None:
+    """The path of a local file, None for others."""
+    filesystem, inside = locate(path)
+    return inside if isinstance(filesystem, LocalFileSystem) else None
+
+
+def find_files(url: str) -> list[File]:
+    """The files of an input in the order of their names.
+
+    Raises
+    ------
+    InputError
+        Nothing is there, nothing of a known format is there, or both Parquet
+        and CSV are.
+    """
+    filesystem, inside = locate(url)
+    found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
+    if found is None:
+        found = [inside]
+    else:
+        found = [path for path in sorted(found) if _visible(path) and _suffix(path) is not None]
+        if not found:
+            raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the job's input")
+    files = [_describe(filesystem, path) for path in found]
+    if len({file.format for file in files}) > 1:
+        raise InputError(f"{url} holds both Parquet and CSV files; give a glob such as {url.rstrip('/')}/*.parquet")
+    return files
+
+
+def _listed(filesystem: Any, inside: str) -> list[str] | None:
+    """What a folder or a glob holds; None for a single file."""
+    if filesystem.isdir(inside):
+        return list(filesystem.ls(inside, detail=False))
+    if _WILD & set(inside) and not filesystem.exists(inside):
+        return list(filesystem.glob(inside))
+    return None
+
+
+def _visible(path: str) -> bool:
+    return not path.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
+
+
+def _suffix(path: str) -> str | None:
+    lower = path.lower()
+    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
+
+
+def _describe(filesystem: Any, inside: str) -> File:
+    local = isinstance(filesystem, LocalFileSystem)
+    path = inside if local else filesystem.unstrip_protocol(inside)
+    info = guarded(path, "cannot be inspected; check path and access", filesystem.info, inside)
+    if info["type"] == "directory":
+        raise InputError(f"{path} is a folder; give its files by a glob such as {path}/*.parquet")
+    if info["size"] == 0:
+        raise InputError(f"{path} is empty (0 bytes); give a file with at least k rows")
+    stamp = next((str(info[key]) for key in ("mtime", "ETag", "etag", "LastModified", "md5Hash") if key in info), "")
+    return File(path, int(info["size"] or 0), stamp, _suffix(path) or _sniffed(path))
+
+
+def _sniffed(path: str) -> str:
+    with open_bytes(path) as handle:
+        begin: bytes = guarded(path, "cannot be read; check the file", handle.read, 4096)
+    if begin[:4] == b"PAR1":
+        return "parquet"
+    if b"\0" in begin or b"\n" not in begin:
+        raise InputError(f"{path} is neither Parquet nor CSV; convert it to one of them")
+    return "csv"

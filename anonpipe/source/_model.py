@@ -1,0 +1,93 @@
+"""The input as an immutable description: its files, their units of work, and its schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from anonpipe.codec.private import read_private, write_private
+
+_FILE = "source.arrow"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A run of consecutive rows that one task reads.
+
+    Attributes
+    ----------
+    index
+        Its number, in the order of the rows.
+    path
+        The file's local path or URL.
+    format
+        `parquet` or `csv`.
+    row_groups
+        The file's row groups in it, for Parquet.
+    first_row, rows
+        Where it begins in the whole input, and its number of rows.
+    """
+
+    index: int
+    path: str
+    format: str
+    row_groups: tuple[int, ...]
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input that was opened and found readable.
+
+    Attributes
+    ----------
+    units
+        In the order of the rows.
+    schema
+        Of every file, without metadata.
+    rows, bytes
+        Of all files together.
+    paths, stamps
+        The files, and what tells a changed file (time of change or entity tag).
+    delimiter
+        Between the fields of a CSV.
+    """
+
+    units: tuple[Unit, ...]
+    schema: pa.Schema
+    rows: int
+    bytes: int
+    paths: tuple[str, ...]
+    stamps: tuple[str, ...]
+    delimiter: str = ","
+
+    def identity(self) -> dict[str, Any]:
+        """JSON-able content that changes when a file is changed, added or taken away."""
+        return {
+            "paths": list(self.paths),
+            "stamps": list(self.stamps),
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "schema": self.schema.to_string(),
+        }
+
+
+def save_source(source: Source, folder: str | Path) -> None:
+    """Write the description to a private file in a folder."""
+    content = {name: getattr(source, name) for name in ("rows", "bytes", "paths", "stamps", "delimiter")}
+    content["units"] = [asdict(unit) for unit in source.units]
+    write_private(Path(folder) / _FILE, source.schema.empty_table(), {"source": json.dumps(content)})
+
+
+def load_source(folder: str | Path) -> Source:
+    """Read what `save_source` wrote."""
+    table, texts = read_private(Path(folder) / _FILE)
+    content = json.loads(texts["source"])
+    units = tuple(Unit(**(unit | {"row_groups": tuple(unit["row_groups"])})) for unit in content.pop("units"))
+    paths, stamps = tuple(content.pop("paths")), tuple(content.pop("stamps"))
+    return Source(units=units, schema=table.schema, paths=paths, stamps=stamps, **content)

@@ -1,0 +1,97 @@
+"""Parquet files: units of whole row groups, read as a stream of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.errors import InputError
+from anonpipe.source._files import File, guarded, local_path, open_bytes
+from anonpipe.source._model import Unit
+
+UNIT_ROWS = 1_000_000
+_DAMAGED = "is no readable Parquet file: it is cut short, damaged or encrypted; copy or write it again"
+
+
+def bare(schema: pa.Schema) -> pa.Schema:
+    """The schema without metadata of its own or of its fields."""
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
+    """Units of consecutive row groups, of about a million rows at most, and the schema of all files.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, or files differ in their schema.
+    """
+    units: list[Unit] = []
+    schema: pa.Schema | None = None
+    first_row = 0
+    for file in files:
+        opened = _open(file.path)
+        found = bare(opened.schema_arrow)
+        schema = found if schema is None else schema
+        _check_same(files[0].path, schema, file.path, found)
+        for row_groups, rows in _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]):
+            units.append(Unit(len(units), file.path, "parquet", row_groups, first_row, rows))
+            first_row += rows
+        opened.close()
+    if schema is None:
+        raise ValueError("give at least one file")
+    return units, schema
+
+
+def _open(path: str) -> pq.ParquetFile:
+    where = local_path(path) or open_bytes(path)
+    return guarded(path, _DAMAGED, pq.ParquetFile, where, pre_buffer=False, page_checksum_verification=True)
+
+
+def _runs(row_counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Consecutive row groups in runs of at most `UNIT_ROWS` rows, at least one row group each."""
+    run: list[int] = []
+    rows = 0
+    for at, count in enumerate(row_counts):
+        if run and rows + count > UNIT_ROWS:
+            yield tuple(run), rows
+            run, rows = [], 0
+        if count:
+            run.append(at)
+            rows += count
+    if run:
+        yield tuple(run), rows
+
+
+def _check_same(first_path: str, first: pa.Schema, path: str, other: pa.Schema) -> None:
+    if first.equals(other):
+        return
+    for name in [*first.names, *other.names]:
+        if name not in first.names or name not in other.names:
+            raise InputError(
+                f"{path} and {first_path} do not have the same columns ({name!r}); give files of one table"
+            )
+        if not first.field(name).equals(other.field(name)):
+            raise InputError(
+                f"{path} and {first_path} hold column {name!r} in different types "
+                f"({_shown(other.field(name))} and {_shown(first.field(name))}); write them with one schema"
+            )
+    raise InputError(f"{path} and {first_path} have their columns in different order; write them with one schema")
+
+
+def _shown(field: pa.Field) -> str:
+    return str(field.type) if field.nullable else f"{field.type} not null"
+
+
+def read_parquet(unit: Unit, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `rows` rows of a unit, of the named columns."""
+    opened = _open(unit.path)
+    wanted = {"batch_size": rows, "row_groups": list(unit.row_groups), "columns": list(names)}
+    batches = guarded(unit.path, _DAMAGED, lambda: iter(opened.iter_batches(**wanted)))
+    try:
+        while (batch := guarded(unit.path, _DAMAGED, next, batches, None)) is not None:
+            yield batch.select(list(names)).replace_schema_metadata(None)
+    finally:
+        opened.close()

@@ -1,0 +1,107 @@
+"""Time and memory of the main job as the table grows.
+
+    python -m tests.benchmarks.scale --rows 1000000 3000000 10000000 --workers 2
+
+Makes the demonstration registry (12 columns), runs `anonpipe run` on it in a
+process of its own, and samples the proportional set size (PSS) of that process
+and all its descendants. Prints wall time, rows/s, peak PSS, and ratios to the
+first size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import yaml
+
+from anonpipe.demo import demo_job, write_registry
+
+
+def pss_bytes(process: psutil.Process) -> int:
+    """Summed PSS of a process and its descendants; what has just ended counts as nothing."""
+    total = 0
+    for one in [process, *process.children(recursive=True)]:
+        try:
+            with open(f"/proc/{one.pid}/smaps_rollup") as rollup:
+                total += next(int(line.split()[1]) for line in rollup if line.startswith("Pss:")) * 1024
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+class PeakMemory(threading.Thread):
+    """Samples the summed PSS of a process tree until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.process, self.peak = psutil.Process(pid), 0
+
+    def run(self) -> None:
+        while self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE:
+            try:
+                self.peak = max(self.peak, pss_bytes(self.process))
+            except psutil.Error:
+                return
+            time.sleep(0.25)
+
+
+def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple[float, int, str]:
+    """Wall seconds, peak bytes and the end of the output of one run."""
+    data, job = folder / f"registry-{rows}.parquet", folder / f"job-{rows}.yaml"
+    if not data.exists():
+        write_registry(data, rows)
+    job.write_text(demo_job(str(data), str(folder / f"out-{rows}"), 5))
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "anonpipe", "run", str(job), "--workers", str(workers), *options]
+    env = {**os.environ, "ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    memory = PeakMemory(process.pid)
+    memory.start()
+    output, _ = process.communicate()
+    seconds = time.perf_counter() - began
+    memory.join()
+    if process.returncode:
+        sys.exit(output)
+    shutil.rmtree(folder / f"out-{rows}", ignore_errors=True)
+    return seconds, memory.peak, output
+
+
+def main() -> None:
+    """Measure all sizes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--set", dest="settings", action="append", default=[])
+    parser.add_argument("--folder", type=Path, help="keep the data here")
+    parser.add_argument("--show", action="store_true", help="print the verdicts too")
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="anonpipe-scale-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    first: tuple[int, float] | None = None
+    print(f"{'rows':>12} {'seconds':>9} {'rows/s':>9} {'peak GiB':>9} {'time ratio':>11} {'rows ratio':>11}", flush=True)
+    for rows in arguments.rows:
+        seconds, peak, output = measure(folder, rows, arguments.workers, arguments.settings)
+        first = first or (rows, seconds)
+        print(
+            f"{rows:>12,} {seconds:>9.1f} {rows / seconds:>9,.0f} {peak / 2**30:>9.2f} "
+            f"{seconds / first[1]:>11.2f} {rows / first[0]:>11.2f}",
+            flush=True,
+        )
+        if arguments.show:
+            print(yaml.safe_dump({"output": output}, default_style="|"))
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

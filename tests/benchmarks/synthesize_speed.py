@@ -1,0 +1,56 @@
+"""Seconds of each synthesizer: python -m tests.benchmarks.synthesize_speed [rows] [columns] [k]."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from anonpipe.kernels.bounds import keep_group_sums
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, noise_factor, s_delta
+from anonpipe.synthesize import restore_by_rank, synthesize
+
+
+def main(rows: int, columns: int, k: int) -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(rows, columns))
+    order, starts = sort_groups(rng.permutation(np.arange(rows) // k))
+    grouped = GroupedMoments.of(points, order, starts)
+    factor = {form: noise_factor(s_delta(grouped, form)) for form in ("independent", "centred")}
+    cases = {
+        "Moments.of": lambda p, o, s: Moments.of(p),
+        "GroupedMoments.of": GroupedMoments.of,
+        "GroupSpread.of": GroupSpread.of,
+        "PairwiseMoments.of": lambda p, o, s: PairwiseMoments.of(p),
+        "centroid": lambda p, o, s: synthesize(p, o, s, "centroid", rng=rng),
+        "gaussian": lambda p, o, s: synthesize(p, o, s, "gaussian", rng=rng),
+        "pca expected": lambda p, o, s: synthesize(p, o, s, "pca", rng=rng, moments="expected", n_table=rows),
+        "micro_perturbation independent": lambda p, o, s: synthesize(
+            p, o, s, "micro_perturbation", rng=rng, factor=factor["independent"]
+        ),
+        "micro_perturbation centred": lambda p, o, s: synthesize(
+            p, o, s, "micro_perturbation", rng=rng, factor=factor["centred"], form="centred"
+        ),
+        "restore_by_rank": lambda p, o, s: restore_by_rank(p[:, 0], p[:, 1], o, s),
+        "keep_group_sums": lambda p, o, s: keep_group_sums(p[:, 0].copy(), o, s, -1.0, 1.0),
+    }
+    small = points[: 3 * k], *sort_groups(np.arange(3 * k) // k)
+    seconds = {}
+    for name, case in cases.items():
+        case(*small)
+        begin = time.perf_counter()
+        case(points, order, starts)
+        seconds[name] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    rng.standard_normal(rows * columns)
+    seconds["(drawing rows x columns normals)"] = time.perf_counter() - begin
+    print(f"{rows} rows x {columns} columns, k = {k}")
+    for name, value in seconds.items():
+        print(f"{name:34s} {value:7.3f} s   {value / seconds['centroid']:6.1f} x centroid")
+
+
+if __name__ == "__main__":
+    given = [int(value) for value in sys.argv[1:]]
+    main(*(given + [1_000_000, 10, 5][len(given) :]))

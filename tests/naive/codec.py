@@ -1,0 +1,85 @@
+"""Slow literal twins of the codec's loops, on Python lists and integers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+
+MASK = 2**64 - 1
+
+
+def mix(state):
+    state = (state + 0x9E3779B97F4A7C15) & MASK
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & MASK
+    return state ^ (state >> 31)
+
+
+def value_hash(value):
+    if isinstance(value, str):
+        state = 0xCBF29CE484222325
+        for byte in value.encode():
+            state = ((state ^ byte) * 0x100000001B3) & MASK
+        return mix(state)
+    if isinstance(value, float):
+        return struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
+    return int(value) & MASK
+
+
+def fingerprint(columns, first_row=0):
+    """Two sums over the rows of a dict of lists; None and NaN are null."""
+    total = [0, 0]
+    for row in range(len(next(iter(columns.values())))):
+        lanes = [0, 0]
+        for name, values in columns.items():
+            value = values[row]
+            seeds = struct.unpack("<QQ", hashlib.sha256(name.encode()).digest()[:16])
+            for lane, seed in enumerate(seeds):
+                null = value is None or (isinstance(value, float) and math.isnan(value))
+                found = mix(mix(seed ^ 0x6E756C6C6E756C6C)) if null else mix(value_hash(value) ^ seed)
+                lanes[lane] = (lanes[lane] + found) & MASK
+        for lane in (0, 1):
+            total[lane] = (total[lane] + mix(lanes[lane] ^ mix(first_row + row))) & MASK
+    return tuple(total)
+
+
+def calibrated(scores, groups, targets):
+    """Category of each record; groups is a list of lists of records, targets one list of counts a group."""
+    totals = [sum(target[c] for target in targets) for c in range(len(targets[0]))]
+    chosen = {}
+    for category in sorted(range(len(totals)), key=lambda c: (totals[c], c)):
+        for group, target in zip(groups, targets, strict=True):
+            free = [row for row in group if row not in chosen]
+            ranked = sorted(free, key=lambda row: -scores[row][category])
+            for row in ranked[: target[category]]:
+                chosen[row] = category
+    return [chosen[row] for row in range(len(chosen))]
+
+
+def calibrated_groups(chances, sizes, totals):
+    sequence = sorted(range(len(totals)), key=lambda c: (totals[c], c))
+    chosen = {}
+    for category in sequence[:-1]:
+        free = sorted((g for g in range(len(sizes)) if g not in chosen), key=lambda g: (-chances[g][category], g))
+        reached = 0
+        for group in free:
+            if abs(reached + sizes[group] - totals[category]) >= abs(reached - totals[category]):
+                break
+            chosen[group] = category
+            reached += sizes[group]
+    return [chosen.get(group, sequence[-1]) for group in range(len(sizes))]
+
+
+def fill(values, groups, draws):
+    """One column; None where missing."""
+    filled = list(values)
+    known = [value for value in values if value is not None]
+    for group, draw in zip(groups, draws, strict=True):
+        donors = [values[row] for row in group if values[row] is not None]
+        turn = int(draw * len(donors))
+        for row in group:
+            if values[row] is None:
+                filled[row] = donors[turn % len(donors)] if donors else sum(known) / len(known)
+                turn += 1
+    return filled

@@ -1,0 +1,182 @@
+"""Slow literal twins: moments, synthesizers and the kernels under them."""
+
+from __future__ import annotations
+
+from itertools import pairwise as neighbours
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Groups = list[npt.NDArray[np.int64]]
+
+
+def groups_of(order, starts) -> Groups:
+    return [order[a:b] for a, b in neighbours(starts)]
+
+
+def scatter(points: Array) -> Array:
+    total, mean = np.zeros((points.shape[1], points.shape[1])), points.mean(axis=0)
+    for row in points:
+        total += np.outer(row - mean, row - mean)
+    return total
+
+
+def within(points: Array, order, starts) -> Array:
+    return sum(scatter(points[members]) for members in groups_of(order, starts))
+
+
+def pairwise(values: Array) -> tuple[Array, Array, Array]:
+    """Counts, means and pairwise complete covariances, one pair at a time."""
+    p = values.shape[1]
+    n, covariance = np.zeros((p, p), dtype=int), np.full((p, p), np.nan)
+    mean = np.array([np.mean(v[~np.isnan(v)]) if (~np.isnan(v)).any() else np.nan for v in values.T])
+    for j in range(p):
+        for h in range(p):
+            both = ~np.isnan(values[:, j]) & ~np.isnan(values[:, h])
+            n[j, h] = both.sum()
+            if both.sum() > 1:
+                x, y = values[both, j], values[both, h]
+                covariance[j, h] = np.sum((x - x.mean()) * (y - y.mean())) / (both.sum() - 1)
+    return n, mean, covariance
+
+
+def spread(points: Array, order, starts) -> dict[str, Array]:
+    p, centre = points.shape[1], points.mean(axis=0)
+    sums = {name: np.zeros((p, p)) for name in ("noise", "square", "product", "linear", "mixed")}
+    for members in groups_of(order, starts):
+        w, u = scatter(points[members]), points[members].mean(axis=0) - centre
+        for j in range(p):
+            for h in range(p):
+                sums["noise"][j, h] += (w[j, j] * w[h, h] + w[j, h] ** 2) / len(members)
+                sums["square"][j, h] += u[j] ** 2 * w[h, h]
+                sums["product"][j, h] += u[j] * u[h] * w[j, h]
+                sums["linear"][j, h] += u[j] * w[h, h]
+                sums["mixed"][j, h] += u[j] * w[j, h]
+    return sums
+
+
+def centroid(points: Array, order, starts) -> Array:
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        out[members] = points[members].mean(axis=0)
+    return out
+
+
+def micro_perturbation(points: Array, order, starts, *, rng, factor, form) -> Array:
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        noise = np.array([rng.standard_normal(len(factor)) for _ in members]) @ factor.T
+        if form == "centred":
+            noise -= noise.mean(axis=0)
+        out[members] = points[members].mean(axis=0) + noise
+    return out
+
+
+def zero_sum_basis(n: int) -> Array:
+    """The last n - 1 columns of the reflector that maps the vector of ones to the first axis."""
+    w = np.full(n, 1 / np.sqrt(n))
+    w[0] += 1
+    return (np.eye(n) - 2 * np.outer(w, w) / (w @ w))[:, 1:]
+
+
+def uniform_orthogonal(rows: int, rank: int, rng) -> Array:
+    """Stewart's product of reflectors, multiplied out; columns after `rank` complete the basis."""
+    draws = [rng.standard_normal(rows - j) for j in range(rank)]
+    product = np.eye(rows)
+    for j, v in enumerate(draws):
+        sign = -1.0 if v[0] > 0 else 1.0
+        normal = v - sign * np.linalg.norm(v) * np.eye(rows - j)[0]
+        step = np.eye(rows)
+        step[j:, j:] -= 2 * np.outer(normal, normal) / (normal @ normal)
+        step[:, j] *= sign
+        product = product @ step
+    return product
+
+
+def rotated(points: Array, order, starts, *, rng) -> Array:
+    """`gaussian` with all matrices written out, from the same draws."""
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        n, mean = len(members), points[members].mean(axis=0)
+        basis = zero_sum_basis(n)
+        a = basis.T @ (points[members] - mean)
+        rank = min(a.shape)
+        if a.shape[0] > a.shape[1]:
+            a = np.vstack([np.linalg.qr(a, mode="r"), np.zeros((a.shape[0] - a.shape[1], a.shape[1]))])
+        out[members] = mean + basis @ uniform_orthogonal(n - 1, rank, rng) @ a
+    return out
+
+
+def pca(points: Array, order, starts, *, rng, moments: str, n_table: int | None = None) -> Array:
+    """Gal's Algorithm 3 with the eigenvectors of each group's scatter."""
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        n, mean = len(members), points[members].mean(axis=0)
+        values, vectors = np.linalg.eigh(scatter(points[members]))
+        real = values > 1e-10 * max(values.max(), 1e-300)
+        values, vectors = values[real], vectors[:, real]
+        z = rng.standard_normal((n, len(values)))
+        if moments == "exact":
+            z -= z.mean(axis=0)
+            spreads, axes = np.linalg.eigh(z.T @ z)
+            z = z @ axes / np.sqrt(spreads) @ axes.T * np.sqrt(values)
+        else:
+            z = z * np.sqrt(values / n * n_table / (n_table - 1))
+        out[members] = mean + z @ vectors.T
+    return out
+
+
+def restore_by_rank(synthetic: Array, original: Array, order, starts) -> Array:
+    out = np.empty_like(original)
+    for members in groups_of(order, starts):
+        falling = sorted(range(len(members)), key=lambda i: (np.isnan(synthetic[members[i]]), synthetic[members[i]], i))
+        present = sorted(v for v in original[members] if not np.isnan(v))
+        present += [np.nan] * (len(members) - len(present))
+        for place, value in zip(falling, present, strict=True):
+            out[members[place]] = value
+    return out
+
+
+def keep_group_sums(values: Array, order, starts, low: float, high: float) -> Array:
+    """The shift of each group by bisection."""
+    out = values.copy()
+    for members in groups_of(order, starts):
+        rows = members[~np.isnan(values[members])]
+        x = values[rows]
+        if not len(x) or (x.min() >= low and x.max() <= high):
+            continue
+        if x.sum() < len(x) * low or x.sum() > len(x) * high:
+            out[rows] = np.clip(x, low, high)
+            continue
+        reach = 2 * np.abs(x).max() + sum(abs(b) for b in (low, high) if np.isfinite(b)) + 1
+        below, above = -reach, reach
+        for _ in range(200):
+            middle = (below + above) / 2
+            if np.clip(x + middle, low, high).sum() < x.sum():
+                below = middle
+            else:
+                above = middle
+        out[rows] = np.clip(x + above, low, high)
+    return out
+
+
+def standard_errors(means: Array, covariances: Array, averaging: Array) -> tuple[Array, Array]:
+    """Of mean and covariance of `means + (I - averaging) Z`, row i of Z normal with covariances[i].
+
+    The scatter is a quadratic form in Z with the matrix C of centring; all
+    its N x N terms are summed.
+    """
+    n, p = means.shape
+    centring, kept = np.eye(n) - 1 / n, np.eye(n) - averaging
+    form, linear = kept @ centring @ kept, kept @ centring @ means
+    share = kept.sum(axis=0) / n
+    mean = np.sqrt(np.einsum("i,ijj->j", share**2, covariances))
+    variance = np.zeros((p, p))
+    for j in range(p):
+        for h in range(p):
+            jj, hh, jh = covariances[:, j, j], covariances[:, h, h], covariances[:, j, h]
+            noise = form**2 * (np.outer(jj, hh) + np.outer(jh, jh))
+            product = linear[:, h] ** 2 * jj + linear[:, j] ** 2 * hh + 2 * linear[:, j] * linear[:, h] * jh
+            variance[j, h] = noise.sum() + product.sum()
+    return mean, np.sqrt(variance) / (n - 1)

@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.moments import (
+    GroupedMoments,
+    GroupSpread,
+    Moments,
+    PairwiseMoments,
+    expected_covariance,
+    merge_all,
+    noise_factor,
+    s_delta,
+    sampling_limit,
+)
+from anonpipe.synthesize import synthesize
+from tests.naive import synthesize as naive
+from tests.synthesize.grouped import groupings, shuffled_groups, tiled
+
+Z = 7.0
+"""Normal quantile of all statistical tests here: 2.6e-12 an entry two-sided, under 1e-9 for a whole test."""
+
+
+def close(a, b, scale, relative=1e-11):
+    assert np.max(np.abs(a - b) / np.where(scale > 0, scale, 1.0)) < relative
+
+
+def sizes_of(square):
+    return np.sqrt(np.outer(np.diag(square), np.diag(square)))
+
+
+@given(groupings())
+@settings(max_examples=60, deadline=None)
+def test_moments_are_those_of_the_twin(case):
+    points, order, starts = case
+    before = points.copy()
+    grouped = GroupedMoments.of(points, order, starts)
+    size = np.abs(points).max(axis=0)
+    close(grouped.total.mean, points.mean(axis=0), size)
+    floor = 1e-9 * np.outer(size, size)  # the twin itself loses digits next to a large mean
+    close(grouped.total.scatter, naive.scatter(points), sizes_of(naive.scatter(points)) + floor)
+    close(grouped.within, naive.within(points, order, starts), sizes_of(naive.within(points, order, starts)) + floor)
+    assert grouped.groups == len(starts) - 1
+    assert np.array_equal(points, before)
+    assert np.array_equal(grouped.within, grouped.within.T)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1000])
+def test_block_borders(n):
+    points = np.random.default_rng(n).normal(3, 2, (n, 3))
+    moments = Moments.of(points)
+    assert moments.n == n
+    assert np.allclose(moments.scatter, naive.scatter(points) if n else 0, rtol=1e-12, atol=1e-12)
+    assert np.isnan(moments.covariance).all() == (n < 2)
+
+
+@pytest.mark.parametrize("n", [4, 255, 256, 257, 700])
+def test_block_borders_of_groups(n):
+    points = np.random.default_rng(n).normal(3, 2, (n, 3))
+    order, starts = sort_groups(np.arange(n) % (n // 4))
+    within = GroupedMoments.of(points, order, starts).within
+    assert np.allclose(within, naive.within(points, order, starts), rtol=1e-12, atol=1e-12)
+
+
+def test_a_constant_column_has_exactly_no_variance_and_keeps_its_value():
+    points = np.full((1001, 1), 0.1)
+    moments = Moments.of(points)
+    assert moments.mean[0] == 0.1
+    assert moments.scatter[0, 0] == 0.0
+    groups = sort_groups(np.arange(1001) // 7)
+    assert GroupedMoments.of(points, *groups).within[0, 0] == 0.0
+
+
+def test_a_large_mean_costs_no_digits():
+    noise = np.random.default_rng(1).integers(-1000, 1000, (5000, 2)) / 1024
+    exact = Moments.of(noise).scatter
+    close(Moments.of(noise + 2.0**30).scatter, exact, sizes_of(exact), 1e-12)
+
+
+@given(groupings(), st.lists(st.integers(0, 5), min_size=6, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_any_split_by_groups_merges_to_the_whole(case, piece_of_group):
+    points, order, starts = case
+    label = np.empty(len(points), dtype=np.int64)
+    label[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    grouped, pairs, spreads = [], [], []
+    for piece in range(6):
+        chosen = np.isin(label, [g for g in range(len(starts) - 1) if piece_of_group[g] == piece])
+        if chosen.any():
+            renumbered = np.unique(label[chosen], return_inverse=True)[1]
+            part = (points[chosen], *sort_groups(renumbered))
+            grouped.append(GroupedMoments.of(*part))
+            pairs.append(PairwiseMoments.of(part[0]))
+            spreads.append(GroupSpread.of(*part))
+    whole, merged = GroupedMoments.of(points, order, starts), merge_all(grouped)
+    size = np.abs(points).max(axis=0)
+    floor = np.outer(size, size)
+    close(merged.total.mean, whole.total.mean, size)
+    close(merged.total.scatter, whole.total.scatter, len(points) * floor)
+    close(merged.within, whole.within, len(points) * floor)
+    assert (merged.groups, merged.total.n) == (whole.groups, whole.total.n)
+    pairwise, joined = PairwiseMoments.of(points), merge_all(pairs)
+    assert np.array_equal(joined.n, pairwise.n)
+    close(joined.cross, pairwise.cross, len(points) * floor)
+    spread, together = GroupSpread.of(points, order, starts), merge_all(spreads)
+    for name, power in {"noise": 4, "square": 4, "product": 4, "linear": 3, "mixed": 3}.items():
+        scale = floor**2 if power == 4 else floor * np.maximum(size[:, None], size[None, :])
+        close(getattr(together, name), getattr(spread, name), len(points) * scale)
+
+
+def test_merging_is_associative_and_has_a_neutral_piece():
+    rng = np.random.default_rng(2)
+    a, b, c = (Moments.of(rng.normal(m, 1, (n, 3))) for m, n in ((0, 5), (9, 50), (-3, 1)))
+    left, right = a.merge(b).merge(c), a.merge(b.merge(c))
+    close(left.scatter, right.scatter, sizes_of(left.scatter))
+    nothing = Moments.of(np.empty((0, 3)))
+    assert nothing.merge(a) is a
+    assert a.merge(nothing) is a
+    with pytest.raises(InputError, match="at least one"):
+        merge_all([])
+    with pytest.raises(InputError, match="columns"):
+        a.merge(Moments.of(np.ones((2, 2))))
+
+
+@given(groupings(largest=9), st.floats(0, 0.9))
+@settings(max_examples=60, deadline=None)
+def test_pairwise_moments_are_those_of_the_twin(case, share):
+    values = case[0] / np.abs(case[0]).max(axis=0).clip(1e-300)
+    values[np.random.default_rng(len(values)).random(values.shape) < share] = np.nan
+    some = PairwiseMoments.of(values)
+    n, mean, covariance = naive.pairwise(values)
+    assert np.array_equal(some.n, n)
+    assert np.allclose(some.mean, mean, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert np.allclose(some.covariance, covariance, rtol=1e-10, atol=1e-12, equal_nan=True)
+    assert np.allclose(some.null_share, np.isnan(values).mean(axis=0))
+
+
+def test_json_keeps_every_bit():
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(40, 3)) / 3
+    order, starts = shuffled_groups([4] * 10, rng)
+    holed = np.where(rng.random(points.shape) < 0.2, np.nan, points)
+    records = [
+        Moments.of(points),
+        GroupedMoments.of(points, order, starts),
+        PairwiseMoments.of(holed),
+        GroupSpread.of(points, order, starts),
+    ]
+    for record in records:
+        content = record.to_dict()
+        again = type(record).from_dict(json.loads(json.dumps(content)))
+        assert again.to_dict() == content
+
+
+def test_s_delta_by_form():
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(60, 3))
+    order, starts = shuffled_groups([3] * 20, rng)
+    grouped = GroupedMoments.of(points, order, starts)
+    lost = np.cov(points.T) - np.cov(naive.centroid(points, order, starts).T)
+    assert np.allclose(s_delta(grouped, "independent"), lost)
+    for form in ("centred", "published"):
+        assert np.allclose(s_delta(grouped, form), 59 / 40 * lost)
+    with pytest.raises(JobError, match="independent, centred, published"):
+        s_delta(grouped, "other")
+
+
+def test_groups_of_one_need_no_noise():
+    points = np.random.default_rng(5).normal(size=(7, 2))
+    grouped = GroupedMoments.of(points, np.arange(7), np.arange(8))
+    for form in ("independent", "centred", "published"):
+        assert not s_delta(grouped, form).any()
+        assert not noise_factor(s_delta(grouped, form)).any()
+        assert not sampling_limit(grouped, "micro_perturbation", form).covariance.any()
+
+
+@given(groupings())
+@settings(max_examples=60, deadline=None)
+def test_noise_factor_gives_the_covariance_back(case):
+    covariance = Moments.of(case[0]).scatter
+    factor = noise_factor(covariance)
+    close(factor @ factor.T, covariance, sizes_of(covariance))
+    largest = np.abs(factor).argmax(axis=0)
+    assert np.array_equal(factor, noise_factor(covariance))
+    assert factor.shape == covariance.shape
+    unscaled = factor[:, factor.any(axis=0)]
+    assert unscaled.shape[1] <= max(len(case[0]) - 1, 0)
+    assert len(largest) == len(covariance)
+
+
+@pytest.mark.parametrize("bad", [np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones((2, 3)), np.array([[np.nan]])])
+def test_noise_factor_refuses_what_is_no_covariance(bad):
+    with pytest.raises(InputError):
+        noise_factor(bad)
+
+
+def make(apart=3.0):
+    """Groups of unequal size whose means (`apart`) and scatters differ: 14 groups, 61 records, 3 columns."""
+    rng = np.random.default_rng(6)
+    sizes = np.array([3, 3, 3, 4, 5, 3, 3, 7, 3, 9, 4, 3, 3, 8])
+    order, starts = shuffled_groups(sizes, rng)
+    points = rng.normal(size=(sizes.sum(), 3)) @ rng.normal(size=(3, 3))
+    group = np.empty(len(points), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(sizes)), sizes)
+    return points * (0.3 + group % 4)[:, None] + apart * rng.normal(size=(len(sizes), 3))[group], order, starts
+
+
+def simulate(method, form, times=8000, noise=None, apart=3.0):
+    """Means and covariances of many independent releases of one table."""
+    points, order, starts = make(apart)
+    grouped = GroupedMoments.of(points, order, starts)
+    options = {}
+    if method == "micro_perturbation":
+        options = {"form": form, "factor": noise_factor(s_delta(grouped, form) if noise is None else noise)}
+    elif method == "pca":
+        options = {"moments": form} | ({"n_table": len(points)} if form == "expected" else {})
+    rng = np.random.default_rng(7)
+    if "n_table" in options:
+        new = np.stack([synthesize(points, order, starts, method, rng=rng, **options) for _ in range(times)])
+    else:
+        many = tiled(points, order, starts, times)
+        new = synthesize(*many, method, rng=rng, **options).reshape(times, len(points), 3)
+    mean = new.mean(axis=1)
+    off = new - mean[:, None, :]
+    return grouped, mean, np.einsum("tij,tih->tjh", off, off) / (len(points) - 1)
+
+
+def spread_for(method, form, apart):
+    return GroupSpread.of(*make(apart)) if (method, form) == ("pca", "expected") else None
+
+
+RANDOM = [
+    ("micro_perturbation", "independent"),
+    ("micro_perturbation", "centred"),
+    ("micro_perturbation", "published"),
+    ("pca", "expected"),
+]
+
+
+@pytest.mark.parametrize("apart", [3.0, 0.0])
+@pytest.mark.parametrize(("method", "form"), RANDOM)
+def test_sampling_limits_and_expectations_hold(method, form, apart):
+    """8000 releases: mean of the moments within Z standard errors, their variance too (fails by chance < 1e-9).
+
+    With group means far apart their products with the noise count most, with
+    means that differ by chance only the noise alone.
+    """
+    grouped, mean, covariance = simulate(method, form, apart=apart)
+    times = len(mean)
+    limit = sampling_limit(grouped, method, form, spread=spread_for(method, form, apart))
+    target = expected_covariance(grouped, method, form)
+    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(times))
+    assert np.all(np.abs(mean.mean(axis=0) - grouped.total.mean) <= Z * limit.mean / np.sqrt(times) + 1e-12)
+    for values, centre, error in ((covariance, target, limit.covariance), (mean, grouped.total.mean, limit.mean)):
+        square = (values - centre) ** 2
+        slack = Z * square.std(axis=0) / np.sqrt(times)
+        assert np.all(np.abs(square.mean(axis=0) - error**2) <= slack + 1e-20)
+
+
+@pytest.mark.parametrize("apart", [3.0, 0.0])
+@pytest.mark.parametrize(("method", "form"), RANDOM)
+def test_sampling_limits_are_the_sums_written_out(method, form, apart):
+    points, order, starts = make(apart)
+    n, grouped = len(points), GroupedMoments.of(points, order, starts)
+    averaging = np.zeros((n, n))
+    covariances = np.empty((n, 3, 3))
+    for members in naive.groups_of(order, starts):
+        if form == "centred":
+            averaging[np.ix_(members, members)] = 1 / len(members)
+        own = naive.scatter(points[members]) / len(members) * n / (n - 1)
+        covariances[members] = own if method == "pca" else s_delta(grouped, form)
+    mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
+    limit = sampling_limit(grouped, method, form, spread=spread_for(method, form, apart))
+    assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
+    assert np.allclose(limit.covariance, covariance, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("method", "form"), [("micro_perturbation", "independent"), ("pca", "expected")])
+def test_the_simulation_would_see_a_limit_that_is_15_percent_off(method, form):
+    """Power of the test above: its slack is below 0.32 of every variance, so errors x 1.15 (variance x 1.32) fail."""
+    grouped, _, covariance = simulate(method, form)
+    square = (covariance - expected_covariance(grouped, method, form)) ** 2
+    assert np.all(Z * square.std(axis=0) / np.sqrt(len(square)) < 0.32 * square.mean(axis=0))
+
+
+def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
+    """With 8000 releases the published excess is over 30 standard errors; the unbiased forms stay within Z."""
+    off = {}
+    for form in ("independent", "centred", "published"):
+        grouped, _, covariance = simulate("micro_perturbation", form)
+        error = np.diag(sampling_limit(grouped, "micro_perturbation", form).covariance) / np.sqrt(len(covariance))
+        off[form] = np.diag(covariance.mean(axis=0) - grouped.total.covariance) / error
+    assert np.all(np.abs(off["independent"]) < Z)
+    assert np.all(np.abs(off["centred"]) < Z)
+    assert np.all(off["published"] > 30)
+
+
+def make_grouped():
+    return GroupedMoments.of(*make())
+
+
+@pytest.mark.parametrize("form", ["independent", "centred"])
+def test_foreign_noise_is_accounted_for(form):
+    noise = np.diag([1.0, 4.0, 9.0])
+    grouped, mean, covariance = simulate("micro_perturbation", form, noise=noise)
+    limit = sampling_limit(grouped, "micro_perturbation", form, noise=noise)
+    target = expected_covariance(grouped, "micro_perturbation", form, noise=noise)
+    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(len(mean)))
+    square = (covariance - target) ** 2
+    slack = Z * square.std(axis=0) / np.sqrt(len(mean))
+    assert np.all(np.abs(square.mean(axis=0) - limit.covariance**2) <= slack)
+
+
+@pytest.mark.parametrize(("method", "form"), [("centroid", None), ("gaussian", None), ("pca", "exact")])
+def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method, form):
+    grouped, mean, covariance = simulate(method, form, times=20)
+    limit = sampling_limit(grouped, method, form)
+    assert not limit.mean.any() and not limit.covariance.any()
+    close(mean, grouped.total.mean[None], np.sqrt(np.diag(grouped.total.covariance)), 1e-12)
+    close(covariance, expected_covariance(grouped, method, form)[None], sizes_of(grouped.total.covariance), 1e-12)
+
+
+def test_spread_is_that_of_the_twin():
+    points, order, starts = make()
+    spread = GroupSpread.of(points, order, starts)
+    for name, value in naive.spread(points, order, starts).items():
+        assert np.allclose(getattr(spread, name), value, rtol=1e-10, atol=1e-10 * np.abs(value).max())
+
+
+def test_unknown_methods_and_missing_spread_are_errors():
+    grouped = make_grouped()
+    with pytest.raises(JobError, match="GroupSpread"):
+        sampling_limit(grouped, "pca", "expected")
+    for method, form in (("pca", None), ("micro_perturbation", None), ("centroid", "exact"), ("other", None)):
+        with pytest.raises(JobError, match="known are"):
+            sampling_limit(grouped, method, form)
+        with pytest.raises(JobError, match="known are"):
+            expected_covariance(grouped, method, form)

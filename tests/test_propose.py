@@ -1,0 +1,431 @@
+"""The proposed job is sane, complete, and holds no value of the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe import propose
+from anonpipe.demo import REGISTRY_SCHEMA, write_registry
+from anonpipe.errors import InputError, JobError
+from anonpipe.job import load_job
+from anonpipe.propose import SAMPLE_ROWS, derived, guess, look_at, propose_job
+from anonpipe.schema import Kind, Role
+from anonpipe.source import check_types, open_source
+
+ROWS = 3_000
+EPOCH_1975 = 1_826
+
+
+def registry(rows: int = ROWS) -> pa.Table:
+    """A registry with one identifier, seven columns that matter and ten that follow from them."""
+    rng = np.random.default_rng(5)
+    dx = EPOCH_1975 + rng.integers(0, 7_300, rows)
+    age = np.clip(rng.normal(68, 12, rows), 20, 99)
+    months = np.minimum(np.floor(rng.exponential(50, rows)), 240) + 0.5
+    exit_ = dx + np.rint(months * 30.4375)
+    born = dx - np.rint(age * 365.25)
+    years = 1970 + dx / 365.25
+    stamps = dx.astype("datetime64[D]")
+    return pa.table(
+        {
+            "sex": rng.choice(["Qwoman", "Qman"], rows),
+            "age": np.floor(age).astype(np.int64),
+            "stage": rng.choice(["Qlocal", "Qregio", "Qdista", "Qunkno"], rows),
+            "mmdx": stamps.astype("datetime64[M]").astype(np.int64) % 12 + 1,
+            "yydx": stamps.astype("datetime64[Y]").astype(np.int64) + 1970,
+            "surv_mm": months,
+            "surv_yy": np.floor(months / 12) + 0.5,
+            "status": rng.choice(["Qalive", "Qcancer", "Qother"], rows),
+            "subsite": rng.choice(["Qcoecum", "Qsigmoid"], rows),
+            "period": np.where(years < 1985, "Qseventies", "Qeighties"),
+            "agegrp": np.select([age < 45, age < 60, age < 75], ["Q-young", "Q-middle", "Q-elder"], "Q-oldest"),
+            "dx": _dates(dx),
+            "exit": _dates(exit_),
+            "id": np.arange(1, rows + 1),
+            "ydx": years,
+            "yexit": 1970 + exit_ / 365.25,
+            "bdate": _dates(born),
+            "ybdate": 1970 + (dx - age * 365.25) / 365.25,
+        }
+    )
+
+
+def _dates(days: np.ndarray) -> pa.Array:
+    return pa.array(days.astype(np.int32)).cast(pa.date32())
+
+
+def roles(table: pa.Table) -> dict[str, Role]:
+    return {name: found.role for name, found in guess(look_at(table)).items()}
+
+
+def kinds(**columns: Any) -> dict[str, Kind]:
+    return {name: found.kind for name, found in guess(look_at(pa.table(columns))).items()}
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("propose") / "registry.csv"
+    pa.csv.write_csv(registry(), path)
+    return path
+
+
+def test_a_minimal_set_without_redundancy_is_kept(csv: Path) -> None:
+    found = yaml.safe_load(propose_job(str(csv), "out", 5))["columns"]
+    assert list(found) == registry().column_names
+    released = {name: entry["role"] for name, entry in found.items() if Role(entry["role"]).released}
+    assert released == {
+        "sex": "masked",
+        "age": "masked",
+        "stage": "masked",
+        "surv_mm": "survival_time",
+        "status": "survival_status",
+        "subsite": "masked",
+        "dx": "masked",
+    }
+    assert found["id"]["role"] == "identifier"
+    assert {found[name]["kind"] for name in ("dx", "exit", "bdate")} == {"date"}
+
+
+def test_reasons_name_what_a_column_follows_from() -> None:
+    found = {name: guessed.reason for name, guessed in guess(look_at(registry())).items() if name != "id"}
+    assert found["mmdx"] == 'the month of "dx"'
+    assert found["yydx"] == found["period"] == 'a class of "dx"'
+    assert found["surv_yy"] == 'a class of "surv_mm"'
+    assert found["agegrp"] == 'a class of "age"'
+    assert found["ydx"] == 'a linear copy of "dx"'
+    assert found["exit"] == 'follows from "dx" and "surv_mm", the months between'
+    assert found["bdate"] == 'follows from "dx" and "age", the years between'
+
+
+def _values(table: pa.Table) -> set[str]:
+    """Every value that is long enough to be told from the text's own words and k."""
+    return {text for column in table.columns for text in set(map(str, column)) if len(text) >= 4}
+
+
+def test_no_value_of_the_data_is_in_the_text(csv: Path) -> None:
+    table = registry()
+    canaries = _values(table)
+    assert {"Qunkno", "Q-elder", "1977", str(table["bdate"][0])} <= canaries
+    text = propose_job(str(csv), "out", 5).replace(str(csv), "")
+    assert [value for value in canaries if value in text] == []
+
+
+def test_odd_types_leave_no_value_in_the_text_either(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "decimal": pa.array(range(7_000, 7_100), pa.decimal128(9, 2)),
+            "stamp": pa.array(range(7_777_777_000, 7_777_777_100), pa.timestamp("s")),
+            "nested": [[f"secret{n}"] for n in range(100)],
+            "constant": ["secret-same"] * 100,
+            "binary": pa.array([b"secret"] * 100),
+            "texts": [f"secret {n % 60}" for n in range(100)],
+            "height": np.random.default_rng(1).normal(160, 9, 100),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert [value for value in _values(table) if value in text] == []
+    assert "secret" not in text
+    found = yaml.safe_load(text)["columns"]
+    dropped = [name for name, entry in found.items() if entry["role"] == "dropped"]
+    assert {"nested", "constant", "binary", "texts"} <= set(dropped)
+    assert found["height"]["role"] == "masked"
+
+
+def test_the_job_is_refused_until_the_events_are_filled_in(csv: Path, tmp_path: Path) -> None:
+    text = propose_job(str(csv), "out", 5)
+    job = tmp_path / "job.yaml"
+    job.write_text(text)
+    with pytest.raises(JobError, match=r"columns.status: event is empty: list the values that mean"):
+        load_job(job)
+    assert text.count("event: []") == 1
+    job.write_text(text.replace("event: []", "event: [Qcancer, Qother]"))
+    loaded = load_job(job)
+    assert (loaded.time_column, loaded.event_column, loaded.strata.by) == ("surv_mm", "status", ("status",))
+    assert (loaded.input, loaded.output, loaded.k) == (str(csv), "out", 5)
+    assert all(column.bounds is None and column.levels is None for column in loaded.columns.values())
+    check_types(open_source(loaded.input, loaded.columns).schema, loaded.columns)
+
+
+def test_the_demonstration_table(tmp_path: Path) -> None:
+    write_registry(tmp_path / "registry.parquet", 20_000)
+    text = propose_job(str(tmp_path / "registry.parquet"), "out", 5)
+    (tmp_path / "job.yaml").write_text(text.replace("event: []", "event: [Dead]"))
+    job = load_job(tmp_path / "job.yaml")
+    assert list(job.columns) == REGISTRY_SCHEMA.names
+    check_types(open_source(job.input, job.columns).schema, job.columns)
+    expected = dict.fromkeys(REGISTRY_SCHEMA.names, Role.MASKED) | {
+        "patient_id": Role.IDENTIFIER,
+        "follow_up_months": Role.SURVIVAL_TIME,
+        "vital_status": Role.SURVIVAL_STATUS,
+    }
+    assert {name: column.role for name, column in job.columns.items()} == expected
+    assert {name: column.kind.value for name, column in job.columns.items()} == {
+        "patient_id": "integer",
+        "age": "integer",
+        "sex": "binary",
+        "stage": "categorical",
+        "site": "categorical",
+        "tumour_size_mm": "continuous",
+        "treatment": "categorical",
+        "region": "categorical",
+        "diagnosis_date": "date",
+        "smoker": "binary",
+        "follow_up_months": "continuous",
+        "vital_status": "binary",
+    }
+
+
+def test_kinds() -> None:
+    found = kinds(
+        number=np.linspace(0, 1, 300),
+        count=np.arange(300) % 40,
+        whole_floats=[None, *(np.arange(299.0) % 40)],
+        codes=np.arange(300) % 4,
+        flag=np.arange(300) % 7 == 0,
+        two=np.arange(300) % 2,
+        text=pa.array(["a", "b", "c"] * 100).dictionary_encode(),
+        day=_dates(np.arange(300)),
+        moment=pa.array(range(300), pa.timestamp("us")),
+        money=pa.array([1, 2, 3] * 100, pa.decimal128(9, 2)),
+    )
+    assert found == {
+        "number": Kind.CONTINUOUS,
+        "count": Kind.INTEGER,
+        "whole_floats": Kind.INTEGER,
+        "codes": Kind.CATEGORICAL,
+        "flag": Kind.BINARY,
+        "two": Kind.BINARY,
+        "text": Kind.CATEGORICAL,
+        "day": Kind.DATE,
+        "moment": Kind.DATE,
+        "money": Kind.CATEGORICAL,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("id", Role.IDENTIFIER),
+        ("household_id", Role.IDENTIFIER),
+        ("patientID", Role.IDENTIFIER),
+        ("NHS number", Role.IDENTIFIER),
+        ("e-mail", Role.IDENTIFIER),
+        ("Surname", Role.IDENTIFIER),
+        ("acid_level", Role.MASKED),
+        ("humidity", Role.MASKED),
+    ],
+)
+def test_identifiers_by_name_although_values_repeat(name: str, role: Role) -> None:
+    numbers = np.random.default_rng(1).integers(0, 60, 900)
+    assert roles(pa.table({name: numbers}))[name] is role
+
+
+def test_identifiers_by_uniqueness_and_texts_that_are_no_categories() -> None:
+    rng = np.random.default_rng(2)
+    found = roles(
+        pa.table(
+            {
+                "pseudonym": [f"p{n}" for n in range(600)],
+                "number": rng.permutation(10_000)[:600],
+                "length": rng.normal(size=600),
+                "remark": [f"r{n % 300}" for n in range(600)],
+                "drug_name": [f"d{n % 8}" for n in range(600)],
+                "birthday": _dates(rng.permutation(9_000)[:600]),
+            }
+        )
+    )
+    assert found == {
+        "pseudonym": Role.IDENTIFIER,
+        "number": Role.IDENTIFIER,
+        "length": Role.MASKED,
+        "remark": Role.DROPPED,
+        "drug_name": Role.MASKED,
+        "birthday": Role.MASKED,
+    }
+
+
+def test_survival_needs_a_time_and_a_status() -> None:
+    rng = np.random.default_rng(3)
+    status = rng.choice(["a", "b", "c"], 400)
+    time = np.rint(rng.exponential(50, 400))
+    assert set(roles(pa.table({"marital_status": status, "follow_up": time})).values()) == {Role.MASKED}
+    assert set(roles(pa.table({"status": status, "height": time})).values()) == {Role.MASKED}
+    assert set(roles(pa.table({"status": status, "survival": time - 200})).values()) == {Role.MASKED}
+    found = roles(pa.table({"status": status, "dead": status == "a", "time": time, "survdays": time[::-1]}))
+    assert found == {
+        "status": Role.MASKED,
+        "dead": Role.SURVIVAL_STATUS,
+        "time": Role.MASKED,
+        "survdays": Role.SURVIVAL_TIME,
+    }
+
+
+def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
+    rng = np.random.default_rng(4)
+    value = np.where(rng.random(900) < 0.3, np.nan, rng.normal(size=900))
+    table = pa.table(
+        {
+            "value": pa.array(value, from_pandas=True),
+            "measured": np.where(np.isnan(value), "no", "yes"),
+            "scaled": pa.array(3 - 2 * value, from_pandas=True),
+        }
+    )
+    assert derived(look_at(table)) == {"scaled": 'a linear copy of "value"', "measured": 'a class of "value"'}
+
+
+def test_a_shared_missing_code_makes_no_copy() -> None:
+    rng = np.random.default_rng(6)
+    absent = rng.random(2_000) < 0.2
+    one, other = (np.where(absent, 99_999_999.0, rng.normal(50, 9, 2_000)) for _ in range(2))
+    assert np.corrcoef(one, other)[0, 1] > 0.99999
+    assert derived(look_at(pa.table({"one": one, "other": other}))) == {}
+
+
+def test_a_rare_category_at_the_end_of_a_number_is_chance() -> None:
+    value = np.random.default_rng(7).normal(size=500)
+    rare = (value >= np.sort(value)[-5]).astype(str)
+    common = (value >= np.sort(value)[-50]).astype(str)
+    found = derived(look_at(pa.table({"value": value, "rare": rare, "common": common})))
+    assert found == {"common": 'a class of "value"'}
+
+
+@pytest.mark.parametrize(
+    ("unit", "length"),
+    [("days", 1.0), ("months", 30.4375), ("years", 365.25)],
+)
+@pytest.mark.parametrize("rounding", [np.floor, np.ceil, np.rint])
+def test_one_of_two_dates_goes_where_the_time_between_is_there(unit: str, length: float, rounding: Any) -> None:
+    rng = np.random.default_rng(8)
+    begin = rng.integers(0, 5_000, 800)
+    days = rng.integers(0, 5_000, 800)
+    table = pa.table({"out": _dates(begin + days), "in": _dates(begin), "stay": rounding(days / length)})
+    assert derived(look_at(table)) == {"out": f'follows from "in" and "stay", the {unit} between'}
+    other = table.set_column(2, "stay", pa.array(rng.permutation(table["stay"].to_numpy())))
+    assert derived(look_at(other)) == {}
+
+
+def test_a_date_of_birth_goes_before_any_other_date() -> None:
+    rng = np.random.default_rng(9)
+    born, age = rng.integers(-9_000, 5_000, 800), rng.uniform(0, 15, 800)
+    for name in ("date_of_birth", "DOB", "born"):
+        table = pa.table({name: _dates(born), "visit": _dates(born + age * 365.25), "age": np.floor(age)})
+        assert list(derived(look_at(table))) == [name]
+
+
+@pytest.mark.parametrize("part", ["month", "day_of_week", "quarter", "day", "day_of_year"])
+def test_parts_of_dates_go(part: str) -> None:
+    import pandas as pd
+
+    days = np.random.default_rng(10).integers(0, 9_000, 700)
+    values = getattr(pd.to_datetime(days, unit="D"), part).to_numpy()
+    found = derived(look_at(pa.table({"part": values, "when": _dates(days)})))
+    assert list(found) == ["part"]
+    assert found["part"].endswith('of "when"')
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    slope=st.floats(0.01, 1e4) | st.floats(-1e4, -0.01),
+    shift=st.floats(-1e6, 1e6),
+    cuts=st.lists(st.integers(30, 270), min_size=1, max_size=4, unique=True).filter(
+        lambda cuts: len(cuts) == 1 or np.diff(sorted(cuts)).min() >= 10
+    ),
+    order=st.permutations(["x", "line", "class", "noise", "choice"]),
+    seed=st.integers(0, 10**6),
+)
+def test_exactly_the_dependent_columns_are_found(
+    slope: float, shift: float, cuts: list[int], order: list[str], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(50, 10, 300)
+    columns = {
+        "x": x,
+        "line": shift + slope * x,
+        "class": [f"c{place}" for place in np.searchsorted(np.sort(x)[np.sort(cuts)], x)],
+        "noise": rng.normal(size=300),
+        "choice": rng.choice(["a", "b", "c"], 300),
+    }
+    found = derived(look_at(pa.table({name: columns[name] for name in order})))
+    first, second = sorted(["x", "line"], key=order.index)
+    assert found == {second: f'a linear copy of "{first}"', "class": f'a class of "{first}"'}
+
+
+@pytest.mark.parametrize(
+    "name", ["a: b # c", 'qu"ote\nnewline', "null", "1", "é\U0001f600", " lead", "{x}", "2020-01-01"]
+)
+def test_any_column_name_comes_back_from_the_yaml(tmp_path: Path, name: str) -> None:
+    value = np.random.default_rng(11).normal(size=100)
+    pq.write_table(pa.table({name: value, "twice": 2 * value}), tmp_path / "a.parquet")
+    (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "a.parquet"), "o: u # t", 5))
+    job = load_job(tmp_path / "job.yaml")
+    assert list(job.columns) == [name, "twice"]
+    assert [column.role for column in job.columns.values()] == [Role.MASKED, Role.DROPPED]
+    assert job.output == "o: u # t"
+
+
+def test_the_sample_is_bounded_and_spread(tmp_path: Path) -> None:
+    rows = 4 * SAMPLE_ROWS
+    table = pa.table({"year": np.arange(rows) // (rows // 4), "x": np.random.default_rng(12).normal(size=rows)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows // 10)
+    sample = propose._sample(str(tmp_path / "a.parquet"))
+    assert sample.num_rows == SAMPLE_ROWS
+    assert set(sample["year"].to_pylist()) == {0, 1, 2, 3}
+    found = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
+    assert found["year"]["role"] == "masked"
+
+
+def test_a_long_csv_is_sampled_over_its_blocks(tmp_path: Path) -> None:
+    rows = SAMPLE_ROWS + 20_000
+    text = [f"remark {n % 7} " + "-" * 90 for n in range(rows)]
+    pa.csv.write_csv(pa.table({"n": np.arange(rows), "text": text}), tmp_path / "a.csv")
+    assert propose._sample(str(tmp_path / "a.csv"))["n"].to_pylist() == list(range(SAMPLE_ROWS))
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.integers(1, 90), nulls=st.sampled_from([0.0, 0.3, 0.97, 1.0]), seed=st.integers(0, 10**6))
+def test_any_small_table_gives_a_job(rows: int, nulls: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def column(values: Any, kind: pa.DataType) -> pa.Array:
+        return pa.array(rng.choice(values, rows), mask=rng.random(rows) < nulls).cast(kind)
+
+    days = rng.integers(-(10**5), 10**5, 50)
+    columns = {
+        "number": column([np.nan, np.inf, -np.inf, 1.8e308 / 2, -1e308, 5e-324, 0.0, -0.0, 0.1], pa.float64()),
+        "count": column([-(2**63), 2**63 - 1, 0, 1, 5], pa.int64()),
+        "few": column([0, 1, 2, 3], pa.int8()),
+        "time": column(rng.exponential(9, 50), pa.float32()),
+        "dead": column([True, False], pa.bool_()),
+        "text": column(["", "a", "é", "null"], pa.string()),
+        "day": column(days.astype(np.int32), pa.date32()),
+        "day2": column(days // 9 * 86_400_000, pa.date64()),
+        "moment": column(days * 86_399_999_999, pa.timestamp("us")),
+    }
+    found = guess(look_at(pa.table(columns)))
+    assert list(found) == list(columns)
+    assert sum(guessed.role is Role.SURVIVAL_STATUS for guessed in found.values()) <= 1
+    gone = [name for name, guessed in found.items() if not guessed.role.released]
+    assert all(found[name].reason for name in gone)
+
+
+def test_the_text_is_the_same_every_time(csv: Path) -> None:
+    assert propose_job(str(csv), "out", 5) == propose_job(str(csv), "out", 5)
+
+
+def test_what_cannot_be_proposed_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([], pa.float64())}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="rows"):
+        propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    with pytest.raises(JobError, match="k is 1; give at least 2"):
+        propose_job(str(tmp_path / "a.parquet"), "out", 1)
