@@ -36,8 +36,8 @@ def kmeans(
     block_rows
         Largest block (see `principal_blocks`), at least 2k where it splits.
     iterations
-        Most iterations of Lloyd's algorithm, 1 or more; 10 is what the
-        authors' software did.
+        Most iterations of Lloyd's algorithm, 1 or more; 10 is the limit that
+        the authors name.
 
     Returns
     -------
@@ -52,8 +52,8 @@ def kmeans(
 
     References
     ----------
-    Gal, Tucker and others 2014, Journal of Biomedical Informatics 50,
-    doi:10.1016/j.jbi.2014.02.003, Algorithm 2, steps 2a to 2c.
+    Gal, Tucker, Gangopadhyay and Chen 2014, J. Biomed. Inform. 50:32-45,
+    doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c.
 
     Examples
     --------

@@ -109,9 +109,8 @@ def refine(
 
     References
     ----------
-    The step formulas are those of Späth 1985, Cluster Dissection and
-    Analysis, ch. 2; chains of steps follow the idea of Kernighan and Lin
-    1970, doi:10.1002/j.1538-7305.1970.tb01770.x.
+    The formulas follow from the change of two means. Chains of steps are the
+    idea of Kernighan and Lin 1970, doi:10.1002/j.1538-7305.1970.tb01770.x.
 
     Examples
     --------

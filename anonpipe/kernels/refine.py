@@ -317,7 +317,7 @@ def place_of(block: Block, i: int) -> int:
     place = block.room[block.home[i]]
     while block.members[place] != i:
         place += 1
-    return place
+    return int(place)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -45,7 +45,12 @@ def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tup
         A file cannot be read or is not one table.
     """
     delimiter = _delimiter(files[0].path)
-    types = _first_types(files[0].path, delimiter, columns)
+    first = _inferred(files[0].path, delimiter)
+    _check_header(files[0].path, first.names, columns)
+    for file in files[1:]:
+        if _inferred(file.path, delimiter).names != first.names:
+            raise InputError(f"{file.path}: its header differs from the first file's; give files of one table")
+    types = {name: _declared_type(kind, columns, name) for name, kind in zip(first.names, first.types, strict=True)}
     while True:
         passes = [_Pass(file.path, delimiter, types, columns) for file in files]
         failed = next((name for one in passes if (name := one.run()) is not None), None)
@@ -92,19 +97,22 @@ def _convert(types: Mapping[str, pa.DataType], names: Sequence[str] = ()) -> pcs
     )
 
 
-def _first_types(path: str, delimiter: str, columns: Mapping[str, Column] | None) -> dict[str, pa.DataType]:
+def _inferred(path: str, delimiter: str) -> pa.Schema:
+    """The header, and the types of the first block."""
     with _plain_bytes(path) as source:
         opened = guarded(path, _UNREADABLE, _stream, source, delimiter, _convert({}), lambda _: "skip")
-        schema = opened.schema
-    repeated = [at + 1 for at, name in enumerate(schema.names) if name in schema.names[:at]]
+        return opened.schema
+
+
+def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column] | None) -> None:
+    repeated = [at + 1 for at, name in enumerate(names) if name in names[:at]]
     if repeated:
         raise InputError(
             f"{path}: the header gives column {', '.join(map(str, repeated))} (counted from 1) a name that an earlier "
             "column has; make the names different (and check that the file has a header line)"
         )
-    if columns is not None and not set(columns) & set(schema.names):
+    if columns is not None and not set(columns) & set(names):
         raise InputError(f"{path}: none of the job's columns is in the header; check that the file has a header line")
-    return {name: _declared_type(kind, columns, name) for name, kind in zip(schema.names, schema.types, strict=True)}
 
 
 def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, name: str) -> pa.DataType:
@@ -161,7 +169,7 @@ class _Pass:
     texts: dict[str, _Texts] = field(default_factory=dict)
 
     def run(self) -> str | None:
-        """Read the file; the name of a column without declared kind that does not fit its type, or None."""
+        """Read the file; the name of a column that does not fit the type guessed for it, or None."""
         with _plain_bytes(self.path) as source:
             quotes = _Quotes(source)
             failed = self._read(quotes)
@@ -172,28 +180,23 @@ class _Pass:
                 f"{self.path}: the number of double quotes is odd, so that a quoted field does not end and would "
                 "swallow the lines after it; close the quote (a quote inside a quoted field is written twice)"
             )
-        if failed is not None and self.columns is not None:
+        if failed is not None and (self.columns is not None or pa.types.is_string(self.types[failed])):
             raise InputError(self._misfit_text(failed))
         return failed
 
     def _read(self, source: _Quotes) -> str | None:
-        names = list(self.types)
-        column, batches = None, None
+        column = None
         try:
             file = pa.PythonFile(source, mode="r")
-            batches = _stream(file, self.delimiter, _convert(self.types), self._skip)
-            if batches.schema.names != names:
-                column = -1
-            while column is None and (batch := next(batches, None)) is not None:
+            for batch in _stream(file, self.delimiter, _convert(self.types), self._skip):
                 self._note(batch)
+            return None
         except pa.ArrowException as error:
             known = re.search(r"In CSV column #(\d+)", str(error))
-            column = int(known.group(1)) if known else -2
-        if column == -1:
-            raise InputError(f"{self.path}: its header differs from the first file's; give files of one table")
-        if column == -2:
+            column = int(known.group(1)) if known else None
+        if column is None:
             raise InputError(f"{self.path} {_UNREADABLE}")
-        return None if column is None else names[column]
+        return list(self.types)[column]
 
     def _note(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows

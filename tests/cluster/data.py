@@ -1,0 +1,52 @@
+"""Points for the laws: any sizes, ties, constant columns, duplicates."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+
+@st.composite
+def grouping_problems(draw, most_rows=120):
+    """(points, k), biased to sizes where the number of groups changes."""
+    k = draw(st.integers(1, 7))
+    rows = draw(
+        st.one_of(st.sampled_from([k, 2 * k - 1, 2 * k, 3 * k - 1, 3 * k, 4 * k + 1]), st.integers(k, most_rows))
+    )
+    width = draw(st.sampled_from([1, 2, 3, 10]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    points = rng.normal(size=(rows, width))
+    shape = draw(st.sampled_from(["normal", "tied", "constant", "duplicated", "one constant column", "heavy"]))
+    if shape == "tied":
+        points = np.round(points)
+    elif shape == "constant":
+        points[:] = 3.0
+    elif shape == "duplicated":
+        points = points[rng.integers(0, max(1, rows // 3), rows)]
+    elif shape == "one constant column":
+        points[:, 0] = 1.0
+    elif shape == "heavy":
+        points = points**5
+    return np.ascontiguousarray(points), k
+
+
+def standardized(points):
+    spread = points.std(axis=0)
+    return np.ascontiguousarray((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
+def reference_folder() -> Path:
+    """Where the benchmark data lie: ANONPIPE_BENCH_DATA, else beside the repository."""
+    return Path(os.environ.get("ANONPIPE_BENCH_DATA", Path(__file__).parents[3] / "shared"))
+
+
+def tarragona():
+    """z-scores of the 834 x 13 benchmark table; the test is skipped where it is not at hand."""
+    path = reference_folder() / "data" / "tarragona.csv"
+    if not path.exists():
+        pytest.skip("tarragona.csv is not at hand; set ANONPIPE_BENCH_DATA")
+    return standardized(np.genfromtxt(path, delimiter=",", skip_header=1))

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.cluster import cluster, information_loss, refine
+from anonpipe.errors import AnonpipeError
+from tests.cluster.data import grouping_problems, tarragona
+from tests.naive import cluster as naive
+
+
+def mdav(points, k, **options):
+    return cluster(points, k, "mdav", rng=np.random.default_rng(0), **options)
+
+
+def arbitrary_labels(rng, rows, k):
+    """Groups of k to many records, in no order that has to do with the points."""
+    cuts = [0]
+    while rows - cuts[-1] >= 2 * k:
+        cuts.append(cuts[-1] + int(rng.integers(k, min(4 * k, rows - cuts[-1] - k) + 1)))
+    labels = np.searchsorted(cuts, np.arange(rows), side="right").astype(np.int64) - 1
+    return labels[rng.permutation(rows)]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    grouping_problems(),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["quick", "normal"]),
+    st.sampled_from([1, 30, 4000]),
+)
+def test_never_worse_and_never_under_k(problem, seed, effort, block_rows):
+    points, k = problem
+    labels = arbitrary_labels(np.random.default_rng(seed), len(points), k)
+    before, given_labels = points.copy(), labels.copy()
+    refined = refine(points, labels, k, effort=effort, block_rows=block_rows)
+    sizes = np.bincount(refined)
+    assert sizes.sum() == len(points)
+    assert sizes.min() >= k
+    worst = naive.within_scatter(points, labels)
+    assert naive.within_scatter(points, refined) <= worst * (1 + 1e-9) + 1e-12
+    assert (points == before).all()
+    assert (labels == given_labels).all()
+    assert (refine(points, labels, k, effort=effort, block_rows=block_rows) == refined).all()
+
+
+def test_finds_the_obvious():
+    points = np.repeat([[0.0], [10.0], [20.0]], 4, axis=0) + np.arange(12)[:, None] * 0.01
+    labels = np.tile([0, 1, 2], 4)
+    refined = refine(points, labels, 4)
+    assert len(set(refined[:4])) == len(set(refined[4:8])) == len(set(refined[8:])) == 1
+    assert refined.max() == 2
+
+
+def test_dissolves_a_group_between_two():
+    points = np.array([[-10.0], [-10.0], [10.0], [10.0], [-9.0], [9.0]])
+    refined = refine(points, np.array([0, 0, 1, 1, 2, 2]), 2)
+    assert refined.tolist() == [0, 0, 1, 1, 0, 1]
+
+
+def test_no_group_grows_to_2k():
+    points = np.random.default_rng(0).normal(size=(600, 3))
+    sizes = np.bincount(refine(points, mdav(points, 4), 4))
+    assert sizes.max() < 8
+
+
+@pytest.mark.parametrize(("k", "loss"), [(3, 14.95), (4, 17.51), (5, 20.66), (10, 30.80)])
+def test_reference_figures(k, loss):
+    points = tarragona()
+    assert information_loss(points, refine(points, mdav(points, k), k)) <= loss
+
+
+def test_better_than_mdav_over_the_whole_table():
+    points = np.random.default_rng(0).normal(size=(6000, 6)) ** 3
+    whole = information_loss(points, mdav(points, 5))
+    refined = information_loss(points, refine(points, mdav(points, 5, block_rows=1000), 5))
+    assert refined < 0.95 * whole
+
+
+def test_large_groups_cost_no_quadratic_time():
+    points = np.random.default_rng(0).normal(size=(40_000, 2))
+    labels = np.r_[np.zeros(20_000, np.int64), np.ones(19_995, np.int64), np.full(5, 2)]
+    sizes = np.bincount(refine(points, labels, 5))
+    assert sizes.min() >= 5
+
+
+def test_no_records():
+    assert refine(np.empty((0, 3)), np.empty(0, np.int64), 5).tolist() == []
+
+
+def test_wrong_input_is_refused():
+    points = np.zeros((6, 1))
+    with pytest.raises(AnonpipeError, match=r"1 of 2 groups under k=3"):
+        refine(points, np.array([0, 0, 1, 1, 1, 1]), 3)
+    with pytest.raises(AnonpipeError, match="without a group"):
+        refine(points, np.array([0, 0, -1, 0, 0, 0]), 3)
+    with pytest.raises(AnonpipeError, match="shape"):
+        refine(points, np.zeros(5, np.int64), 3)
+    with pytest.raises(ValueError, match="quick, normal"):
+        refine(points, np.zeros(6, np.int64), 3, effort="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="NaN"):
+        refine(np.full((6, 1), np.nan), np.zeros(6, np.int64), 3)
+    with pytest.raises(ValueError, match="block_rows 0"):
+        refine(points, np.zeros(6, np.int64), 3, block_rows=0)

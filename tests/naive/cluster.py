@@ -1,0 +1,90 @@
+"""Slow, literal twins of the clustering algorithms: lists, loops, nothing incremental."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _squared(a, b):
+    total = 0.0
+    for p, q in zip(a, b, strict=True):
+        total += float(p - q) ** 2
+    return total
+
+
+def _mean(points, rows):
+    return [sum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
+
+
+def mdav(points, k, threshold=3):
+    """MDAV with two groups a round while `threshold` * k records are left (3: MDAV-generic, 2: the older variant)."""
+    left = list(range(len(points)))
+    groups = []
+
+    def furthest(point):
+        return min(left, key=lambda i: (-_squared(points[i], point), i))
+
+    def form(centre):
+        group = sorted(left, key=lambda i: (_squared(points[i], centre), i))[:k]
+        groups.append(group)
+        for i in group:
+            left.remove(i)
+
+    while len(left) >= threshold * k:
+        r = points[furthest(_mean(points, left))]
+        s = points[furthest(r)]
+        form(r)
+        form(s)
+    if len(left) >= 2 * k:
+        form(points[furthest(_mean(points, left))])
+    if len(left) >= k:
+        groups.append(left)
+    else:
+        for i in left:
+            nearest = min(range(len(groups)), key=lambda g: _squared(points[i], _mean(points, groups[g])))
+            groups[nearest].append(i)
+    labels = np.full(len(points), -1)
+    for g, group in enumerate(groups):
+        labels[group] = g
+    return labels
+
+
+def fill_small(points, k, assigned, centres):
+    """Clusters in ascending size take the nearest records of clusters above k, one by one."""
+    assigned = list(assigned)
+    clusters = range(len(centres))
+    sizes = [assigned.count(c) for c in clusters]
+    means = [
+        _mean(points, [i for i, a in enumerate(assigned) if a == c]) if sizes[c] else list(centres[c]) for c in clusters
+    ]
+    for c in sorted(clusters, key=lambda c: (sizes[c], c)):
+        while assigned.count(c) < k:
+            spare = [i for i, a in enumerate(assigned) if assigned.count(a) > k]
+            assigned[min(spare, key=lambda i: (_squared(points[i], means[c]), i))] = c
+    return np.array(assigned)
+
+
+def within_scatter(points, labels):
+    """Sum of squared distances to the group means."""
+    total = 0.0
+    for g in set(labels.tolist()):
+        rows = [i for i, label in enumerate(labels) if label == g]
+        mean = _mean(points, rows)
+        total += sum(_squared(points[i], mean) for i in rows)
+    return total
+
+
+def route(tree, points, keys):
+    """Walk the tree with Python numbers."""
+    leaves = []
+    for point, key in zip(points, keys, strict=True):
+        node = 0 if len(tree.thresholds) else -1
+        while node >= 0:
+            value = 0.0
+            for p, d in zip(point, tree.directions[node], strict=True):
+                value += float(p) * float(d)
+            here = (value, int(key))
+            border = (float(tree.thresholds[node]), int(tree.key_thresholds[node]))
+            node = int(tree.children[node][0 if here < border else 1])
+        leaves.append(-1 - node)
+    return np.array(leaves)
