@@ -122,7 +122,8 @@ def local_cluster(workers: int | None, memory: str | None, scratch: Path, retrie
             processes=True,
             memory_limit=memory or int(psutil.virtual_memory().total * 0.9 / count),
             local_directory=str(scratch),
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             security=True,
         )
         with cluster, Client(cluster) as client:
@@ -160,6 +161,8 @@ _DASK_SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.terminate": 0.95,
     "distributed.scheduler.allowed-failures": 2,
     "distributed.comm.require-encryption": True,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.nanny.environ.NUMBA_NUM_THREADS": "1",
     "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": "1",

@@ -349,7 +349,7 @@ def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grou
         grouped.starts,
         rng=ctx.rng("restore", index),
         jitter=ctx.job.decode.jitter_restored_times,
-        limits=ctx.cells.columns[position].numeric_bounds,
+        limits=(ctx.cells.grid(position).low, ctx.cells.grid(position).high),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.blocks import block_order
 from anonpipe.kernels.mdav import mdav_blocks
-from anonpipe.partition.blocks import block_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.cluster._sizes import count_groups
+from anonpipe.kernels.blocks import block_order
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import checked_points
 from anonpipe.kernels.refine import refine_blocks
-from anonpipe.partition._points import checked_points
-from anonpipe.partition.blocks import block_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonpipe.cluster._kmeans import kmeans
 from anonpipe.cluster._mdav import mdav
 from anonpipe.cluster._sizes import count_groups
-from anonpipe.partition._points import checked_points
+from anonpipe.kernels.points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from anonpipe.kernels.categories import assign_by_counts
 
@@ -40,10 +40,11 @@ def probabilities(points: FloatArray) -> FloatArray:
     [[0.09, 0.21, 0.7]]
     """
     if points.shape[1] == 1:
-        points = np.concatenate([-points, points], axis=1)
+        return np.asarray(expit(np.concatenate([-points, points], axis=1)))
     logarithms = log_expit(points)
     weights = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights)
 
 
 def most_probable(chances: FloatArray) -> IntArray:

@@ -160,7 +160,11 @@ class CategoryBlock:
             out[np.arange(len(out)), self.start + at] = 1.0
 
     def _index(self, cells: FloatArray) -> IntArray:
-        return np.searchsorted(self.codes, cells[:, self.position].astype(np.int64))
+        codes = cells[:, self.position].astype(np.int64)
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        if (self.codes[at] != codes).any():
+            raise ValueError(f"the cells of column {self.name!r} hold codes that the codec was not fitted to")
+        return at
 
     def distance_weights(self) -> FloatArray:
         """Multipliers that give all dummies together the variance of one number."""

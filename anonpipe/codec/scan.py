@@ -32,6 +32,7 @@ IntArray = npt.NDArray[np.int64]
 
 MOST_DUMMIES = 400
 _MODULUS = 2**64
+_MOST_INDEX = 2**40
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +153,18 @@ def _seeds(name: str) -> npt.NDArray[np.uint64]:
 
 
 def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    if not len(codes):
-        return codes, np.empty(0, dtype=np.int64)
-    combinations, which = np.unique(codes, axis=0, return_inverse=True)
-    counts = np.zeros(len(combinations), dtype=np.int64)
-    np.add.at(counts, which.ravel(), rows)
-    return combinations, counts
+    """The combinations that occur, in ascending order, and the sum of `rows` over each."""
+    if not codes.size:
+        return codes[:0], np.empty(0, dtype=np.int64)
+    index = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        if int(index.max()) > _MOST_INDEX:
+            index = np.unique(index, return_inverse=True)[1]
+        index = index * (int(column.max()) + 1) + column
+    _, first, which = np.unique(index, return_index=True, return_inverse=True)
+    counts = np.zeros(len(first), dtype=np.int64)
+    np.add.at(counts, which, rows)
+    return codes[first], counts
 
 
 def merge_scans(scans: Sequence[Scan]) -> Scan:
@@ -269,7 +276,8 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     found = []
     if scanned.infinite:
         found.append(
-            f"column {name!r} holds {_rows(scanned.infinite)} with a value that is infinite or beyond 1e150; replace them by nulls or drop it"
+            f"column {name!r} holds {_rows(scanned.infinite)} with a value that is infinite or beyond 1e150; "
+            "replace them by nulls or drop it"
         )
     if column.role.synthesized and scanned.nulls == scanned.rows:
         found.append(f"column {name!r} holds nulls only, there is nothing to mask; give it role dropped")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.points import checked_points
 from anonpipe.kernels.principal import principal_direction
 from anonpipe.kernels.route import project_rows, route_rows
-from anonpipe.partition._points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

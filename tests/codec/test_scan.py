@@ -280,3 +280,19 @@ def test_the_file_of_a_scan_holds_no_pickle(tmp_path):
     write_scan(scanned([batch_of(table(5))]), tmp_path / "scan")
     with pa.OSFile(str(tmp_path / "scan")) as source:
         assert json.loads(pa.ipc.open_file(source).schema.metadata[b"scan"])["rows"] == 5
+
+
+def test_many_strata_columns_are_counted_without_overflow():
+    rng = np.random.default_rng(0)
+    names = [f"c{n}" for n in range(8)]
+    content = {name: [str(value) for value in rng.integers(0, 900, 1000)] for name in names}
+    columns = {name: Column(kind="categorical", role="kept") for name in names}
+    whole = pa.record_batch(content)
+    scan = scanned([whole.slice(0, 500), whole.slice(500), whole], columns, names)
+    seen = {tuple(row) for row in zip(*content.values(), strict=True)}
+    back = [
+        tuple(scan.columns[name].categories[code].as_py() for name, code in zip(names, row, strict=True))
+        for row in scan.strata_codes.tolist()
+    ]
+    assert set(back) == seen and len(back) == len(seen)
+    assert scan.strata_rows.sum() == 2000 and scan.strata_rows.min() == 2

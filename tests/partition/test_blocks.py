@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.partition.blocks import block_order, principal_blocks
+from anonpipe.kernels.blocks import block_order
+from anonpipe.partition.blocks import principal_blocks
 from tests.cluster.data import grouping_problems
 
 
