@@ -59,12 +59,17 @@ class Mdav(_Options):
 
 
 class Kmeans(_Options):
-    """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c)."""
+    """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c).
+
+    As published (`refine: false`) it fills nearly every cluster to exactly k
+    from far away and loses about twice what `mdav` loses; the local search
+    that follows by default brings it level.
+    """
 
     method: Literal["kmeans"] = "kmeans"
-    block_rows: int = Field(default=20_000, ge=10)
+    block_rows: int = Field(default=5_000, ge=10)
     iterations: int = Field(default=10, ge=1)
-    refine: bool = False
+    refine: bool = True
     response_weight: float | None = Field(default=0.5, gt=0, lt=1)
 
 
@@ -324,7 +329,7 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)

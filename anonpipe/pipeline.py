@@ -43,9 +43,9 @@ from anonpipe.stages import (
     count_combinations,
     label_shelf,
     needs_spread,
+    routed_shelf,
     synthetic_shelf,
     unchanged_names,
-    unit_shelf,
     work,
 )
 from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
@@ -197,7 +197,7 @@ def _fit(run: Run, units: int) -> None:
     ctx, job, staging = run.context, run.job, run.staging
     scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
     merged = merge_scans(scans)
-    warnings = check_scan(merged, job.columns, job.k)
+    warnings = check_scan(merged, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
     digest = merged.digest(ctx.source.schema)
     nullable = {field.name: field.nullable for field in ctx.source.schema}
     merged, suppression, suppressed = suppress_rare(merged, job.columns, nullable, job.k)
@@ -250,7 +250,7 @@ def _sample(run: Run, codec: CellCodec, units: int) -> tuple[Any, Any]:
     cells, count = [], 0
     for unit in range(units):
         with pa.OSFile(str(run.staging.file("samples") / f"{unit}.arrow"), "rb") as source:
-            for batch in pa.ipc.open_file(source).read_all().to_batches():
+            for batch in pa.ipc.open_stream(source):
                 cells.append(codec.to_cells(batch.select(list(codec.names))))
                 count += batch.num_rows
     keys = row_keys(run.staging.file("start.key").read_bytes(), 0, count)
@@ -261,10 +261,10 @@ def route(run: Run, mapper: Mapper) -> None:
     """Send every row to its partition; afterwards the cut of the run is known."""
     ctx = run.context
     units = len(ctx.source.units)
-    unit_shelf(ctx)
+    routed_shelf(ctx)
     run.map_stage(mapper, "route", units)
     if not run.staging.file("plan.json").exists():
-        counts = [receipt["leaf_rows"] for receipt in run.staging.receipts("route").read_all(units)]
+        counts = [slab for receipt in run.staging.receipts("route").read_all(units) for slab in receipt["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(ctx.trees) for _ in range(tree.leaves)]
         plan = build_plan(run.job, counts, leaf_stratum)
         if plan.rows + ctx.strata.dropped != ctx.scan.rows:
@@ -420,7 +420,7 @@ def manifest(run: Run, verdict: Verdict) -> dict[str, Any]:
 
 def _releasable(verdict: Verdict, k: int) -> list[dict[str, Any]]:
     """The checks as a recipient may see them: a count of rows between 0 and k is not told."""
-    checks = verdict.to_dict()["checks"]
+    checks: list[dict[str, Any]] = verdict.to_dict()["checks"]
     for check in checks:
         if check["name"].startswith("rows ") and check["measured"].isdigit() and 0 < int(check["measured"]) < k:
             check["measured"] = f"fewer than {k}"

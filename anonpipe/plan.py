@@ -45,7 +45,7 @@ class Plan:
     """The cut of one run; leaves are numbered through all strata."""
 
     partitions: tuple[Partition, ...]
-    unit_leaf_rows: tuple[tuple[int, ...], ...]
+    slab_leaf_rows: tuple[tuple[int, ...], ...]
     files: int
 
     @property
@@ -54,14 +54,14 @@ class Plan:
         return sum(partition.rows for partition in self.partitions)
 
     def pieces(self, partition: int) -> list[tuple[int, int, int]]:
-        """Where a partition's rows lie: (input unit, begin, end), in source order."""
+        """Where a partition's rows lie: (slab, begin, end), in source order."""
         first, last = self.partitions[partition].leaves[0], self.partitions[partition].leaves[-1]
         found = []
-        for unit, counts in enumerate(self.unit_leaf_rows):
+        for slab, counts in enumerate(self.slab_leaf_rows):
             begin = sum(counts[:first])
             end = begin + sum(counts[first : last + 1])
             if end > begin:
-                found.append((unit, begin, end))
+                found.append((slab, begin, end))
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,22 +73,22 @@ class Plan:
         """Read what `to_dict` gave."""
         return cls(
             tuple(Partition(p["stratum"], tuple(p["leaves"]), p["rows"]) for p in content["partitions"]),
-            tuple(tuple(counts) for counts in content["unit_leaf_rows"]),
+            tuple(tuple(counts) for counts in content["slab_leaf_rows"]),
             content["files"],
         )
 
 
-def build_plan(job: Job, unit_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Plan:
+def build_plan(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Plan:
     """Partitions from the counted leaves; a leaf of fewer than k records joins its neighbour.
 
     Parameters
     ----------
-    unit_leaf_rows
-        Records of each input unit in each leaf.
+    slab_leaf_rows
+        Records of each slab of the input in each leaf, slabs in source order.
     leaf_stratum
         Stratum of each leaf; leaves of one stratum stand together.
     """
-    leaf_rows = [sum(unit[leaf] for unit in unit_leaf_rows) for leaf in range(len(leaf_stratum))]
+    leaf_rows = [sum(slab[leaf] for slab in slab_leaf_rows) for leaf in range(len(leaf_stratum))]
     partitions: list[Partition] = []
     for leaf, (stratum, rows) in enumerate(zip(leaf_stratum, leaf_rows, strict=True)):
         previous = partitions[-1] if partitions and partitions[-1].stratum == stratum else None
@@ -98,7 +98,7 @@ def build_plan(job: Job, unit_leaf_rows: Sequence[Sequence[int]], leaf_stratum: 
             partitions.append(Partition(stratum, (leaf,), rows))
     total = sum(leaf_rows)
     files = max(1, round(total / job.release.file_rows))
-    return Plan(tuple(partitions), tuple(tuple(unit) for unit in unit_leaf_rows), files)
+    return Plan(tuple(partitions), tuple(tuple(slab) for slab in slab_leaf_rows), files)
 
 
 PROCESS_BYTES = 230 * 2**20

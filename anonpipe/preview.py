@@ -115,7 +115,7 @@ def preview(job: Job) -> Preview:
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     scan = _scan(job, source)
-    warnings = check_scan(scan, job.columns, job.k)
+    warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
     nullable = {field.name: field.nullable for field in source.schema}
     scan, _, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
     codec = CellCodec.fit(source.schema, job.columns, scan)

@@ -125,12 +125,11 @@ def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> st
         Path of the new version.
     """
     version = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    reason = None
     try:
         _copy_version(files, manifest, where, version)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
-    else:
-        reason = None
     if reason is not None:
         _discard(where, version)
         raise OutputError(f"the release cannot be written to {where.root}: {reason}; nothing was published")

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Receipt = dict[str, Any]
 
-_HISTOGRAM_BATCH = 65_536
+MEASURE_ROWS = 65_536
+
+SLAB_ROWS = 262_144
+"""Input rows that are sorted by leaf at once."""
 
 
 @dataclass(frozen=True)
@@ -169,33 +173,51 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     scan = merge_scans(scans)
     write_scan(scan, ctx.staging.folder("scans") / str(index))
     path = str(ctx.staging.folder("samples") / f"{index}.arrow")
-    with pa.OSFile(path, "wb") as out, pa.ipc.new_file(out, sample[0].schema) as writer:
+    with pa.OSFile(path, "wb") as out, pa.ipc.new_stream(out, sample[0].schema) as writer:
         for batch in sample:
             writer.write_batch(batch)
     return {"rows": scan.rows}
 
 
 def route_unit(ctx: Context, index: int) -> Receipt:
-    """Send each row of a unit to its leaf: a file sorted by leaf, rows of a leaf in source order."""
+    """Send each row of a unit to its leaf: slabs sorted by leaf, rows of a leaf in source order."""
     unit = ctx.source.units[index]
     key = ctx.staging.key
     offsets = np.cumsum([0] + [tree.leaves for tree in ctx.trees])
-    parts, leaves = [], []
+    shelf, region = routed_shelf(ctx), _first_slab(ctx, index)
+    leaf_rows: list[list[int]] = []
+    held: list[tuple[FloatArray, IntArray]] = []
+    read = 0
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
-        cells = ctx.cells.to_cells(batch)
-        stratum = ctx.strata.assign(cells)
-        ctx.strata.recode(cells)
-        ctx.suppression.apply(cells, ctx.cells.names)
-        leaf = _leaf(ctx, cells, stratum, offsets, row_keys(key, first_row, batch.num_rows))
-        parts.append(cells[leaf >= 0])
-        leaves.append(leaf[leaf >= 0])
-    rows, leaf = np.concatenate(parts), np.concatenate(leaves)
-    parts.clear()
-    counts = np.bincount(leaf, minlength=int(offsets[-1]))
+        for at in _cuts(read, batch.num_rows):
+            piece = batch.slice(at[0] - read, at[1] - at[0])
+            cells = ctx.cells.to_cells(piece)
+            stratum = ctx.strata.assign(cells)
+            ctx.strata.recode(cells)
+            ctx.suppression.apply(cells, ctx.cells.names)
+            keys = row_keys(key, first_row + at[0] - read, len(cells))
+            held.append((cells, _leaf(ctx, cells, stratum, offsets, keys)))
+            if at[1] % SLAB_ROWS == 0 or at[1] == unit.rows:
+                leaf_rows.append(_write_slab(shelf, region + len(leaf_rows), held, int(offsets[-1])))
+                held.clear()
+        read += batch.num_rows
+    return {"rows": unit.rows, "leaf_rows": leaf_rows}
+
+
+def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
+    """The rows read..read+rows of a unit, cut where a slab ends."""
+    borders = [read, *range((read // SLAB_ROWS + 1) * SLAB_ROWS, read + rows, SLAB_ROWS), read + rows]
+    return list(pairwise(borders))
+
+
+def _write_slab(shelf: Shelf, region: int, held: list[tuple[FloatArray, IntArray]], leaves: int) -> list[int]:
+    rows = np.concatenate([cells for cells, _ in held])
+    leaf = np.concatenate([part for _, part in held])
     order = np.argsort(leaf.astype(np.int32), kind="stable")
-    rows = rows[order]
-    unit_shelf(ctx).write(index, rows)
-    return {"rows": unit.rows, "leaf_rows": counts.tolist()}
+    order = order[np.count_nonzero(leaf < 0) :]
+    shelf.write(region, rows[order])
+    counts: list[int] = np.bincount(leaf[order], minlength=leaves).tolist()
+    return counts
 
 
 def _leaf(ctx: Context, cells: FloatArray, stratum: IntArray, offsets: IntArray, keys: Any) -> IntArray:
@@ -210,9 +232,18 @@ def _leaf(ctx: Context, cells: FloatArray, stratum: IntArray, offsets: IntArray,
     return leaf
 
 
-def unit_shelf(ctx: Context) -> Shelf:
-    """The routed rows; a region an input unit."""
-    rows = [unit.rows for unit in ctx.source.units]
+def slab_rows(ctx: Context) -> list[list[int]]:
+    """Rows of each slab of each input unit: a unit is routed slab by slab, so that memory does not grow with it."""
+    return [[min(SLAB_ROWS, unit.rows - at) for at in range(0, unit.rows, SLAB_ROWS)] for unit in ctx.source.units]
+
+
+def _first_slab(ctx: Context, index: int) -> int:
+    return sum(len(slabs) for slabs in slab_rows(ctx)[:index])
+
+
+def routed_shelf(ctx: Context) -> Shelf:
+    """The routed rows; a region a slab."""
+    rows = [count for slabs in slab_rows(ctx) for count in slabs]
     pieces = sum(tree.leaves for tree in ctx.trees)
     return create_shelf(ctx.staging.file("routed"), rows, len(ctx.cells.names), "float64", pieces)
 
@@ -253,7 +284,7 @@ def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> G
 
 def group_partition(ctx: Context, index: int) -> Receipt:
     """Form groups of at least k inside a partition and count its part of the global statistics."""
-    cells = unit_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
     labels = _cluster(ctx, index, ctx.points.encode(cells) * np.sqrt(ctx.weights))
     label_shelf(ctx).write(index, labels)
     grouped = _grouped(ctx, index, cells, labels)
@@ -289,15 +320,14 @@ def _cluster(ctx: Context, index: int, scaled: FloatArray) -> IntArray:
 
 def _pairwise(view: View, cells: FloatArray) -> PairwiseMoments:
     parts = [
-        PairwiseMoments.of(view.measure(cells[at : at + _HISTOGRAM_BATCH]))
-        for at in range(0, len(cells), _HISTOGRAM_BATCH)
+        PairwiseMoments.of(view.measure(cells[at : at + MEASURE_ROWS])) for at in range(0, len(cells), MEASURE_ROWS)
     ]
     return merge_all(parts)
 
 
 def synthesize_partition(ctx: Context, index: int) -> Receipt:
     """Replace the records of a partition and send each to a random output file."""
-    cells = unit_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
     labels = label_shelf(ctx).read(index, 0, len(cells)).astype(np.int64)
     grouped = _grouped(ctx, index, cells, labels)
     method = ctx.job.synthesize.method
@@ -380,7 +410,7 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
-    for batch in parquet.iter_batches(batch_size=_HISTOGRAM_BATCH):
+    for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
         cells = ctx.cells.to_cells(batch)
         stratum, measured = ctx.strata.assign(cells), ctx.view.measure(cells)
         for at in np.unique(stratum):

@@ -12,128 +12,194 @@ before Prefect sees it, because Prefect stores exception texts for ever.
 
 import os
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-os.environ.setdefault("PREFECT_TASKS_DISABLE_CACHING", "true")
-os.environ.setdefault("PREFECT_RESULTS_PERSIST_BY_DEFAULT", "false")
-os.umask(0o077)  # Prefect writes its own files readable by all
+for _name, _value in {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_TASKS_DISABLE_CACHING": "true",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "DASK_LOGGING__DISTRIBUTED": "critical",  # Prefect's logging would print every step of every worker
+}.items():
+    os.environ.setdefault(_name, _value)
+_USUAL_UMASK = os.umask(0o077)  # Prefect writes its own files readable by all
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from prefect import flow, task
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect import Task, flow, task
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 from prefect.cache_policies import NO_CACHE
 
-from anonpipe import pipeline
-from anonpipe.engine import Mapper, Task, describe
-from anonpipe.errors import AnonpipeError, GateError
+from anonpipe import engine, pipeline
+from anonpipe.engine import Mapper
+from anonpipe.errors import AnonpipeError, EngineError, GateError
 from anonpipe.job import Job, load_job
 from anonpipe.pipeline import Outcome, Progress, Run
+from anonpipe.verify.verdict import Check, Verdict
+from anonpipe.verify.verdict import Outcome as CheckOutcome
 
-_STAGE = {"cache_policy": NO_CACHE, "persist_result": False, "log_prints": False}
-_RETRIED = {**_STAGE, "retries": 2, "retry_delay_seconds": 5, "timeout_seconds": 24 * 3600}
+STAGE_HOURS = 24.0
 
 
-def _without_data(stage: str, action: Callable[[], Any]) -> Any:
-    """Run `action`; an error leaves as a text that holds no data, with no cause and no context."""
+@contextlib.contextmanager
+def _without_data(stage: str) -> Iterator[None]:
+    """An error leaves as a text that holds no data, with no cause and no context."""
+    failure = None
     try:
-        return action()
+        yield
+    except TimeoutError:
+        failure = engine.Failure(f"{stage}: took longer than it may (the flow's parameter stage_hours)", "EngineError")
     except Exception as error:
-        failure = describe(error, Task("", "", stage, 0))
-    failure.raise_it()
+        failure = engine.describe(error, engine.Task("", "", stage, 0))
+    if failure is not None:
+        failure.raise_it()
+
+
+def _may_help(_task: Any, _task_run: Any, state: Any) -> bool:
+    """Try again what failed on the workers; a bad job, bad input or full disk stays what it is."""
+    return isinstance(state.data, EngineError) or not isinstance(state.data, AnonpipeError)
+
+
+_ONCE = {"cache_policy": NO_CACHE, "persist_result": False, "log_prints": False}
+_RETRIED = {**_ONCE, "retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": _may_help}
 
 
 class _Bar:
     """A progress artifact of one stage, updated at most once a second."""
 
     def __init__(self, stage: str) -> None:
-        self.stage, self.shown = stage, 0.0
+        self.shown = time.monotonic()
         self.artifact = create_progress_artifact(0.0, key=f"anonpipe-{stage}", description=f"anonpipe: {stage}")
 
     def __call__(self, news: Progress) -> None:
-        finished = news.done >= news.total
-        if finished or time.monotonic() - self.shown > 1.0:
+        if news.done >= news.total or time.monotonic() - self.shown > 1.0:
             self.shown = time.monotonic()
             update_progress_artifact(self.artifact, 100.0 * news.done / max(1, news.total))
 
 
-def _mapped(stage: str, function: Callable[[Run, Mapper], None], run: Run, mapper: Mapper) -> None:
-    shown = Run(run.job, run.staging, run.token, _Bar(stage))
-    _without_data(stage, lambda: function(shown, mapper))
+def _mapped(function: Callable[[Run, Mapper], None]) -> Task[[Run, Mapper], None]:
+    """The task of a mapped stage; a retry does only what has no receipt yet."""
+    name = function.__name__
+
+    def stage(run: Run, mapper: Mapper) -> None:
+        with _without_data(name):
+            function(Run(run.job, run.staging, run.token, _Bar(name)), mapper)
+
+    stage.__name__ = stage.__qualname__ = name
+    return task(name=name, description=function.__doc__, **_RETRIED)(stage)
 
 
-@task(name="scan", **_RETRIED)
-def scan(run: Run, mapper: Mapper) -> None:
-    """Count the input and fit the codec, the strata and the pre-clusters."""
-    _mapped("scan", pipeline.scan, run, mapper)
+STAGES = tuple(_mapped(function) for function in pipeline.MAPPED_STAGES)
 
 
-@task(name="route", **_RETRIED)
-def route(run: Run, mapper: Mapper) -> None:
-    """Send every row to its partition."""
-    _mapped("route", pipeline.route, run, mapper)
-
-
-@task(name="group", **_RETRIED)
-def group(run: Run, mapper: Mapper) -> None:
-    """Form groups of at least k records."""
-    _mapped("group", pipeline.group, run, mapper)
-
-
-@task(name="synthesize", **_RETRIED)
-def synthesize(run: Run, mapper: Mapper) -> None:
-    """Replace the records of every group."""
-    _mapped("synthesize", pipeline.synthesize, run, mapper)
-
-
-@task(name="write", **_RETRIED)
-def write(run: Run, mapper: Mapper) -> None:
-    """Write and measure the output files in the staging."""
-    _mapped("write", pipeline.write, run, mapper)
-
-
-@task(name="verify and publish", **_STAGE)
-def verify_and_publish(run: Run) -> Outcome:
-    """Hold the written rows against the gates; publish, or keep the verdict only."""
-    outcome: Outcome = _without_data("verify", lambda: pipeline.finish(run, pipeline.verify(run)))
+@task(name="verify", description="Hold the written rows against the gates.", **_RETRIED)
+def verify(run: Run) -> Verdict:
+    """Hold the written rows against the gates, and show the verdict as a table."""
+    with _without_data("verify"):
+        verdict = pipeline.verify(run)
     create_table_artifact(
         [
             {"check": c.name, "outcome": c.outcome.value, "measured": c.measured, "limit": c.limit}
-            for c in outcome.verdict.checks
+            for c in verdict.checks
         ],
         key="anonpipe-verdict",
-        description=f"verdict: {'passed' if outcome.verdict.passed else 'failed, nothing was released'}",
+        description=f"verdict: {'passed' if verdict.passed else 'failed, nothing was released'}",
     )
+    return verdict
+
+
+@task(name="publish", description="Publish what passed, or keep the verdict of what did not.", **_ONCE)
+def publish(run: Run, verdict: Verdict) -> Outcome:
+    """Publish what passed, or keep the verdict only; not tried again, as it may have published already."""
+    with _without_data("publish"), _usual_umask():
+        outcome = pipeline.finish(run, verdict)
+    create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
     return outcome
 
 
-STAGES = (scan, route, group, synthesize, write)
-
-
 @flow(name="anonymize", persist_result=False, log_prints=False, validate_parameters=True)
-def anonymize(job: Job, resume: bool = True) -> None:
-    """Anonymise as `anonpipe run` does; a crashed run of the same job is gone on with unless `resume` is false."""
-    outcome: Outcome = _without_data("anonymize", lambda: _run(job, resume))
+def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS) -> None:
+    """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
+
+    Parameters
+    ----------
+    job
+        The job, with the keys of a job file.
+    resume
+        Go on with a crashed run of the same job on the same input. Without
+        it, what a crashed run left is deleted first.
+    stage_hours
+        A stage that takes longer is stopped and tried again from its receipts.
+    """
+    with _without_data("anonymize"):
+        outcome = _run(job, resume, 3600.0 * stage_hours)
     if outcome.version is None:
-        raise GateError("a gate failed: nothing was released; see the artifact anonpipe-verdict")
+        raise GateError(
+            f"a gate failed: {'; '.join(map(_line, failed(outcome.verdict)))}; nothing was released, "
+            "see the artifact anonpipe-verdict"
+        )
 
 
-def _run(job: Job, resume: bool) -> Outcome:
-    with ExitStack() as stack:
-        run = stack.enter_context(pipeline.open_run(job, resume))
+def _run(job: Job, resume: bool, stage_seconds: float) -> Outcome:
+    with contextlib.ExitStack() as stack:
+        with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
+            run = stack.enter_context(pipeline.open_run(job, resume))
         with pipeline.open_mapper(job, run.staging) as mapper:
             for stage in STAGES:
-                stage(run, mapper)
-        return verify_and_publish(run)
+                stage.with_options(timeout_seconds=stage_seconds)(run, mapper)
+        verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
+        return publish(run, verdict)
+
+
+@contextlib.contextmanager
+def _usual_umask() -> Iterator[None]:
+    """Releases get the usual rights of the machine."""
+    before = os.umask(_USUAL_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def failed(verdict: Verdict) -> list[Check]:
+    """The checks for which nothing may be released."""
+    return [
+        check
+        for check in verdict.checks
+        if check.outcome is CheckOutcome.FAILED or (check.mandatory and check.outcome is not CheckOutcome.PASSED)
+    ]
+
+
+def _line(check: Check) -> str:
+    return f"{check.name} ({check.outcome.value}: {check.measured}, limit {check.limit})"
+
+
+def in_words(outcome: Outcome) -> str:
+    """The outcome of a run as Markdown."""
+    checks = outcome.verdict.checks
+    passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)
+    unchecked = [check.name for check in checks if check.outcome is CheckOutcome.NOT_CHECKED]
+    if outcome.version is None:
+        lines = ["# Nothing was released", "", "Failed:", "", *(f"- {_line(c)}" for c in failed(outcome.verdict))]
+    else:
+        lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
+    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {'; '.join(unchecked) or 'nothing'}."]
+    if outcome.warnings:
+        lines += ["", "## Warnings", "", *(f"- {warning}" for warning in outcome.warnings)]
+    lines += ["", "## Notes", "", *(f"- {note}" for note in outcome.verdict.notes)] if outcome.verdict.notes else []
+    return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the flow on a job file, without a server."""
+    """Run the flow on a job file; without a server (PREFECT_API_URL) it brings its own for the run."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m flows.anonymize job.yaml\n")
         return 2

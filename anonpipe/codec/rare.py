@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.codec.scan import ColumnScan, Scan
+from anonpipe.codec.columns import ColumnScan
+from anonpipe.codec.scan import Scan
 from anonpipe.schema import Column, Kind
 
 FloatArray = npt.NDArray[np.float64]
@@ -88,7 +89,7 @@ def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list
     codes = list(range(missing + 1))
     for code in rare:
         codes[code] = target
-    if 0 < nulls and affected < k:
+    if nulls > 0 and affected < k:
         codes[missing] = target
     return codes
 

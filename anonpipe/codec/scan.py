@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,8 +243,19 @@ def read_scan(path: str | Path) -> Scan:
     return Scan(content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, np.array(rows, dtype=np.int64))
 
 
-def check_scan(scan: Scan, columns: Mapping[str, Column], k: int) -> list[str]:
+def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:
     """Hold the input against the job.
+
+    Parameters
+    ----------
+    scan
+        Of the whole input.
+    columns
+        The job's columns.
+    k
+        Smallest group.
+    remedied
+        Unchanged columns whose small categories are merged or dropped later, and so no reason to warn.
 
     Returns
     -------
@@ -260,7 +271,7 @@ def check_scan(scan: Scan, columns: Mapping[str, Column], k: int) -> list[str]:
     warnings: list[str] = []
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
-        warnings += _warnings(name, columns[name], scanned, k)
+        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k)
     dummies = sum(point_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
     if dummies > MOST_DUMMIES:
         problems.append(
@@ -315,8 +326,6 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
             f"column {name!r} is released unchanged and has {_categories(rare)} with fewer than k={k} records: "
             "the gate on combinations of unchanged columns will fail; coarsen or mask it"
         )
-    elif rare:
-        found.append(f"column {name!r} has {_categories(rare)} with fewer than k={k} records; think of merging them")
     return found
 
 

@@ -69,7 +69,10 @@ class Strata:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Strata:
         """Read what `to_dict` gave."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+        positions, sizes, stratum, recoded, rows = (
+            tuple(content[name]) for name in ("positions", "sizes", "stratum", "recoded", "rows")
+        )
+        return cls(positions, sizes, stratum, recoded, rows, content["dropped"])
 
 
 def build_strata(
@@ -108,13 +111,13 @@ def build_strata(
     combinations = np.arange(len(counts))
     codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
     happened = np.zeros(len(counts), dtype=bool)
-    base = combinations.copy()
+    base: IntArray = combinations.copy()
     if event is not None and codes is not None:
         happened = event[1][codes[event[0]]]
         if by_event:
             canonical = codes.copy()
             canonical[event[0]] = np.where(happened, np.argmax(event[1]), np.argmin(event[1]))
-            base = np.ravel_multi_index(tuple(canonical), tuple(sizes))
+            base = np.asarray(np.ravel_multi_index(tuple(canonical), tuple(sizes)))
     rows = np.bincount(base, weights=counts, minlength=len(counts)).astype(np.int64)
     is_small = (rows > 0) & (rows < k)
     if is_small.any() and small == "error":
@@ -124,7 +127,7 @@ def build_strata(
     for tiny in np.flatnonzero(is_small):
         target[tiny] = -1
         if small == "merge":
-            target[tiny] = _host(tiny, rows, is_small, happened, names, k)
+            target[tiny] = _host(int(tiny), rows, is_small, happened, names, k)
             best = np.flatnonzero(base == target[tiny])
             recoded[base == tiny] = best[np.argmax(counts[best])]
     final = target[base]

@@ -151,7 +151,7 @@ def _whole(evidence: Evidence) -> _Grouping:
 
 
 def _strata(evidence: Evidence) -> list[_Grouping]:
-    spreads = evidence.spread or [None] * len(evidence.grouped)
+    spreads: list[GroupSpread] | list[None] = evidence.spread or [None] * len(evidence.grouped)
     return [_Grouping(moments, spread) for moments, spread in zip(evidence.grouped, spreads, strict=True)]
 
 
@@ -223,7 +223,7 @@ def _differences(
 ) -> list[Check]:
     made = view.synthesized
     kept = ~made
-    scale = np.sqrt(np.diag(original.covariance))
+    scale = np.sqrt(np.clip(np.diag(original.covariance), 0.0, None))  # a constant may come out below zero
     safe = np.where(scale > 0, scale, 1.0)
     mean = np.abs(released.mean - original.mean) / safe
     covariance = np.abs(released.covariance - original.covariance) / np.outer(safe, safe)

@@ -10,6 +10,7 @@ workers, stage by stage. Prints seconds and ratios.
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import tempfile
 import time
@@ -56,7 +57,7 @@ def core(points: np.ndarray, job: Job) -> None:
     """Clustering, refinement and synthesis of the same partitions' worth of points, one after the other."""
     rng = np.random.default_rng(0)
     order, starts = block_order(points, job.partition.rows)
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+    for begin, end in itertools.pairwise(starts):
         part = np.ascontiguousarray(points[order[begin:end]])
         labels = refine(part, cluster(part, 5, "mdav", rng=rng, block_rows=2_000), 5)
         groups = sort_groups(labels)

@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 
 import psutil
-import yaml
 
 from anonpipe.demo import demo_job, write_registry
 
@@ -88,17 +87,18 @@ def main() -> None:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="anonpipe-scale-"))
     folder.mkdir(parents=True, exist_ok=True)
     first: tuple[int, float] | None = None
-    print(f"{'rows':>12} {'seconds':>9} {'rows/s':>9} {'peak GiB':>9} {'time ratio':>11} {'rows ratio':>11}", flush=True)
+    headings = ("seconds", "rows/s", "peak GiB", "time ratio", "rows ratio")
+    print(f"{'rows':>12} " + " ".join(f"{heading:>11}" for heading in headings), flush=True)
     for rows in arguments.rows:
         seconds, peak, output = measure(folder, rows, arguments.workers, arguments.settings)
         first = first or (rows, seconds)
         print(
-            f"{rows:>12,} {seconds:>9.1f} {rows / seconds:>9,.0f} {peak / 2**30:>9.2f} "
+            f"{rows:>12,} {seconds:>11.1f} {rows / seconds:>11,.0f} {peak / 2**30:>11.2f} "
             f"{seconds / first[1]:>11.2f} {rows / first[0]:>11.2f}",
             flush=True,
         )
         if arguments.show:
-            print(yaml.safe_dump({"output": output}, default_style="|"))
+            print(output)
     if arguments.folder is None:
         shutil.rmtree(folder)
 

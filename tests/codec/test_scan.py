@@ -256,7 +256,7 @@ def test_too_many_dummies_are_refused():
     [
         ([5, 5, 5], Column(kind="integer"), "one value only"),
         ([1, 99, 120], Column(kind="integer", bounds=(0, 90)), "2 rows outside"),
-        (["a", "a", "CANARY"], Column(kind="categorical"), "1 category with fewer than k=2"),
+        (["a", "a", "CANARY"], Column(kind="categorical", role="kept"), "1 category with fewer than k=2"),
         (["a", "a", "CANARY"], Column(kind="categorical", role="kept"), "gate"),
         (["a", "a", None], Column(kind="categorical", role="kept"), "gate"),
         (["lo", "lo", "hi", "hi"], Column(kind="ordinal"), "alphabetical"),
