@@ -130,7 +130,9 @@ class Gates(_Options):
     add to the method's own error. `covariance_unchanged` is the same for pairs
     of a synthetic and an unchanged column. `category_share` and `null_share`
     are differences of shares. `rows_under_k` is the number of rows whose combination of unchanged columns
-    may occur fewer than k times.
+    may occur fewer than k times. `share_as_they_were` is the share of rows
+    that may equal, in all synthetic columns, an original row of their group
+    which fewer than k persons share.
     """
 
     mean: float = Field(default=0.02, gt=0)
@@ -139,6 +141,7 @@ class Gates(_Options):
     category_share: float = Field(default=0.005, gt=0)
     null_share: float = Field(default=0.005, gt=0)
     rows_under_k: int = Field(default=0, ge=0)
+    share_as_they_were: float = Field(default=0.01, ge=0)
 
 
 class Release(_Options):

@@ -30,7 +30,7 @@ from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
 from anonpipe.engine import Mapper, Task
-from anonpipe.errors import InputError
+from anonpipe.errors import InputError, JobError
 from anonpipe.job import Job, MicroPerturbation
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
@@ -205,14 +205,37 @@ def _fit(run: Run, units: int) -> None:
     write_scan(merged, staging.file("scan.all"))
     secret = steward_secret()
     warnings += suppressed + ledger.warn_of_redraws(secret, digest, job.digest())
-    write_json(staging.file("warnings.json"), warnings)
     write_json(staging.file("digest.json"), digest)
     write_atomic(staging.file("run.key"), keyed(secret, "run", job.digest(), digest))
     codec = CellCodec.fit(ctx.source.schema, job.columns, merged)
     codec.save(staging.folder("codec"))
     strata = strata_of(job, codec, merged)
+    warnings += small_group_warnings(job, PointCodec.fit(codec, merged).width)
     write_json(staging.file("strata.json"), strata.to_dict())
+    write_json(staging.file("warnings.json"), warnings)
     write_json(staging.file("trees.json"), _trees(run, codec, strata, units))
+
+
+def small_group_warnings(job: Job, width: int) -> list[str]:
+    """What exact group moments give away in small groups.
+
+    Raises
+    ------
+    JobError
+        k is 2: the synthetic records would be the original ones.
+    """
+    if not promise_of(job).exact_groups or job.k > width + 1:
+        return []
+    if job.k == 2:
+        raise JobError(
+            f"synthesize.method {job.synthesize.method} keeps the moments of every group exactly, and with k=2 the "
+            "synthetic records are the original ones; raise k, or take micro_perturbation"
+        )
+    return [
+        f"k={job.k} is at most the {width} columns of points plus one: exact group moments keep the synthetic records "
+        "in the span of the originals, and who knows part of a record can solve for the rest; "
+        f"raise k above {width + 1}, or take micro_perturbation"
+    ]
 
 
 def strata_of(job: Job, codec: CellCodec, scanned: Scan) -> Strata:
@@ -329,7 +352,7 @@ def promise_of(job: Job) -> Promise:
     strata = exact_groups or options.method == "centroid"
     if isinstance(options, MicroPerturbation):
         strata = options.noise_scope == "stratum"
-    return Promise(options.method, form, strata)
+    return Promise(options.method, form, strata, exact_groups)
 
 
 def _evidence(run: Run) -> Evidence:
@@ -346,6 +369,7 @@ def _evidence(run: Run) -> Evidence:
         rows_out=sum(receipt["rows"] for receipt in written),
         smallest_group=min(receipt["smallest_group"] for receipt in made),
         rows_under_k=_rows_under_k(ctx),
+        rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
         unchanged=tuple(unchanged_names(ctx)),
         released_names=tuple(ctx.cells.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),

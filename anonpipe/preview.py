@@ -11,7 +11,7 @@ from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
 from anonpipe.job import Job
-from anonpipe.pipeline import strata_of
+from anonpipe.pipeline import small_group_warnings, strata_of
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.source import Source, check_types, open_source, read_batches
 
@@ -137,7 +137,7 @@ def preview(job: Job) -> Preview:
         workers=workers,
         staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
         peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
-        warnings=(*job.warnings(), *warnings, *suppressed),
+        warnings=(*job.warnings(), *warnings, *suppressed, *small_group_warnings(job, width)),
     )
 
 

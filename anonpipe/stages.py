@@ -41,6 +41,7 @@ from anonpipe.source import Source, load_source, read_batches
 from anonpipe.store import Shelf, Staging, create_shelf, disk_errors, read_json
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.synthesize import restore_by_rank, synthesize
+from anonpipe.verify.unchanged import rows_as_they_were
 from anonpipe.verify.view import View, build_view
 
 FloatArray = npt.NDArray[np.float64]
@@ -352,9 +353,15 @@ def synthesize_partition(ctx: Context, index: int) -> Receipt:
         "rows": len(released),
         "stratum": ctx.plan.partitions[index].stratum,
         "smallest_group": int(grouped.sizes.min()),
+        "as_they_were": _as_they_were(ctx, grouped, released),
         "synthesized": Moments.of(points).to_dict(),
         "file_rows": np.bincount(file, minlength=ctx.plan.files).tolist(),
     }
+
+
+def _as_they_were(ctx: Context, grouped: Grouped, released: FloatArray) -> int:
+    made = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
+    return rows_as_they_were(grouped.cells[:, made], released[:, made], grouped.order, grouped.starts, ctx.job.k)
 
 
 def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:

@@ -38,6 +38,7 @@ class Limits:
     category_share: float
     null_share: float
     rows_under_k: int
+    share_as_they_were: float
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,14 @@ class Promise:
         Its name and the form of its noise (None where it has none).
     strata
         Whether it promises the same in every stratum.
+    exact_groups
+        Whether every group's mean and scatter are kept exactly.
     """
 
     method: str
     form: str | None
     strata: bool
+    exact_groups: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Evidence:
     rows_out: int
     smallest_group: int
     rows_under_k: int
+    rows_as_they_were: int
     unchanged: tuple[str, ...]
     released_names: tuple[str, ...]
     forbidden_names: tuple[str, ...]
@@ -124,7 +129,13 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
             limits.rows_under_k,
             f"{evidence.files} written files",
             mandatory=True,
-        )
+        ),
+        at_most(
+            f"share of rows that equal an original row of their group shared by fewer than {k}",
+            evidence.rows_as_they_were / max(1, evidence.rows_out),
+            limits.share_as_they_were,
+            "all groups, after decoding",
+        ),
     ]
 
 

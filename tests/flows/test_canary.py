@@ -1,139 +1,97 @@
-"""A flow on poisoned data whose every stage fails once must leave the poison nowhere."""
+"""A flow on poisoned data whose stages fail must leave the poison nowhere."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections import Counter
 
-import numpy as np
 import pandas as pd
-import yaml
 
 from tests import runs
+from tests.flows.poison import Poison, console, private, staging, umask
 
-CANARY_TEXT = "canary-7f3e9b"
-CANARY_NUMBER = 98765.4321
-
-SABOTAGED_FLOW = '''
-"""Run the flow in one process, with each stage failing once and quoting the poison."""
-import sys
-from anonpipe import pipeline, stages
-from anonpipe.job import load_job
-
-job = load_job(sys.argv[1])
-real = dict(stages.STAGES)
-failed = set()
-
-def sabotaged(name):
-    def stage(context, index):
-        if name not in failed:
-            failed.add(name)
-            raise ValueError("row with {text} and {number}")
-        return real[name](context, index)
-    return stage
-
-for name in real:
-    stages.STAGES[name] = sabotaged(name)
-opened = pipeline.open_mapper
-pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
-
-from flows import anonymize as module
-module.STAGES = tuple(stage.with_options(retry_delay_seconds=0) for stage in module.STAGES)
-module.anonymize(job)
-assert failed == set(real), failed
-print("every stage failed once:", sorted(failed))
-'''
+EVERY_STAGE_ONCE = [f"{stage}:0:once" for stage in runs.STAGES]
 
 
-def poisoned(folder: Path) -> Path:
-    """A table with the poison in an identifier, a masked number and a rare category."""
-    rng = np.random.default_rng(3)
-    n = 3000
-    frame = pd.DataFrame(
-        {
-            "name": [f"{CANARY_TEXT}-{at}" for at in range(n)],
-            "age": rng.integers(20, 90, n),
-            "income": rng.lognormal(8, 1, n).round(2),
-            "region": rng.choice(["north", "south", "west"], n),
-        }
-    )
-    frame.loc[17, "income"] = CANARY_NUMBER
-    frame.loc[18, "region"] = f"{CANARY_TEXT}-region"
-    frame.to_parquet(folder / "poisoned.parquet", compression=None)
-    job = {
-        "input": str(folder / "poisoned.parquet"),
-        "output": str(folder / "out"),
-        "k": 5,
-        "columns": {
-            "name": {"kind": "categorical", "role": "identifier"},
-            "age": {"kind": "integer", "bounds": [0, 110]},
-            "income": {"kind": "continuous", "bounds": [0, 1000000], "step": 0.01},
-            "region": {"kind": "categorical"},
-        },
-    }
-    (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    return folder / "job.yaml"
+def failed_stages(folder):
+    return {path.name.removeprefix("failed-") for path in (folder / "notes").glob("failed-*")}
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """As a run's, with Prefect's home and temporary files inside the folder too."""
-    (folder / "tmp").mkdir()
-    return {
-        **runs.environment(folder),
-        "PREFECT_HOME": str(folder / "prefect"),
-        "TMPDIR": str(folder / "tmp"),
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-    }
+def test_every_stage_fails_once_without_a_server(tmp_path):
+    poison = Poison("canary-7f3e9b", 98765.4321)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE, "in-process", "verify")
+    assert done.returncode == 0, console(tmp_path)
+    assert failed_stages(tmp_path) == {*runs.STAGES, "verify"}
+    assert b"ValueError at" in done.stderr  # type and place are told
+    assert poison.found_in(tmp_path) == {tmp_path / "poisoned.parquet"}
+    assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
+    assert private(tmp_path / "prefect")
+    assert staging(tmp_path) is None
+    parts = list((tmp_path / "out" / "release").glob("*.parquet"))
+    assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in parts)
+    released = pd.concat([pd.read_parquet(path) for path in parts])
+    assert len(released) == 3000 and not (released["income"] == poison.number).any()
 
 
-def files_holding(folder: Path, needles: list[bytes]) -> list[str]:
-    """Every file below a folder that holds one of the byte strings."""
-    found = []
-    for path in folder.rglob("*"):
-        if path.is_file() and any(needle in path.read_bytes() for needle in needles):
-            found.append(str(path))
-    return found
+def test_every_stage_fails_once_on_dask_workers(tmp_path, server):
+    poison = Poison("canary-a41c70", 87654.3219)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, server, job, EVERY_STAGE_ONCE)
+    assert done.returncode == 0, console(tmp_path)
+    assert failed_stages(tmp_path) == set(runs.STAGES)
+    assert poison.found_in(tmp_path, server.home) == {tmp_path / "poisoned.parquet"}
+    run = server.last_run()
+    assert run["state_name"] == "Completed" and run["parameters"]["job"]["output"] == str(tmp_path / "out")
+    assert private(server.home)
 
 
-def test_poison_is_nowhere_after_every_stage_failed_once(tmp_path):
-    job = poisoned(tmp_path)
-    script = tmp_path / "sabotage.py"
-    script.write_text(SABOTAGED_FLOW.replace("{text}", CANARY_TEXT).replace("{number}", str(CANARY_NUMBER)))
-    done = subprocess.run(
-        [sys.executable, str(script), str(job)],
-        env=environment(tmp_path),
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=280,
-        check=False,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, output.decode()[-3000:]
-    assert b"every stage failed once" in output
-    needles = [CANARY_TEXT.encode(), str(CANARY_NUMBER).encode(), np.float64(CANARY_NUMBER).tobytes()]
-    (tmp_path / "console.log").write_bytes(output)
-    own = {str(script), str(tmp_path / "poisoned.parquet")}
-    assert own <= set(files_holding(tmp_path, needles))  # the search does find what is there
-    assert set(files_holding(tmp_path, needles)) == own
-    assert (tmp_path / "out" / "release" / "manifest.json").exists()
-    assert (tmp_path / "prefect" / "prefect.db").exists()
-    released = pd.concat([pd.read_parquet(p) for p in (tmp_path / "out" / "release").glob("*.parquet")])
-    assert not released["region"].astype(str).str.contains(CANARY_TEXT).any()
-    assert not (released["income"] == CANARY_NUMBER).any()
+def test_the_search_finds_poison_where_texts_are_passed_on(tmp_path, server):
+    poison = Poison("canary-c0ffee", 76543.2198)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, server, job, ["scan:0:always"], "in-process", "naked")
+    assert done.returncode == 5, console(tmp_path)
+    found = poison.found_in(tmp_path, server.home) - {tmp_path / "poisoned.parquet"}
+    assert tmp_path / "console.log" in found
+    assert any(path.name.startswith("prefect.db") for path in found)
+    assert any("storage" in path.parts for path in found)
 
 
-def test_prefect_files_are_private(tmp_path):
-    assert os.environ.get("HOME")
-    code = "import flows.anonymize, os; m = os.umask(0); print(oct(m))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=Path(__file__).resolve().parents[2],
-    )
-    assert done.stdout.strip() == "0o77"
+def test_a_retry_does_only_what_is_missing(tmp_path, server):
+    poison = Poison("canary-5d2b11", 65432.1987)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, server, job, ["group:1:once", "synthesize:1:once"], "in-process")
+    assert done.returncode == 0, console(tmp_path)
+    assert failed_stages(tmp_path) == {"group", "synthesize"}
+    finished = Counter((tmp_path / "notes" / "finished").read_text().split())
+    assert set(finished.values()) == {1}
+    assert {"group:0", "group:1", "synthesize:0", "synthesize:1"} <= set(finished)
+
+
+def test_a_stage_that_hangs_is_stopped_and_tried_again(tmp_path, server):
+    poison = Poison("canary-91e0aa", 54321.9876)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, server, job, ["synthesize:1:slow"], "in-process", "fast")
+    assert done.returncode == 0, console(tmp_path)
+    assert (tmp_path / "notes" / "slow-synthesize").exists()
+    assert set(Counter((tmp_path / "notes" / "finished").read_text().split()).values()) == {1}
+    assert server.last_run()["state_name"] == "Completed"
+
+
+def test_final_failure_keeps_the_private_staging_and_the_next_run_goes_on(tmp_path, server):
+    poison = Poison("canary-e88d34", 43219.8765)
+    job = poison.table(tmp_path)
+    done = poison.run(tmp_path, server, job, ["synthesize:1:always"])
+    assert done.returncode == 5, console(tmp_path)
+    assert server.last_run()["state_name"] == "Failed"
+    assert not (tmp_path / "out" / "release").exists()
+    left = staging(tmp_path)
+    assert left is not None and left.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "staging").stat().st_mode & 0o777 == 0o700
+    outside = {path for path in poison.found_in(tmp_path, server.home) if left not in path.parents}
+    assert outside == {tmp_path / "poisoned.parquet"}
+    before = Counter((tmp_path / "notes" / "finished").read_text().split())
+    again = poison.run(tmp_path, server, job, [])
+    assert again.returncode == 0, console(tmp_path)
+    after = Counter((tmp_path / "notes" / "finished").read_text().split())
+    assert all(after[piece] == 1 for piece in before if not piece.startswith("synthesize"))
+    assert staging(tmp_path) is None

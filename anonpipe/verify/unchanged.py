@@ -1,0 +1,52 @@
+"""How many records leave as they came: a group without variance, or too small a group, betrays its members."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from pandas.util import hash_array
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+HashArray = npt.NDArray[np.uint64]
+
+
+def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
+    """Released rows that equal, in every synthetic column, an original row of their group that is rare.
+
+    Rare is what fewer than k rows of the partition share: a row that k
+    persons have points to none of them. Which member of the group it equals
+    does not matter, because the order inside a group means nothing.
+
+    Parameters
+    ----------
+    original, released
+        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
+    order, starts
+        The groups (`anonpipe.kernels.groups.sort_groups`).
+    k
+        Smallest group.
+
+    Examples
+    --------
+    >>> original = np.array([[1.0], [2.0], [3.0], [4.0]])
+    >>> released = np.array([[2.0], [1.0], [3.5], [3.5]])  # the first group is only swapped
+    >>> rows_as_they_were(original, released, np.arange(4), np.array([0, 2, 4]), 2)
+    2
+    """
+    before, after = _row_hashes(original), _row_hashes(released)
+    _, which, counts = np.unique(before, return_inverse=True, return_counts=True)
+    rare = counts[which] < k
+    group = np.empty(len(order), dtype=np.uint64)
+    group[order] = np.repeat(np.arange(len(starts) - 1, dtype=np.uint64), np.diff(starts))
+    bound = group * np.uint64(0x9E3779B97F4A7C15)
+    return int(np.isin(after ^ bound, (before ^ bound)[rare]).sum())
+
+
+def _row_hashes(cells: FloatArray) -> HashArray:
+    """A 64-bit hash of each row; nulls are equal to each other."""
+    total = np.zeros(len(cells), dtype=np.uint64)
+    for column in range(cells.shape[1]):
+        values = np.where(np.isnan(cells[:, column]), np.nan, cells[:, column]) + 0.0  # one NaN, one zero
+        total = total * np.uint64(0x100000001B3) + hash_array(np.ascontiguousarray(values))
+    return total

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.flows.poison import Server
+
+QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Prefect server of its own on this machine, for all tests of flows."""
+    home = tmp_path_factory.mktemp("prefect")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with open(home / "server.log", "wb") as log:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "prefect"), "server", "start", "--port", str(port)],
+            env={**os.environ, **QUIET, "PREFECT_HOME": str(home)},
+            stdout=log,
+            stderr=log,
+            umask=0o077,
+        )
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        _wait_for(url, process)
+        yield Server(home, url)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the Prefect server has stopped"
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=2).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError("the Prefect server does not answer")

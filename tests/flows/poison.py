@@ -1,0 +1,150 @@
+"""Poisoned tables, runs of the flow on them, and the search for the poison afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from tests import runs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running Prefect server: its home (database, storage) and the URL of its API."""
+
+    home: Path
+    url: str
+
+    def ask(self, what: str, **filters: Any) -> list[dict[str, Any]]:
+        """The answer to a filter of the API."""
+        request = urllib.request.Request(
+            f"{self.url}/{what}/filter",
+            data=json.dumps(filters).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+    def last_run(self) -> dict[str, Any]:
+        """The newest flow run."""
+        return self.ask("flow_runs", sort="START_TIME_DESC", limit=1)[0]
+
+    def artifacts(self, flow_run: str, key: str) -> list[dict[str, Any]]:
+        """The artifacts of a run under one key."""
+        found = self.ask("artifacts", artifacts={"flow_run_id": {"any_": [flow_run]}})
+        return [artifact for artifact in found if artifact["key"] == key]
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A text and a number that no real table holds; each test has its own."""
+
+    text: str
+    number: float
+
+    @property
+    def needles(self) -> list[bytes]:
+        """The poison as bytes: the text, the number as text, the number as a float64."""
+        return [self.text.encode(), str(self.number).encode(), np.float64(self.number).tobytes()]
+
+    def table(self, folder: Path, **changes: Any) -> Path:
+        """A job on a table with the poison in an identifier, a masked number and a rare category."""
+        rng = np.random.default_rng(3)
+        n = 3000
+        frame = pd.DataFrame(
+            {
+                "name": [f"{self.text}-{at}" for at in range(n)],
+                "age": rng.integers(20, 90, n),
+                "income": rng.lognormal(8, 1, n).round(2),
+                "region": rng.choice(["north", "south", "west"], n),
+            }
+        )
+        frame.loc[17, "income"] = self.number
+        frame.loc[18, "region"] = f"{self.text}-region"
+        frame.to_parquet(folder / "poisoned.parquet", compression=None)
+        job = {
+            "input": str(folder / "poisoned.parquet"),
+            "output": str(folder / "out"),
+            "k": 5,
+            "columns": {
+                "name": {"kind": "categorical", "role": "identifier"},
+                "age": {"kind": "integer", "bounds": [0, 110]},
+                "income": {"kind": "continuous", "bounds": [0, 1000000], "step": 0.01},
+                "region": {"kind": "categorical"},
+            },
+            "partition": {"rows": 1000, "sample_rows": 1000},
+            "run": {"workers": 2, "memory_per_worker": "2GiB", "retries": 0},
+            **changes,
+        }
+        (folder / "job.yaml").write_text(yaml.safe_dump(job))
+        return folder / "job.yaml"
+
+    def environment(self, folder: Path, server: Server | None, *pieces: str) -> dict[str, str]:
+        """As a run's, with Prefect's home and temporary files inside the folder or the server's home."""
+        for name in ("tmp", "notes"):
+            (folder / name).mkdir(exist_ok=True)
+        found = {
+            **runs.environment(folder),
+            "PREFECT_HOME": str(server.home if server else folder / "prefect"),
+            "TMPDIR": str(folder / "tmp"),
+            "PYTHONPATH": str(ROOT),
+            "SABOTAGE_FOLDER": str(folder / "notes"),
+            "SABOTAGE_TEXT": f"{self.text} {self.number}",
+            "SABOTAGE_PIECES": " ".join(pieces),
+        }
+        return {**found, "PREFECT_API_URL": server.url} if server else found
+
+    def run(
+        self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run the sabotaged flow; its console is kept beside the other traces."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.flows.sabotage", str(job), *options],
+            env=self.environment(folder, server, *pieces),
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        (folder / "console.log").write_bytes(done.stdout + done.stderr)
+        return done
+
+    def found_in(self, *folders: Path) -> set[Path]:
+        """Every file below the folders that holds the poison."""
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        return {path for path in files if any(needle in path.read_bytes() for needle in self.needles)}
+
+
+def private(folder: Path) -> bool:
+    """Whether none but the owner can read any file below a folder."""
+    return all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*") if path.is_file())
+
+
+def console(folder: Path) -> str:
+    """The end of a run's console, for messages."""
+    return (folder / "console.log").read_text(errors="replace")[-3000:]
+
+
+def staging(folder: Path) -> Path | None:
+    """The staging of the run below a folder."""
+    return runs.staging_of(folder)
+
+
+def umask() -> int:
+    """The mask of this process."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

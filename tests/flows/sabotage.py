@@ -1,0 +1,89 @@
+"""A worker function that fails on purpose, quoting poison; importable, so that Dask workers find it too.
+
+What it does is in the environment: SABOTAGE_FOLDER for its notes,
+SABOTAGE_TEXT for the poison, SABOTAGE_PIECES a space-separated list of
+`stage:piece:how` with how `once`, `always`, `slow` (once) or `hang`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from anonpipe import stages
+from anonpipe.engine import Task
+
+
+def folder() -> Path:
+    return Path(os.environ["SABOTAGE_FOLDER"])
+
+
+def first_time(name: str) -> bool:
+    """Whether nobody has asked this before, in any process."""
+    try:
+        (folder() / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def fail() -> None:
+    """Raise as a library does: an error that quotes a row, because of another one."""
+    poison = os.environ["SABOTAGE_TEXT"]
+    try:
+        raise KeyError(poison)
+    except KeyError as error:
+        raise ValueError(f"cannot convert {poison} in row 17") from error
+
+
+def work(task: Task) -> dict[str, Any]:
+    """As `stages.work`, with the sabotage before it and a note after it."""
+    for entry in os.environ["SABOTAGE_PIECES"].split():
+        stage, piece, how = entry.split(":")
+        if (stage, int(piece)) != (task.stage, task.index):
+            continue
+        if how == "always" or (how == "once" and first_time(f"failed-{stage}")):
+            fail()
+        if how == "hang" or (how == "slow" and first_time(f"slow-{stage}")):
+            (folder() / "hanging").touch()
+            time.sleep(60)
+    receipt = stages.work(task)
+    with open(folder() / "finished", "a") as notes:
+        notes.write(f"{task.stage}:{task.index}\n")
+    return receipt
+
+
+def main(job: str, *options: str) -> int:
+    """Run the flow on the sabotaged pipeline.
+
+    Options: `in-process`, `fast` (stages of at most 4 s), `verify` (fails
+    once), `naked` (error texts are passed on: what must not be).
+    """
+    from anonpipe import engine, pipeline
+    from anonpipe.job import load_job
+    from tests.flows import sabotage
+
+    pipeline.work = sabotage.work  # type: ignore[attr-defined]
+    if "in-process" in options:
+        opened = pipeline.open_mapper
+        pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)  # type: ignore[assignment]
+    if "verify" in options:
+        verify = pipeline.verify
+        pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)  # type: ignore[assignment]
+    if "naked" in options:
+        engine.describe = lambda error, task: engine.Failure(str(error), "EngineError")
+    from flows import anonymize as module
+
+    module.STAGES = tuple(stage.with_options(retry_delay_seconds=0) for stage in module.STAGES)
+    module.verify = module.verify.with_options(retry_delay_seconds=0)
+    if "fast" in options:
+        module.anonymize(load_job(job), stage_hours=4 / 3600)
+        return 0
+    return module.main([job])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""The flow as a user meets it: exit codes, states, artifacts, and going on after a crash."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+import yaml
+
+from anonpipe.job import load_job
+from anonpipe.pipeline import run_id
+from anonpipe.store import Staging, lock
+from tests import runs
+from tests.flows.poison import Poison, console, staging
+
+CODES = """
+import json, sys
+from anonpipe import pipeline
+opened = pipeline.open_mapper
+pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
+from flows import anonymize
+codes = [anonymize.main(arguments) for arguments in json.loads(sys.argv[1])]
+print("codes", json.dumps(codes))
+"""
+
+PLAIN = Poison("canary-unused", 12345.6789)
+
+
+def variant(folder, name, job, **changes):
+    """The same job with some keys changed, in a file of its own."""
+    content = {**yaml.safe_load(job.read_text()), **changes}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
+    job = PLAIN.table(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").touch()
+    strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12}}
+    cases = {
+        "no job": ([], 2),
+        "bad job": ([variant(tmp_path, "bad", job, k=1)], 2),
+        "no input": ([variant(tmp_path, "missing", job, input=str(tmp_path / "none.parquet"))], 2),
+        "foreign output": ([variant(tmp_path, "foreign", job, output=str(tmp_path / "full"))], 4),
+        "busy": ([variant(tmp_path, "busy", job, k=7)], 6),
+        "released": ([str(job)], 0),
+        "gate": ([variant(tmp_path, "gate", job, output=str(tmp_path / "gated"), **strict)], 3),
+    }
+    environment = PLAIN.environment(tmp_path, server)
+    monkeypatch.setenv("ANONPIPE_SECRET", environment["ANONPIPE_SECRET"])
+    (tmp_path / "staging").mkdir()
+    with lock(Staging(tmp_path / "staging" / run_id(load_job(tmp_path / "busy.yaml")))):
+        done = subprocess.run(
+            [sys.executable, "-c", CODES, json.dumps([arguments for arguments, _ in cases.values()])],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    codes = json.loads(done.stdout.strip().rsplit("codes ", 1)[1])
+    assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
+    assert "Warning" not in done.stderr
+    _check_runs(tmp_path, server)
+
+
+def _check_runs(folder, server):
+    gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
+    assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
+    assert "share of a category" in gated["state"]["message"]
+    (text,) = server.artifacts(gated["id"], "anonpipe-release")
+    assert "Nothing was released" in text["data"] and "share of a category (failed" in text["data"]
+    assert not (folder / "gated" / "release").exists()
+    (table,) = server.artifacts(gated["id"], "anonpipe-verdict")
+    outcomes = {row["check"]: row["outcome"] for row in json.loads(table["data"])}
+    assert outcomes["share of a category"] == "failed" and outcomes["smallest group"] == "passed"
+    (text,) = server.artifacts(released["id"], "anonpipe-release")
+    assert "3,000 rows" in text["data"] and str(folder / "out" / "versions") in text["data"]
+    assert "## Warnings" in text["data"]  # the rare category was suppressed
+    for stage in runs.STAGES:
+        (bar,) = server.artifacts(released["id"], f"anonpipe-{stage}")
+        assert bar["data"] == 100.0
+    tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [released["id"]]}})
+    assert sorted(run["name"].rsplit("-", 1)[0] for run in tasks) == sorted([*runs.STAGES, "verify", "publish"])
+
+
+def test_a_killed_run_is_gone_on_with(tmp_path, server):
+    job = PLAIN.table(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.flows.sabotage", str(job)],
+        env=PLAIN.environment(tmp_path, server, "synthesize:1:hang"),
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (tmp_path / "notes" / "hanging").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    for worker in workers:  # one of them sleeps
+        if worker.is_running():
+            worker.kill()
+    psutil.wait_procs(workers, timeout=30)
+    left = staging(tmp_path)
+    assert left is not None
+    before = (tmp_path / "notes" / "finished").read_text().split()
+    assert any(piece.startswith("group") for piece in before)
+    done = PLAIN.run(tmp_path, server, job, [], "in-process")
+    assert done.returncode == 0, console(tmp_path)
+    after = (tmp_path / "notes" / "finished").read_text().split()
+    assert after[: len(before)] == before and not set(after[len(before) :]) & set(before)
+    assert (tmp_path / "out" / "release" / "manifest.json").exists()

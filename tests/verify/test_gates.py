@@ -1,0 +1,125 @@
+"""Each gate passes where it should, and fails where one thing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, noise_factor, s_delta
+from anonpipe.schema import Column
+from anonpipe.synthesize import synthesize
+from anonpipe.verify.gates import Evidence, Limits, Promise, judge
+from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.view import build_view
+
+LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01)
+COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
+
+
+def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evidence:
+    """What an honest run of two strata measures."""
+    rng = np.random.default_rng(seed)
+    original, released, grouped, made, spread = [], [], [], [], []
+    c = np.repeat([0.0, 1.0], [n // 4, n - n // 4])
+    x = rng.normal(size=n) + c
+    cells = np.column_stack([x, 0.5 * x + rng.normal(size=n), c])
+    mean, sd = cells.mean(axis=0), cells.std(axis=0, ddof=1)
+    counts = {"c": np.bincount(c.astype(int))}
+    view = build_view(COLUMNS, dict(zip("xy", mean, strict=False)), dict(zip("xy", sd, strict=False)), counts)
+    points = (cells[:, :2] - mean[:2]) / sd[:2]
+    labels = [np.arange(np.sum(c == at)) // 5 for at in (0, 1)]
+    groups = [sort_groups(part) for part in labels]
+    whole = [GroupedMoments.of(points[c == at], *groups[at]) for at in (0, 1)]
+    factor = None
+    if promise.method == "micro_perturbation":
+        factor = noise_factor(s_delta(whole[0].merge(whole[1]), promise.form))
+    for at in (0, 1):
+        options = {"form": promise.form, "factor": factor} if factor is not None else {}
+        if promise.method == "pca":
+            options = {"moments": promise.form} | ({"n_table": n} if promise.form == "expected" else {})
+        new = synthesize(points[c == at], *groups[at], promise.method, rng=rng, **options)
+        back = np.column_stack([new * sd[:2] + mean[:2], c[c == at]])
+        original.append(PairwiseMoments.of(view.measure(cells[c == at])))
+        released.append(PairwiseMoments.of(view.measure(back)))
+        grouped.append(whole[at])
+        made.append(Moments.of(new))
+        spread.append(GroupSpread.of(points[c == at], *groups[at]))
+    content = {
+        "rows_in": n, "rows_dropped": 0, "rows_out": n, "smallest_group": 5, "rows_under_k": 0,
+        "rows_as_they_were": 0, "unchanged": ("c",),
+        "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
+        "original": original, "released": released, "grouped": grouped, "synthesized": made,
+        "spread": spread if promise.form == "expected" else None,
+    }  # fmt: skip
+    return Evidence(**(content | changes))
+
+
+PROMISES = [
+    Promise("centroid", None, True),
+    Promise("gaussian", "exact", True),
+    Promise("pca", "exact", True),
+    Promise("pca", "expected", False),
+    Promise("micro_perturbation", "independent", False),
+    Promise("micro_perturbation", "centred", False),
+    Promise("micro_perturbation", "published", False),
+]
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda p: f"{p.method}-{p.form}")
+def test_honest_runs_pass(promise):
+    verdict = judge(evidence(promise), promise, 5, LIMITS)
+    assert verdict.passed, [check for check in verdict.checks if check.outcome is Outcome.FAILED]
+    assert {check.outcome for check in verdict.checks if check.mandatory} == {Outcome.PASSED}
+    assert Verdict.from_dict(verdict.to_dict()) == verdict
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({"rows_out": 3999}, "rows lost"),
+        ({"rows_out": 4001}, "rows lost"),
+        ({"smallest_group": 4}, "smallest group"),
+        ({"forbidden_names": ("y",)}, "identifier or dropped"),
+        ({"beyond_limits": 1}, "beyond declared"),
+        ({"rows_under_k": 1}, "occur fewer than 5"),
+        ({"rows_as_they_were": 41}, "equal an original row"),
+    ],
+)
+def test_one_wrong_count_fails_its_gate_alone(change, failing):
+    promise = PROMISES[1]
+    verdict = judge(evidence(promise, **change), promise, 5, LIMITS)
+    failed = [check.name for check in verdict.checks if check.outcome is Outcome.FAILED]
+    assert not verdict.passed and len(failed) == 1 and failing in failed[0]
+
+
+def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding():
+    promise, honest = PROMISES[1], evidence(PROMISES[1])
+    shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
+    verdict = judge(replace(honest, synthesized=shifted), promise, 5, LIMITS)
+    failed = {check.name for check in verdict.checks if check.outcome is Outcome.FAILED}
+    assert failed == {"mean: as promised", "mean in each stratum: as promised"}
+
+
+def test_the_published_form_passed_off_as_unbiased_is_caught():
+    independent = Promise("micro_perturbation", "independent", False)
+    biased = evidence(Promise("micro_perturbation", "published", False), n=40_000)
+    verdict = judge(biased, independent, 5, LIMITS)
+    assert "covariance: as promised" in {c.name for c in verdict.checks if c.outcome is Outcome.FAILED}
+
+
+def test_a_swapped_written_column_fails_the_covariance():
+    promise, honest = PROMISES[1], evidence(PROMISES[1])
+    released = [replace(part, cross=part.cross * 1.2) for part in honest.released]
+    verdict = judge(replace(honest, released=released), promise, 5, LIMITS)
+    assert any(c.name.startswith("covariance") and c.outcome is Outcome.FAILED for c in verdict.checks)
+
+
+def test_what_cannot_be_measured_fails():
+    assert at_most("a", float("nan"), 1.0, "").outcome is Outcome.FAILED
+    assert at_least("a", float("nan"), 1.0, "").outcome is Outcome.FAILED
+    unchecked = Check("a", Outcome.NOT_CHECKED, "", "", "", mandatory=True)
+    assert not Verdict((unchecked,)).passed
+    assert Verdict((replace(unchecked, mandatory=False),)).passed

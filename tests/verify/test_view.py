@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import numpy as np
+
+from anonpipe.schema import Column
+from anonpipe.verify.view import build_view
+
+COLUMNS = {
+    "age": Column(kind="integer"),
+    "stage": Column(kind="ordinal"),
+    "sex": Column(kind="binary"),
+    "site": Column(kind="categorical"),
+    "status": Column(kind="categorical", role="kept"),
+    "code": Column(kind="categorical", role="kept"),
+}
+COUNTS = {
+    "stage": np.array([1, 2, 1]),
+    "sex": np.array([1, 3]),
+    "site": np.array([1, 1, 2]),
+    "status": np.array([2, 2]),
+    "code": np.full(60, 1),
+}
+VIEW = build_view(COLUMNS, {"age": 50.0, "stage": 1.0}, {"age": 10.0, "stage": 0.5}, COUNTS)
+
+
+def test_variables_are_named_by_position_never_by_value():
+    names = [variable.name for variable in VIEW.variables]
+    assert names == ["age", "stage", "sex[1]", "site[0]", "site[1]", "site[2]", "status[1]"]
+    assert VIEW.synthesized.tolist() == [True] * 6 + [False]
+
+
+def test_measured_values_by_hand():
+    cells = np.array([[60.0, 2, 1, 0, 1, 7], [np.nan, np.nan, 0, 2, 0, 7]])
+    measured = VIEW.measure(cells)
+    share, spread = 0.75, np.sqrt(0.75 * 0.25)
+    assert measured[0, :3].tolist() == [1.0, 2.0, (1 - share) / spread]
+    assert np.isnan(measured[1, :2]).all() and measured[1, 2] == -share / spread
+    assert measured[1, 5] == (1 - 0.5) / 0.5 and measured[0, 5] == -1.0
+
+
+def test_the_measured_original_has_mean_zero_and_deviation_one():
+    sex = np.repeat([0.0, 1.0], [1, 3])
+    cells = np.zeros((4, 6))
+    cells[:, 2] = sex
+    measured = VIEW.measure(cells)[:, 2]
+    assert abs(measured.mean()) < 1e-15 and abs(measured.std() - 1) < 1e-15
+
+
+def test_constant_columns_do_not_divide_by_zero():
+    view = build_view({"a": Column(kind="integer")}, {"a": 3.0}, {"a": 0.0}, {})
+    assert view.measure(np.array([[3.0], [4.0]])).tolist() == [[0.0], [1.0]]
