@@ -24,6 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    (home / "server.log").touch(mode=0o600)
     with open(home / "server.log", "wb") as log:
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "prefect"), "server", "start", "--port", str(port)],

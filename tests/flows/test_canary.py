@@ -90,7 +90,7 @@ def test_final_failure_keeps_the_private_staging_and_the_next_run_goes_on(tmp_pa
     outside = {path for path in poison.found_in(tmp_path, server.home) if left not in path.parents}
     assert outside == {tmp_path / "poisoned.parquet"}
     before = Counter((tmp_path / "notes" / "finished").read_text().split())
-    again = poison.run(tmp_path, server, job, [])
+    again = poison.run(tmp_path, server, job, [], "in-process")
     assert again.returncode == 0, console(tmp_path)
     after = Counter((tmp_path / "notes" / "finished").read_text().split())
     assert all(after[piece] == 1 for piece in before if not piece.startswith("synthesize"))

@@ -1,0 +1,54 @@
+"""Work for the engine's tests; in a module of its own, so that worker processes can import it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from anonpipe.engine import Receipt, Task
+from anonpipe.errors import InputError
+
+CANARY = "canary-5d1c"
+
+
+def count(task: Task) -> Receipt:
+    """Succeed."""
+    return {"index": task.index, "rows": 1}
+
+
+def unforeseen(task: Task) -> Receipt:
+    """Fail with a text that quotes a row, from a cause that quotes one too."""
+    try:
+        raise KeyError(CANARY)
+    except KeyError as error:
+        raise ValueError(f"bad row {CANARY}") from error
+
+
+def refused(task: Task) -> Receipt:
+    """Fail as a stage does that finds bad input, and count how often it was tried."""
+    with open(Path(task.staging) / "tries", "a") as tries:
+        tries.write("x")
+    raise InputError("column 'age' holds 3 infinite values; replace them")
+
+
+def flaky(task: Task) -> Receipt:
+    """Fail at the first try only."""
+    mark = Path(task.staging) / f"tried-{task.index}"
+    if not mark.exists():
+        mark.write_text("")
+        raise OSError(CANARY)
+    return {"index": task.index, "rows": 1}
+
+
+def deadly(task: Task) -> Receipt:
+    """Kill the worker that runs piece 1; the other pieces are harmless."""
+    if task.index == 1:
+        os._exit(3)
+    return {"index": task.index, "rows": 1}
+
+
+def crowded(task: Task) -> Receipt:
+    """Tell how private the worker is."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return {"index": task.index, "rows": mask, "threads": os.environ.get("OMP_NUM_THREADS")}

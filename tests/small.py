@@ -1,0 +1,85 @@
+"""Small tables and jobs that run in this process, for tests of the whole pipeline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe import release
+from anonpipe.job import Job, parse_job
+from anonpipe.pipeline import Outcome, execute
+
+CANARY = "canary83741"
+"""A text value that no message may show."""
+
+CANARY_NUMBER = 48_151_623.42
+"""A number that no message may show."""
+
+COLUMNS: dict[str, Any] = {
+    "age": {"kind": "integer", "bounds": [0, 120]},
+    "income": {"kind": "continuous", "bounds": [None, None]},
+    "place": {"kind": "categorical"},
+}
+
+
+def plain_table(rows: int = 300, seed: int = 0) -> pa.Table:
+    """Three columns; the canaries are a category of a third of the rows and one income."""
+    rng = np.random.default_rng(seed)
+    income = rng.lognormal(10.0, 0.5, rows)
+    if rows:
+        income[rows // 2] = CANARY_NUMBER
+    place = rng.choice(["north", "south", CANARY], rows)
+    return pa.table(
+        {
+            "age": pa.array(rng.integers(18, 90, rows), pa.int64()),
+            "income": pa.array(income),
+            "place": pa.array(place, pa.string()),
+        }
+    )
+
+
+def write_table(folder: Path, table: pa.Table, name: str = "data.parquet") -> str:
+    """Write a table into a folder, and say where."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    return str(path)
+
+
+def content(folder: Path, data: str, columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A job's content for a file."""
+    return {"input": data, "output": str(folder / "out"), "k": 5, "columns": columns or COLUMNS} | changes
+
+
+def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = None, **changes: Any) -> Job:
+    """A job for a table or a file."""
+    path = data if isinstance(data, str) else write_table(folder, data)
+    return parse_job(content(folder, path, columns, **changes))
+
+
+def run(job: Job, resume: bool = False) -> Outcome:
+    """Run a job here, without a cluster."""
+    return execute(job, resume, cluster=False)
+
+
+def released(job: Job) -> pa.Table:
+    """The current release as a table, rows in the order of the files."""
+    where = release.resolve(job.output)
+    names = [entry["name"] for entry in release.read_manifest(where)["files"]]
+    return pa.concat_tables([pq.read_table(where.path(name)) for name in names])
+
+
+def stagings() -> list[Path]:
+    """All that lies in the staging folder of the test."""
+    root = Path(os.environ["ANONPIPE_STAGING"])
+    return sorted(root.iterdir()) if root.is_dir() else []
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Whatever a run left in output and staging."""
+    return [str(path) for path in (folder / "out").rglob("*")] + [str(path) for path in stagings()]
