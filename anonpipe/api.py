@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from anonpipe import release
 from anonpipe.errors import InputError
 from anonpipe.job import Job, load_job, parse_job
 from anonpipe.pipeline import OnProgress, execute
-from anonpipe.store import make_private, staging_root
+from anonpipe.store import Staging, lock, make_private, remove, staging_root
 from anonpipe.verify.verdict import Verdict
 
 TableLike = TypeVar("TableLike", pa.Table, pd.DataFrame)
@@ -65,15 +65,23 @@ def anonymize(
     """
     arrow = _as_arrow(table)
     parsed = _as_job(job)
-    with tempfile.TemporaryDirectory(dir=make_private(staging_root(parsed.run.staging)), prefix="memory-") as folder:
-        source = Path(folder) / "table.parquet"
-        pq.write_table(arrow, source, compression="lz4")
-        inside = parsed.model_copy(update={"input": str(source), "output": str(Path(folder) / "out")})
-        outcome = execute(inside, cluster=False, on_progress=on_progress)
-        if outcome.version is None:
-            return Anonymized(None, outcome.verdict)
-        released = _read(outcome.version)
-    return Anonymized(released.to_pandas() if isinstance(table, pd.DataFrame) else released, outcome.verdict)
+    staging = Staging(make_private(staging_root(parsed.run.staging)) / f"memory-{secrets.token_hex(8)}")
+    with lock(staging):  # by the lock, `anonpipe purge` tells what a killed notebook left from what is in use
+        try:
+            return _anonymize(table, arrow, parsed, make_private(staging.root), on_progress)
+        finally:
+            remove(staging)
+
+
+def _anonymize(given: Any, arrow: pa.Table, job: Job, folder: Path, on_progress: OnProgress) -> Anonymized:
+    source = folder / "table.parquet"
+    _write(arrow, source)
+    inside = job.model_copy(update={"input": str(source), "output": str(folder / "out")})
+    outcome = execute(inside, cluster=False, on_progress=on_progress)
+    if outcome.version is None:
+        return Anonymized(None, outcome.verdict)
+    released = _read(outcome.version, arrow.schema)
+    return Anonymized(_as_given(released, given), outcome.verdict)
 
 
 def _as_arrow(table: Any) -> pa.Table:
@@ -81,14 +89,25 @@ def _as_arrow(table: Any) -> pa.Table:
         return table
     if not isinstance(table, pd.DataFrame):
         raise InputError(f"anonymize takes an Arrow table or a pandas frame, not {type(table).__name__}")
-    failed = False
+    if not all(isinstance(name, str) for name in table.columns) or not table.columns.is_unique:
+        raise InputError("the frame's columns need names that are text and differ; rename them first")
     try:
-        arrow = pa.Table.from_pandas(table, preserve_index=False)
-    except (pa.ArrowException, ValueError):
-        failed = True
-    if failed:
-        raise InputError("a column of the frame holds values of several types; convert it to one type first")
-    return arrow
+        return pa.Table.from_pandas(table, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError):
+        pass
+    raise InputError("a column of the frame holds values of several types; convert it to one type first")
+
+
+def _write(arrow: pa.Table, path: Path) -> None:
+    """Write the table; what the library says of a type that it cannot write may quote data."""
+    try:
+        pq.write_table(arrow, path, compression="lz4")
+    except pa.ArrowException as error:
+        if isinstance(error, OSError):
+            raise
+    else:
+        return
+    raise InputError("the table has a column of a type that Parquet cannot hold; drop or convert it first")
 
 
 def _as_job(job: Job | Mapping[str, Any] | str | Path) -> Job:
@@ -99,7 +118,18 @@ def _as_job(job: Job | Mapping[str, Any] | str | Path) -> Job:
     return load_job(job)
 
 
-def _read(version: str) -> pa.Table:
+def _read(version: str, given: pa.Schema) -> pa.Table:
+    """The release in the very types that were given: Parquet has no seconds and no small dictionary indices."""
     where = release.resolve(version)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
-    return pa.concat_tables([pq.read_table(where.path(name)) for name in names])
+    table = pa.concat_tables([pq.read_table(where.path(name)) for name in names])
+    return table.cast(pa.schema([given.field(name) for name in table.column_names]))
+
+
+def _as_given(released: pa.Table, given: Any) -> Any:
+    """A frame for a frame, its columns of the same dtypes."""
+    if isinstance(given, pa.Table):
+        return released
+    frame = released.to_pandas()
+    dtypes = {name: given[name].dtype for name in frame.columns if frame[name].dtype != given[name].dtype}
+    return frame.astype(dtypes)

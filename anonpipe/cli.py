@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from anonpipe.errors import AnonpipeError, JobError
+from anonpipe.errors import AnonpipeError, InputError
 
 if TYPE_CHECKING:
     from anonpipe.job import Job
@@ -45,12 +47,28 @@ def main() -> None:
     try:
         app()
     except AnonpipeError as error:
-        err.print("[bold red]error:[/] ", end="")
-        err.print(str(error), markup=False, soft_wrap=True)
+        _say("[bold red]error:[/]", str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         err.print("stopped; finished partitions are kept, go on with --resume or delete them with: anonpipe purge")
         sys.exit(130)
+    except Exception as error:
+        from anonpipe.engine import account
+
+        failure = account(error, "unforeseen")
+    _say("[bold red]error:[/]", f"{failure.message}; please report this line: it holds no value of the data")
+    sys.exit(AnonpipeError.exit_code)
+
+
+def _say(label: str, text: str) -> None:
+    """A labelled line on standard error, its text as it is."""
+    err.print(f"{label} ", end="")
+    err.print(text, markup=False, soft_wrap=True)
+
+
+def _print(text: str) -> None:
+    """A line on standard output as it is: neither wrapped nor read as markup."""
+    out.print(text, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -101,7 +119,7 @@ def demo(
     data, job_file = folder / "registry.parquet", folder / "job.yaml"
     write_registry(data, rows)
     job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k))
-    out.print(f"made {data} ({rows:,} invented persons) and {job_file}")
+    _print(f"made {data} ({rows:,} invented persons) and {job_file}")
     loaded = _load(job_file, None, {"run.workers": workers})
     outcome = _execute(loaded, resume=False)
     _finish(loaded, outcome, None)
@@ -111,7 +129,7 @@ def demo(
     out.print(show_comparison(compared))
     picture = folder / "before-after.png"
     draw_comparison(loaded, str(data), loaded.output, picture)
-    out.print(f"picture: {picture}")
+    _print(f"picture: {picture}")
 
 
 @app.command()
@@ -127,6 +145,7 @@ def summary(
     out.print(show_comparison(compare_tables(loaded, loaded.input, loaded.output)))
     if picture is not None:
         draw_comparison(loaded, loaded.input, loaded.output, picture)
+        _print(f"picture: {picture}")
 
 
 @app.command()
@@ -136,11 +155,11 @@ def verify(release: Annotated[str, typer.Argument(help="Output folder of a run, 
 
     problems = check(release)
     manifest = read_manifest(resolve(release))
-    for problem in problems:
-        err.print(f"[red]{problem}[/]")
     if problems:
-        raise AnonpipeError(f"the release at {release} does not match its manifest ({len(problems)} problems)")
-    out.print(f"{len(manifest['files'])} files, {manifest['rows']:,} rows: checksums and schema are as published")
+        found = "".join(f"\n  {problem}" for problem in problems)
+        raise InputError(f"the release at {release} is damaged, it does not match its manifest:{found}")
+    files = _counted(len(manifest["files"]), "file")
+    _print(f"{files}, {_counted(manifest['rows'], 'row')}: checksums and schema are as published")
 
 
 @app.command()
@@ -150,12 +169,19 @@ def methods() -> None:
     from anonpipe.synthesize import METHODS as SYNTHESIZERS
 
     for title, registry, detail in (("cluster", CLUSTERERS, "sizes"), ("synthesize", SYNTHESIZERS, "promise")):
-        table = Table(title=f"{title}.method", title_justify="left")
-        for heading in ("name", "published as", "source", detail, "cost"):
-            table.add_column(heading, overflow="fold")
         for name, record in registry.items():
-            table.add_row(name, record.published, record.reference, getattr(record, detail), record.cost)
-        out.print(table)
+            out.print(f"[bold]{title}.method: {name}[/]")
+            table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+            table.add_column(no_wrap=True)
+            table.add_column(overflow="fold")
+            for heading, text in (
+                ("published as", record.published),
+                ("source", record.reference),
+                (detail, getattr(record, detail)),
+                ("cost", record.cost),
+            ):
+                table.add_row(heading, escape(text))
+            out.print(table)
 
 
 @app.command()
@@ -169,22 +195,19 @@ def purge(
 
     gone = purge_staging(staging_root(staging), dry_run)
     for folder in gone:
-        out.print(f"{'would delete' if dry_run else 'deleted'} {folder}")
-    out.print(f"{len(gone)} crashed runs")
+        _print(f"{'would delete' if dry_run else 'deleted'} {folder}")
+    _print(f"{_counted(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Job:
-    import yaml
-
-    from anonpipe.job import load_job
+    from anonpipe.job import load_job, parse_setting
 
     overrides = {key: value for key, value in options.items() if value is not None}
-    for setting in settings or []:
-        key, separator, text = setting.partition("=")
-        if not separator:
-            raise JobError(f"--set takes key=value, such as --set k=10, not {setting!r}")
-        overrides[key] = yaml.safe_load(text)
-    return load_job(path, overrides)
+    return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
 
 
 def _execute(job: Job, resume: bool) -> Outcome:
@@ -237,33 +260,35 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     from anonpipe.errors import GateError
 
     for warning in outcome.warnings:
-        err.print("[yellow]warning:[/] ", end="")
-        err.print(warning, markup=False, soft_wrap=True)
+        _say("[yellow]warning:[/]", warning)
     out.print(verdict_table(outcome.verdict))
     if outcome.version is None:
         raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
-    out.print(outcome.version, markup=False, soft_wrap=True)
+    _print(outcome.version)
     if prune is not None:
         from anonpipe.release import prune as prune_versions
 
         for gone in prune_versions(job.output, prune):
-            out.print(f"pruned version {gone}")
+            _print(f"pruned version {gone}")
 
 
 def verdict_table(verdict: Verdict) -> Table:
     """The checks of a verdict as a table."""
     colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
-    table = Table(title=f"verdict: {'passed' if verdict.passed else 'failed'}", title_justify="left")
-    for heading in ("check", "outcome", "measured", "limit"):
+    title = f"verdict: {'passed' if verdict.passed else 'failed'}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("check", overflow="fold")
+    table.add_column("outcome", no_wrap=True)
+    for heading in ("measured", "limit"):
         table.add_column(heading, overflow="fold")
     for check in verdict.checks:
         outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
-        table.add_row(check.name, outcome, check.measured, check.limit)
+        table.add_row(escape(check.name), outcome, check.measured, check.limit)
     return table
 
 
 def show_plan(content: Any) -> None:
     """Print a preview."""
     for line in content.lines():
-        out.print(line)
+        _print(line)

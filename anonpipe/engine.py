@@ -16,12 +16,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError, OutputError
-from anonpipe.store import make_private
+from anonpipe.store import disk_error, make_private
 
 Receipt = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Failure:
     message: str
     kind: str
 
-    def raise_it(self) -> None:
+    def raise_it(self) -> NoReturn:
         """Raise the error that the account describes."""
         import anonpipe.errors
 
@@ -61,12 +61,19 @@ _FINAL = (InputError, JobError, OutputError)  # trying again cannot help
 
 
 def describe(error: BaseException, task: Task) -> Failure:
-    """Keep our own messages (they hold no data) and of any other error only its type and place."""
+    """The account of what went wrong in a task."""
+    return account(error, f"stage {task.stage}, partition {task.index}")
+
+
+def account(error: BaseException, what: str) -> Failure:
+    """Keep our own messages (they hold no data), explain a full disk, and of any other error tell type and place."""
+    if isinstance(error, OSError):
+        error = disk_error(error, f"running {what}")
     if isinstance(error, AnonpipeError):
         return Failure(str(error), type(error).__name__)
     frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
     place = " < ".join(reversed(frames[-3:]))
-    return Failure(f"stage {task.stage}, partition {task.index}: {type(error).__name__} at {place}", "EngineError")
+    return Failure(f"{what}: {type(error).__name__} at {place}", "EngineError")
 
 
 class _Guarded:

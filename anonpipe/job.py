@@ -211,8 +211,9 @@ class Job(_Options):
             raise ValueError("decode.restore_survival_times needs a column with role survival_time")
         if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
             raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
-        weighted = self.cluster.response_weight is not None and "response_weight" in self.cluster.model_fields_set
-        if weighted and self.time_column is None:
+        weight = self.cluster.response_weight
+        unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
+        if unusual and self.time_column is None:
             raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
         if self.cluster.block_rows < 3 * self.k:
             raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
@@ -238,12 +239,18 @@ class Job(_Options):
 
     def warnings(self) -> list[str]:
         """What the steward should know before running; empty where all is declared."""
-        found = [
-            f"column {name!r} has no bounds: synthetic values may lie outside what is possible; "
-            f"declare bounds: [low, high] from the code book, not from the data"
+        found = []
+        unbounded = [
+            repr(name)
             for name, column in self.released.items()
             if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
         ]
+        if unbounded:
+            whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
+            found.append(
+                f"{whose} no bounds: synthetic values may lie outside what is possible; "
+                "declare bounds: [low, high] from the code book, not from the data"
+            )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
@@ -283,13 +290,30 @@ def parse_job(content: Any) -> Job:
         return Job.model_validate(content)
     except ValidationError as error:
         problems = [_explain(item) for item in error.errors(include_url=False, include_context=False)]
+        problems = list(dict.fromkeys(problems))
     raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
 
 
+_SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
+_PLAIN_WORDS = {
+    "extra_forbidden": "unknown key; remove it or mend its spelling",
+    "missing": "is missing; add it",
+    "tuple_type": "takes a list, as in [one, two]",
+    "too_long": "the list is too long",
+    "dict_type": "takes a mapping of keys to values",
+    "model_type": "takes a mapping of keys to values",
+    "model_attributes_type": "takes a mapping of keys to values",
+    "union_tag_not_found": "takes a mapping of keys to values",
+}
+
+
 def _explain(item: Any) -> str:
-    where = ".".join(str(part) for part in item["loc"]) or "job"
-    if item["type"] == "extra_forbidden":
-        return f"{where}: unknown key; remove it or mend its spelling"
+    path = [str(part) for part in item["loc"]]
+    if path and path[-1] in _SCALARS:
+        return f"{'.'.join(path[:-1])}: takes one value: a number, a text, a date or true/false"
+    where = ".".join(path) or "job"
+    if item["type"] in _PLAIN_WORDS:
+        return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
         methods = {"cluster": "mdav, kmeans", "synthesize": "centroid, gaussian, pca, micro_perturbation"}
         return f"{where}: unknown method; known are: {methods[where]}"
@@ -308,13 +332,15 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
     10
     """
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError:
         raise JobError(
             f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}"
         ) from None
+    except UnicodeDecodeError:
+        raise JobError(f"the job file {path} is no text in UTF-8; save it as UTF-8") from None
     try:
-        content = yaml.load(text, Loader=_UniqueKeys)
+        content = yaml.load(text, Loader=_JobLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
@@ -326,17 +352,50 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
     raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, which the standard loader silently drops."""
+class _JobLoader(yaml.SafeLoader):
+    """YAML that refuses a key given twice, which the standard loader silently drops, and leaves dates as text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no plain word", key_node.start_mark)
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_JobLoader.yaml_constructors = {
+    **_JobLoader.yaml_constructors,
+    "tag:yaml.org,2002:timestamp": _JobLoader.construct_yaml_str,
+}
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """The dotted key and the value of a `key=value`, the value read as in a job file.
+
+    Raises
+    ------
+    JobError
+        It is not of this form, or its value is no YAML.
+
+    Examples
+    --------
+    >>> parse_setting("cluster.refine=false")
+    ('cluster.refine', False)
+    """
+    key, separator, text = setting.partition("=")
+    problem = not separator or not all(key.split("."))
+    value = None
+    try:
+        value = yaml.load(text, Loader=_JobLoader)
+    except yaml.YAMLError:
+        problem = True
+    if problem:
+        raise JobError(f"--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, not {setting!r}")
+    return key, value
 
 
 def _put(content: Any, dotted: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 from collections import Counter
@@ -141,11 +142,13 @@ def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _:
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     staging = Staging(make_private(staging_root(job.run.staging)) / run_id(job))
-    with lock(staging):
+    with lock(staging), _removed_if_hopeless(staging):
         known = staging.file("run.json").exists()
         if known and resume:
             if read_json(staging.file("run.json"))["input"] != source.identity():
-                raise InputError("the input has changed since the crashed run; run again without --resume")
+                raise InputError(
+                    "the input has changed since the crashed run, whose staging is deleted; run again without --resume"
+                )
         else:
             shutil.rmtree(staging.root, ignore_errors=True)
             make_private(staging.root)
@@ -154,6 +157,16 @@ def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _:
             write_atomic(staging.file("start.key"), keyed(steward_secret(), "start", job.digest()))
             write_json(staging.file("run.json"), {"input": source.identity()})
         yield Run(job, staging, secrets.token_hex(8), on_progress)
+
+
+@contextlib.contextmanager
+def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
+    """Keep the staging for `--resume`, unless job or input are at fault: then it only holds raw data."""
+    try:
+        yield
+    except (InputError, JobError):
+        remove(staging)
+        raise
 
 
 @contextlib.contextmanager
@@ -177,7 +190,21 @@ def execute(job: Job, resume: bool = False, cluster: bool = True, on_progress: O
     -------
     Outcome
         Its `version` is None where a gate failed; then nothing was released.
+
+    Raises
+    ------
+    AnonpipeError
+        Also for errors of libraries, whose own texts may quote data: only
+        their type and place are told.
     """
+    try:
+        return _execute(job, resume, cluster, on_progress)
+    except Exception as error:
+        failure = engine.account(error, "the run")
+    failure.raise_it()
+
+
+def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> Outcome:
     with open_run(job, resume, on_progress) as run:
         with open_mapper(job, run.staging, cluster) as mapper:
             for stage in MAPPED_STAGES:
@@ -413,7 +440,11 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
 def keep_verdict(verdict: Verdict, where: release.Place) -> None:
     """Leave the verdict of a failed run beside the releases, for the steward."""
     content = json.dumps(verdict.to_dict(), indent=2).encode()
-    where.filesystem.pipe_file(where.path("failed-verdict.json"), content)
+    where.filesystem.makedirs(where.root, exist_ok=True)
+    path = where.path(release.FAILED)
+    where.filesystem.pipe_file(path, content)
+    if where.local:
+        os.chmod(path, 0o600)  # counts under k are the steward's business
 
 
 def manifest(run: Run, verdict: Verdict) -> dict[str, Any]:

@@ -10,6 +10,7 @@ The version folder is complete, under its final name, before a pointer moves.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ from anonpipe.errors import InputError, OutputError
 MANIFEST = "manifest.json"
 POINTER = "CURRENT"
 LINK = "release"
+FAILED = "failed-verdict.json"
 _BLOCK = 2**22
 
 
@@ -83,14 +85,14 @@ def place(url: str) -> Place:
 
 
 def check_writable(where: Place) -> None:
-    """Make the output folder and write a probe into it, before any work starts.
+    """Write a probe into the output folder, before any work starts; nothing of it stays.
 
     Raises
     ------
     OutputError
         It cannot be written, or it is a folder with files of another kind.
     """
-    reason = None
+    reason, made = None, _missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
         names = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
@@ -100,13 +102,24 @@ def check_writable(where: Place) -> None:
         where.filesystem.rm(probe)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     if reason is not None:
         raise OutputError(
             f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights"
         )
     visible = {name for name in names if not name.startswith(".")}
-    if visible and not visible & {"versions", POINTER, LINK}:
+    if visible and not visible & {"versions", POINTER, LINK, FAILED}:
         raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+
+
+def _missing_folders(where: Place) -> list[Path]:
+    """The folders that must be made for the output, the innermost first; an object store has none."""
+    if not where.local:
+        return []
+    root = Path(where.root)
+    return [folder for folder in (root, *root.parents) if not folder.exists()]
 
 
 def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> str:
@@ -132,8 +145,13 @@ def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> st
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     if reason is not None:
         _discard(where, version)
-        raise OutputError(f"the release cannot be written to {where.root}: {reason}; nothing was published")
+        raise OutputError(
+            f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or mend its "
+            "rights, then --resume"
+        )
     _switch(where, version)
+    with contextlib.suppress(OSError):  # of an earlier run, and no longer true
+        where.filesystem.rm_file(where.path(FAILED))
     return where.path("versions", version)
 
 
@@ -228,12 +246,20 @@ def resolve(url: str) -> Place:
 
 
 def read_manifest(where: Place) -> dict[str, Any]:
-    """The manifest of a version."""
+    """The manifest of a version.
+
+    Raises
+    ------
+    InputError
+        It is missing, or not what `publish` wrote.
+    """
     try:
         manifest: dict[str, Any] = json.loads(where.filesystem.cat_file(where.path(MANIFEST)))
-    except (OSError, ValueError):
-        pass
-    else:
+        complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
+        complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
+    except (OSError, ValueError, LookupError, TypeError):
+        complete = False
+    if complete:
         return manifest
     raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
 

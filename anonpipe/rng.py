@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import JobError
+from anonpipe.errors import JobError, OutputError
 
 SECRET_VARIABLE = "ANONPIPE_SECRET"
 SECRET_FILE_VARIABLE = "ANONPIPE_SECRET_FILE"
@@ -31,8 +31,13 @@ def private_home() -> Path:
     """The steward's private folder (`ANONPIPE_HOME`, else `~/.config/anonpipe`), made 0700."""
     default = Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "anonpipe"
     home = Path(os.environ.get("ANONPIPE_HOME", default))
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    home.chmod(0o700)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home.chmod(0o700)
+    except OSError:
+        raise OutputError(
+            f"the private folder {home} of secret and ledger cannot be made; set ANONPIPE_HOME to another folder"
+        ) from None
     return home
 
 
@@ -59,7 +64,7 @@ def steward_secret() -> bytes:
     if not named and not path.exists():
         _create(path)
     try:
-        mode, text = path.stat().st_mode, path.read_text()
+        mode, text = path.stat().st_mode, path.read_text(encoding="ascii", errors="replace")
     except OSError:
         raise JobError(f"the secret file {path} cannot be read; create it or unset {SECRET_FILE_VARIABLE}") from None
     if mode & 0o077:

@@ -25,7 +25,7 @@ import zarr
 from platformdirs import user_cache_path
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from anonpipe.errors import BusyError, EngineError, InputError, OutputError
+from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, OutputError
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -234,13 +234,17 @@ def _lock_path(root: Path) -> Path:
 
 
 def _try_lock(root: Path) -> IO[str] | None:
-    handle = open(_lock_path(root), "w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        return None
-    return handle
+    path = _lock_path(root)
+    while True:
+        handle = open(path, "w")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                return handle
+        except OSError:
+            handle.close()
+            return None
+        handle.close()  # its holder deleted the file between our opening and locking it: take the new one
 
 
 def remove(staging: Staging) -> None:
@@ -264,7 +268,7 @@ def purge(root: Path, dry_run: bool = False) -> list[Path]:
     if not root.is_dir():
         return []
     gone = []
-    for folder in sorted(path for path in root.iterdir() if path.is_dir() and (path / "run.json").exists()):
+    for folder in sorted(path for path in root.iterdir() if path.is_dir() and _is_staging(path)):
         handle = _try_lock(folder)
         if handle is None:
             continue
@@ -275,22 +279,32 @@ def purge(root: Path, dry_run: bool = False) -> list[Path]:
     return gone
 
 
+def _is_staging(folder: Path) -> bool:
+    """Whether a run made this folder: it has a lock beside it, or its first file in it."""
+    return _lock_path(folder).exists() or (folder / "run.json").exists()
+
+
 @contextlib.contextmanager
 def disk_errors(what: str) -> Iterator[None]:
     """Turn a full or unwritable disk into one clear error, and lost files into another."""
     try:
         yield
     except OSError as error:
-        code, name = error.errno, error.filename
+        explained = disk_error(error, what)
     else:
         return
+    raise explained
+
+
+def disk_error(error: OSError, what: str) -> AnonpipeError:
+    """What an error of the file system means for the user."""
+    code, name = error.errno, error.filename
     if code in (errno.ENOSPC, errno.EDQUOT):
-        raise OutputError(
+        return OutputError(
             f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
         )
     if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise OutputError(f"no permission to write {name} while {what}; choose another folder")
+        return OutputError(f"no permission to write {name} while {what}; choose another folder")
     if code == errno.ENOENT:
-        raise InputError(f"the file {name} disappeared while {what}")
-    reason = os.strerror(code) if code else "unknown I/O error"
-    raise EngineError(f"{reason} while {what}")
+        return InputError(f"the file {name} disappeared while {what}")
+    return EngineError(f"{os.strerror(code) if code else 'unknown I/O error'} while {what}")

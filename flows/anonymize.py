@@ -56,9 +56,9 @@ def _without_data(stage: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        failure = engine.Failure(f"{stage}: took longer than it may (the flow's parameter stage_hours)", "EngineError")
+        failure = engine.Failure(f"stage {stage}: took longer than it may (the flow's parameter stage_hours)", "EngineError")
     except Exception as error:
-        failure = engine.describe(error, engine.Task("", "", stage, 0))
+        failure = engine.account(error, f"stage {stage}")
     if failure is not None:
         failure.raise_it()
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from anonpipe import cli, release, store
-from anonpipe.errors import AnonpipeError, BusyError, InputError, JobError, OutputError
+from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, JobError, OutputError
 from anonpipe.job import load_job, parse_job
 from anonpipe.pipeline import run_id
 from anonpipe.preview import preview
@@ -34,7 +34,8 @@ def refused(folder, kind: type[AnonpipeError], code: int, *words: str, empty: bo
     for word in words:
         assert word in text
     assert CANARY not in text and str(CANARY_NUMBER) not in text and str(int(CANARY_NUMBER)) not in text
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
     if empty:
         assert small.left_behind(folder) == []
 
@@ -45,6 +46,17 @@ def both(folder, given, kind, code, *words):
         preview(given)
     with refused(folder, kind, code, *words):
         small.run(given)
+
+
+LOOSE = {
+    "mean": 1e9,
+    "covariance": 1e9,
+    "covariance_unchanged": 1e9,
+    "category_share": 1,
+    "null_share": 1,
+    "share_as_they_were": 1,
+}
+"""Gates that let small tables pass, on which decoding changes much."""
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -139,7 +151,8 @@ def test_a_column_of_nulls(tmp_path, name, kind):
     table = table.set_column(table.column_names.index(name), name, pa.nulls(300, kind))
     given = small.job(tmp_path, table)
     both(tmp_path, given, InputError, 2, repr(name), "nulls only", "dropped")
-    remedied = small.job(tmp_path, table, {**COLUMNS, name: {**COLUMNS[name], "role": "dropped"}})
+    columns = {**COLUMNS, name: {**COLUMNS[name], "role": "dropped"}}
+    remedied = small.job(tmp_path, table, columns, gates=LOOSE)
     assert small.run(remedied).version
     assert name not in small.released(remedied).column_names
 
@@ -162,7 +175,7 @@ def test_a_constant_column_is_released_with_a_warning(tmp_path, name, value, met
     table = small.plain_table()
     constant = pa.array([value] * 300, table.schema.field(name).type)
     table = table.set_column(table.column_names.index(name), name, constant)
-    given = small.job(tmp_path, table, synthesize={"method": method}, gates={"mean": 1, "covariance": 1})
+    given = small.job(tmp_path, table, synthesize={"method": method}, gates=LOOSE)
     outcome = small.run(given)
     assert any(repr(name) in warning and "one value only" in warning for warning in outcome.warnings)
     assert outcome.version and small.released(given).column(name).unique().to_pylist() == [value]
@@ -200,7 +213,7 @@ def test_groups_that_hold_no_number(tmp_path):
         }
     )
     for method in ("centroid", "gaussian", "micro_perturbation"):
-        given = small.job(tmp_path, table, synthesize={"method": method}, gates={"mean": 1, "covariance": 1})
+        given = small.job(tmp_path, table, synthesize={"method": method}, gates=LOOSE)
         assert small.run(given).version
         assert small.released(given).column("income").null_count == 150
 
@@ -217,14 +230,13 @@ def test_fewer_rows_than_k(tmp_path):
 @pytest.mark.parametrize("cluster", ["mdav", "kmeans"])
 def test_tables_of_one_or_two_groups(tmp_path, rows, method, cluster):
     table = small.plain_table(rows)
-    loose = dict.fromkeys(("mean", "covariance", "covariance_unchanged", "category_share", "null_share"), 1e9)
-    given = small.job(tmp_path, table, synthesize={"method": method}, cluster={"method": cluster}, gates=loose)
+    given = small.job(tmp_path, table, synthesize={"method": method}, cluster={"method": cluster}, gates=LOOSE)
     outcome = small.run(given)
     assert outcome.version and outcome.rows == rows
     sizes = release.read_manifest(release.resolve(given.output))["group_sizes"]
     assert all(cell["from"] >= 5 for cell in sizes)
     if method == "centroid":
-        counts = small.released(given).to_pandas().groupby(["age", "income", "place"]).size()
+        counts = small.released(given).to_pandas().groupby(["age", "income", "place"], dropna=False).size()
         assert counts.min() >= 5
 
 
@@ -442,7 +454,7 @@ def test_a_job_that_is_running(tmp_path):
 def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
     monkeypatch.setattr("anonpipe.pipeline.MAPPED_STAGES", (_crash,))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(EngineError, match="RuntimeError at test_bad_input"):
         small.run(given)
     monkeypatch.undo()
     monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
@@ -584,7 +596,7 @@ def test_verify_with_a_broken_manifest(tmp_path, capsys, manifest):
 def test_files_in_the_private_staging_are_private(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
     monkeypatch.setattr("anonpipe.pipeline.verify", lambda run: _crash(run, None))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(EngineError):
         small.run(given)
     found = [path for folder in small.stagings() for path in [folder, *folder.rglob("*")]]
     assert len(found) > 10

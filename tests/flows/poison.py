@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -125,7 +126,16 @@ class Poison:
     def found_in(self, *folders: Path) -> set[Path]:
         """Every file below the folders that holds the poison."""
         files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-        return {path for path in files if any(needle in path.read_bytes() for needle in self.needles)}
+        return {path for path in files if any(needle in contents(path) for needle in self.needles)}
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file, and what they are where they are base64, as Prefect's pickled errors are."""
+    raw = path.read_bytes()
+    try:
+        return raw + base64.b64decode(b"".join(raw.split()), validate=True)
+    except ValueError:
+        return raw
 
 
 def private(folder: Path) -> bool:

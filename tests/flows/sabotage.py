@@ -74,7 +74,7 @@ def main(job: str, *options: str) -> int:
         verify = pipeline.verify
         pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)  # type: ignore[assignment]
     if "naked" in options:
-        engine.describe = lambda error, task: engine.Failure(str(error), "EngineError")
+        engine.account = lambda error, what: engine.Failure(str(error), "EngineError")
     from flows import anonymize as module
 
     module.STAGES = tuple(stage.with_options(retry_delay_seconds=0) for stage in module.STAGES)

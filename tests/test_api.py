@@ -1,0 +1,193 @@
+"""A table in, the released table out: the notebook's way."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import yaml
+
+from anonpipe import anonymize
+from anonpipe.errors import InputError, JobError
+from anonpipe.job import parse_job
+from tests import small
+
+ROWS = 600
+
+
+def _frame(rows=ROWS):
+    """A frame of many dtypes with nulls, and an index of its own."""
+    rng = np.random.default_rng(4)
+    missing = rng.random(rows) < 0.2
+    days = pd.Timestamp("2001-03-04") + pd.to_timedelta(rng.integers(0, 5000, rows), "D")
+    frame = pd.DataFrame(
+        {
+            "plain": rng.normal(size=rows),
+            "single": rng.normal(size=rows).astype("float32"),
+            "whole": rng.integers(0, 1000, rows).astype("int16"),
+            "nullable": pd.array(rng.integers(0, 1000, rows), dtype="Int32"),
+            "nullable_float": pd.array(rng.normal(size=rows), dtype="Float64"),
+            "flag": pd.array(rng.random(rows) < 0.4, dtype="boolean"),
+            "bare_flag": rng.random(rows) < 0.4,
+            "group": pd.Categorical(rng.choice(["a", "b", "c"], rows), categories=["c", "b", "a"], ordered=True),
+            "text": pd.array(rng.choice(["x", "y"], rows), dtype="string"),
+            "object": rng.choice(["u", "v"], rows).astype(object),
+            "instant": days,
+            "zoned": days.tz_localize("Europe/Helsinki"),
+            "day": [day.date() for day in days],
+        },
+        index=pd.Index(rng.permutation(rows), name="person"),
+    )
+    for name in ("plain", "nullable", "nullable_float", "flag", "group", "text", "instant"):
+        frame.loc[missing, name] = pd.NA if name not in ("plain",) else np.nan
+    return frame
+
+
+KINDS = {
+    "plain": "continuous",
+    "single": "continuous",
+    "whole": "integer",
+    "nullable": "integer",
+    "nullable_float": "continuous",
+    "flag": "binary",
+    "bare_flag": "binary",
+    "group": "ordinal",
+    "text": "binary",
+    "object": "binary",
+    "instant": "date",
+    "zoned": "date",
+    "day": "date",
+}
+COLUMNS = {name: {"kind": kind} for name, kind in KINDS.items()}
+COLUMNS["group"]["levels"] = ["c", "b", "a"]
+LOOSE = {"mean": 5, "covariance": 5, "category_share": 0.1, "null_share": 0.1}
+
+
+def test_a_frame_comes_back_in_its_dtypes():
+    frame = _frame()
+    before = frame.copy(deep=True)
+    released, verdict = anonymize(frame, {"k": 5, "columns": COLUMNS, "gates": LOOSE})
+    assert verdict.passed and isinstance(released, pd.DataFrame)
+    assert released.dtypes.to_dict() == frame.dtypes.to_dict()
+    assert list(released.columns) == list(frame.columns) and len(released) == ROWS
+    assert released.index.tolist() == list(range(ROWS)) and released.index.name is None
+    assert all(isinstance(day, datetime.date) for day in released["day"])
+    assert (released.isna().sum() == frame.isna().sum()).all()
+    assert released["text"].value_counts().to_dict() == frame["text"].value_counts().to_dict()
+    pd.testing.assert_frame_equal(frame, before)
+    assert small.stagings() == []
+
+
+def test_whole_numbers_without_nulls_stay_whole():
+    frame = pd.DataFrame({"a": np.arange(200), "b": np.random.default_rng(0).normal(size=200)})
+    released, _ = anonymize(
+        frame, {"k": 5, "columns": {"a": {"kind": "integer"}, "b": {"kind": "continuous"}}, "gates": LOOSE}
+    )
+    assert released["a"].dtype == np.int64
+
+
+def test_an_arrow_table_comes_back_in_its_schema():
+    rng = np.random.default_rng(5)
+    seconds = pa.array(rng.integers(0, 10**9, 300), pa.timestamp("s"))
+    place = pa.DictionaryArray.from_arrays(pa.array(rng.integers(0, 3, 300), pa.int8()), pa.array(["a", "b", "c"]))
+    chunks = pa.chunked_array([rng.normal(size=100), rng.normal(size=200)])
+    table = pa.table({"instant": seconds, "place": place, "value": chunks}).replace_schema_metadata({"who": "me"})
+    columns = {"instant": {"kind": "date"}, "place": {"kind": "categorical"}, "value": {"kind": "continuous"}}
+    released, verdict = anonymize(table, {"k": 5, "columns": columns, "gates": LOOSE})
+    assert verdict.passed and isinstance(released, pa.Table)
+    assert released.schema.equals(table.schema) and released.num_rows == 300
+    assert released.schema.metadata is None
+    assert table.schema.metadata == {b"who": b"me"} and table.column("value").num_chunks == 2
+
+
+def test_dropped_columns_are_gone():
+    frame = small.plain_table(300).to_pandas().assign(name=[f"person {at}" for at in range(300)])
+    columns = {**small.COLUMNS, "name": {"kind": "categorical", "role": "identifier"}}
+    released, verdict = anonymize(frame, {"k": 5, "columns": columns})
+    assert verdict.passed and list(released.columns) == ["age", "income", "place"]
+
+
+def test_a_failed_gate_returns_no_table():
+    table = small.plain_table(300)
+    released, verdict = anonymize(
+        table,
+        {
+            "k": 5,
+            "columns": small.COLUMNS,
+            "gates": {"covariance": 1e-12, "mean": 1e-12},
+            "synthesize": {"method": "centroid"},
+        },
+    )
+    assert released is None and not verdict.passed
+    assert small.stagings() == []
+
+
+def test_job_as_model_mapping_and_file(tmp_path):
+    table = small.plain_table(300)
+    content = {"input": "-", "output": "-", "k": 5, "columns": small.COLUMNS}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(content))
+    one, two, three = (anonymize(table, given).table for given in (content, parse_job(content), path))
+    assert one.equals(two) and one.equals(three)
+
+
+def test_progress_is_told():
+    news = []
+    anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS}, on_progress=news.append)
+    assert [n.stage for n in news if n.done == n.total] == [
+        "scan",
+        "route",
+        "group",
+        "synthesize",
+        "write",
+        "verify",
+        "publish",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([1, 2], "not list"),
+        (pd.DataFrame({"a": [small.CANARY, 1] * 10}), "several types"),
+        (pd.DataFrame(np.zeros((10, 2)), columns=["a", "a"]), "rename"),
+        (pd.DataFrame(np.zeros((10, 2))), "rename"),
+        (pa.table({"a": pa.array([1.0] * 10, pa.float64())}).rename_columns(["b"]), "'a'"),
+        (pa.table({"a": pa.array([(1, 2, 3)] * 10, pa.month_day_nano_interval())}), "Parquet cannot hold"),
+        (pa.table({"a": [[1.0]] * 10}), "'a'"),
+        (pa.table({"a": pa.nulls(10)}), "'a'"),
+        (pd.DataFrame({"a": []}), "no rows"),
+    ],
+)
+def test_tables_that_cannot_be_anonymised(given, words):
+    with pytest.raises(InputError, match=words) as caught:
+        anonymize(given, {"k": 5, "columns": {"a": {"kind": "continuous"}}})
+    assert small.CANARY not in str(caught.value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+    assert small.stagings() == []
+
+
+def test_bad_job_is_told():
+    with pytest.raises(JobError, match="kk: unknown key"):
+        anonymize(small.plain_table(), {"kk": 5, "columns": small.COLUMNS})
+
+
+def test_what_a_killed_notebook_leaves_is_purged(tmp_path):
+    script = """
+import os, anonpipe
+from tests import small
+anonpipe.anonymize(
+    small.plain_table(300), {"k": 5, "columns": small.COLUMNS},
+    on_progress=lambda news: os.kill(os.getpid(), 9) if news.stage == "group" else None,
+)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=os.path.dirname(os.path.dirname(__file__)), check=False)
+    assert done.returncode == -9 and any(path.name.startswith("memory-") for path in small.stagings())
+    subprocess.run([sys.executable, "-m", "anonpipe", "purge"], check=True, capture_output=True)
+    assert small.stagings() == []

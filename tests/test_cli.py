@@ -1,0 +1,358 @@
+"""The command line as a new user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import select
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rich.console import Console
+
+from anonpipe import cli, pipeline, store
+from anonpipe.demo import write_registry
+from tests import small
+from tests.small import CANARY
+
+HEAVY = ("sklearn", "prefect", "distributed", "dask", "pyarrow", "pandas", "numba", "scipy", "zarr", "matplotlib")
+
+
+class Answer:
+    """What a command printed, and its exit code."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run a command in this process, without a cluster and at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
+    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    execute = pipeline.execute
+    monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err + captured.out
+        return Answer(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    """A job on a plain table."""
+    path = tmp_path / "job.yaml"
+    data = small.write_table(tmp_path, small.plain_table(400))
+    path.write_text(yaml.safe_dump(small.content(tmp_path, data)))
+    return path
+
+
+def test_help_is_light():
+    """Its own imports take less than half a second of processor time, and nothing heavy is among them."""
+    script = f"""
+import sys, typer.testing
+from anonpipe.cli import app
+result = typer.testing.CliRunner().invoke(app, ["--help"])
+assert result.exit_code == 0 and "verify" in result.output, result.output
+heavy = [name for name in {HEAVY!r} if name in sys.modules]
+assert not heavy, heavy
+"""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", script], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    bare = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    bare_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) - (
+        bare_after.ru_utime + bare_after.ru_stime - bare.ru_utime - bare.ru_stime
+    )
+    assert own < 0.5
+
+
+@pytest.mark.parametrize("command", ["init", "plan", "run", "demo", "summary", "verify", "methods", "purge"])
+def test_every_command_explains_itself(call, command):
+    answer = call(command, "--help")
+    assert answer.code == 0 and "Usage: anonpipe " + command in answer.out
+    assert command in call("--help").out
+
+
+def test_usage_errors(call):
+    for arguments in (["nothing"], ["run"], ["run", "a", "--workers", "0"], ["run", "a", "--worker", "2"]):
+        answer = call(*arguments)
+        assert answer.code == 2 and answer.err
+
+
+def test_from_init_to_verify(call, tmp_path):
+    """The whole way of a new user, on a table of survival times."""
+    write_registry(tmp_path / "registry.parquet", 1_500)
+    answer = call("init", tmp_path / "registry.parquet", "--output", tmp_path / "out", "--k", "4")
+    assert answer.code == 0 and answer.err == ""
+    job = tmp_path / "job.yaml"
+    job.write_text(answer.out)
+
+    answer = call("run", job)  # as init left it
+    assert answer.code == 2 and "columns.vital_status: event is empty" in answer.err and answer.out == ""
+    job.write_text(answer.out or job.read_text().replace("event: []", "event: [Dead]"))
+
+    answer = call("plan", job, "--workers", "3")
+    assert answer.code == 0 and answer.err == ""
+    for words in (
+        "1,500 rows",
+        str(tmp_path / "out"),
+        "patient_id: integer, identifier",
+        "vital_status: ",
+        "survival_status",
+        "strata     2",
+        "k=4",
+        "mdav",
+        "micro_perturbation",
+        "2 partitions",
+        "on disk",
+        "3 workers",
+        "memory     about ",
+        "gates      mean=0.02",
+        "warning: columns ",
+    ):
+        assert words in answer.out, words
+    assert re.search(r"vital_status 1: \d+ records", answer.out)
+    assert not (tmp_path / "out").exists() and small.stagings() == []
+
+    answer = call("run", job)
+    assert answer.code == 0, answer.err
+    assert "verdict: passed" in answer.out and f"{tmp_path}/out/versions/" in answer.out
+    assert "\x1b" not in answer.out + answer.err and "scan" not in answer.err
+    assert all(line.startswith("warning: ") for line in answer.err.splitlines())
+    assert "smallest group" in answer.out and "not checked" in answer.out
+
+    answer = call("verify", tmp_path / "out")
+    assert answer.code == 0 and "1 file, 1,500 rows" in answer.out
+    first = os.readlink(tmp_path / "out" / "release")
+
+    assert call("run", job, "--set", "k=6", "--set", "synthesize.form=centred", "--prune", "1").code == 0
+    assert os.readlink(tmp_path / "out" / "release") != first
+    assert len(list((tmp_path / "out" / "versions").iterdir())) == 1
+    manifest = json.loads((tmp_path / "out" / "release" / "manifest.json").read_text())
+    assert manifest["k"] == 6 and manifest["methods"]["synthesize"]["form"] == "centred"
+
+
+def test_summary_is_readable_at_80_columns(call, tmp_path):
+    write_registry(tmp_path / "registry.parquet", 1_500)
+    from anonpipe.demo import demo_job
+
+    job = tmp_path / "job.yaml"
+    job.write_text(demo_job(str(tmp_path / "registry.parquet"), str(tmp_path / "out"), 5))
+    assert call("run", job).code == 0
+    picture = tmp_path / "before [after].png"
+    answer = call("summary", job, "--picture", picture)
+    assert answer.code == 0 and f"picture: {picture}" in answer.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    tables = answer.out.split("picture:")[0]
+    assert max(map(len, tables.splitlines())) <= 80
+    for word in (
+        "tumour_size_mm",
+        "diagnosis_date",
+        "follow_up_months",
+        "Skin melanoma",
+        "Radiotherapy",
+        "correlations",
+    ):
+        assert word in tables  # whole, not folded letter by letter
+    line = next(line for line in tables.splitlines() if "diagnosis_date " in line and "~" not in line)
+    assert len(re.findall(r"\b20\d\d-\d\d-\d\d\b", line)) == 2
+    line = next(line for line in tables.splitlines() if "tumour_size_mm" in line and "~" not in line)
+    assert len(line.split()) == 7  # mean, sd and nulls of both
+
+
+def test_summary_hides_categories_under_k(call, tmp_path):
+    table = small.plain_table(400)
+    place = [CANARY] * 4 + ["north", "south"] * 198
+    table = table.set_column(2, "place", pq.read_table(small.write_table(tmp_path, table)).column(2))
+    import pyarrow as pa
+
+    table = table.set_column(2, "place", pa.array(place))
+    job = tmp_path / "job.yaml"
+    content = small.content(tmp_path, small.write_table(tmp_path, table), gates={"category_share": 0.1})
+    job.write_text(yaml.safe_dump(content))
+    assert call("run", job).code == 0
+    answer = call("summary", job, "--picture", tmp_path / "a.png")
+    assert answer.code == 0 and CANARY not in answer.out and "north" in answer.out
+
+
+def test_summary_without_a_release(call, job_file):
+    answer = call("summary", job_file)
+    assert answer.code == 2 and "there is no release" in answer.err
+
+
+def test_methods_name_their_sources(call):
+    answer = call("methods")
+    assert answer.code == 0 and max(map(len, answer.out.splitlines())) <= 80
+    from anonpipe.cluster import METHODS as clusterers
+    from anonpipe.synthesize import METHODS as synthesizers
+
+    for name in [f"cluster.method: {name}" for name in clusterers] + [
+        f"synthesize.method: {name}" for name in synthesizers
+    ]:
+        assert name in answer.out
+    assert answer.out.count("doi:") >= len(clusterers) + len(synthesizers) and "10.1016/j.jbi.2014.01.001" in answer.out
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_gate(call, job_file, tmp_path):
+    answer = call("run", job_file, "--set", "gates.mean=1e-9", "--set", "synthesize.method=gaussian")
+    assert answer.code == 3
+    assert "verdict: failed" in answer.out and "failed" in answer.out and "released" not in answer.out.split()
+    assert "nothing was released" in answer.err and "failed-verdict.json" in answer.err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["failed-verdict.json"]
+    assert small.stagings() == []
+    assert call("verify", tmp_path / "out").code == 2
+
+
+def test_verify_lists_all_damage(call, job_file, tmp_path):
+    assert call("run", job_file, "--set", "release.file_rows=1000").code == 0
+    folder = (tmp_path / "out" / "release").resolve()
+    content = bytearray((folder / "part-00000.parquet").read_bytes())
+    content[50] ^= 1
+    (folder / "part-00000.parquet").write_bytes(content)
+    (folder / "stray [bold].txt").write_text("")
+    answer = call("verify", tmp_path / "out")
+    assert answer.code == 2 and answer.out == ""
+    assert "damaged" in answer.err and "part-00000.parquet: SHA-256 differs" in answer.err
+    assert "stray [bold].txt: not in the manifest" in answer.err
+    (folder / "part-00000.parquet").unlink()
+    assert "part-00000.parquet: missing" in call("verify", tmp_path / "out").err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [("JobError", 2), ("InputError", 2), ("OutputError", 4), ("EngineError", 5), ("BusyError", 6), ("GateError", 3)],
+)
+def test_exit_codes(call, job_file, monkeypatch, error, code):
+    import anonpipe.errors
+
+    def fail(*_):
+        raise getattr(anonpipe.errors, error)("what [bold]happened[/]")
+
+    monkeypatch.setattr(pipeline, "execute", fail)
+    answer = call("run", job_file)
+    assert answer.code == code and answer.err == "error: what [bold]happened[/]\n"
+
+
+def test_interrupt(call, job_file, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("anonpipe.pipeline.MAPPED_STAGES", (pipeline.scan, interrupt))
+    answer = call("run", job_file)
+    assert answer.code == 130 and "--resume" in answer.err and "purge" in answer.err
+    monkeypatch.undo()
+
+
+def test_resume_and_purge(call, job_file, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "MAPPED_STAGES", (pipeline.scan, pipeline.route, interrupt))
+        assert call("run", job_file).code == 130
+    shown = call("purge", "--dry-run")
+    assert "would delete" in shown.out and "1 crashed run found" in shown.out and len(small.stagings()) == 2
+    assert call("run", job_file, "--resume").code == 0
+    assert small.stagings() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "MAPPED_STAGES", (pipeline.scan, interrupt))
+        assert call("run", job_file).code == 130
+    running = store.Staging(small.stagings()[0])
+    with store.lock(running):
+        assert "0 crashed runs" in call("purge").out and running.root.exists()
+    answer = call("purge")
+    assert answer.code == 0 and "1 crashed run deleted" in answer.out and small.stagings() == []
+    assert "0 crashed runs" in call("purge").out
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(call, tmp_path):
+    table = small.plain_table(400).rename_columns(["[red]age[/red]", "income [EUR]", "place"])
+    data = small.write_table(tmp_path, table)
+    columns = dict(zip(table.column_names, small.COLUMNS.values(), strict=True))
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump(small.content(tmp_path, data, columns)))
+    assert "[red]age[/red]: integer" in call("plan", job).out
+    answer = call("run", job)
+    assert answer.code == 0 and "'income [EUR]'" in answer.err
+    answer = call("summary", job)
+    assert "[red]age[/red]" in answer.out and "income [EUR]" in answer.out
+
+
+# --- in processes of their own ---------------------------------------------------------------------------------------
+
+
+def _command(*arguments):
+    return [sys.executable, "-m", "anonpipe", *map(str, arguments)]
+
+
+def test_demo_through_a_cluster(tmp_path):
+    done = subprocess.run(
+        _command("demo", tmp_path / "demo", "--rows", "2000", "--workers", "1"),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and "released 2,000 rows" in done.stdout and "\x1b" not in done.stdout
+    assert (tmp_path / "demo" / "before-after.png").exists()
+    assert small.stagings() == []
+
+
+def test_progress_on_a_terminal(job_file):
+    """On a pseudo-terminal the stages are shown with their pieces; they end at full."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        _command("run", job_file, "--workers", "1"),
+        stdout=slave,
+        stderr=slave,
+        stdin=slave,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "110"},
+    )
+    os.close(slave)
+    shown = _read_all(master, process)
+    os.close(master)
+    assert process.returncode == 0, shown
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    for stage in ("scan", "route", "group", "synthesize", "write", "verify", "publish"):
+        assert re.search(rf"{stage} .*1/1", text), stage
+    assert "rows/s" in text and "released" in text
+
+
+def _read_all(master, process, seconds=120):
+    """What a process writes to its terminal until it ends."""
+    end, parts = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        ready, _, _ = select.select([master], [], [], 0.2)
+        if ready:
+            try:
+                parts.append(os.read(master, 65_536))
+            except OSError:
+                break
+        elif process.poll() is not None:
+            break
+    process.wait(10)
+    return b"".join(parts).decode(errors="replace")

@@ -1,0 +1,407 @@
+"""The whole run in this process, for every combination of methods: what is released, and when nothing is."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import hashlib
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from anonpipe import api, pipeline, release
+from anonpipe.demo import write_registry
+from tests import small
+from tests.runs import registry_columns
+
+K = 5
+LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_unchanged": 0.5, "category_share": 0.05, "null_share": 0.05}
+CLUSTERS = [{"method": "mdav"}, {"method": "mdav", "refine": False}, {"method": "kmeans"}]
+SYNTHESIZERS = [
+    {"method": "centroid"},
+    {"method": "gaussian"},
+    {"method": "pca", "moments": "exact"},
+    {"method": "pca", "moments": "expected"},
+    *({"method": "micro_perturbation", "form": form} for form in ("independent", "centred", "published")),
+    {"method": "micro_perturbation", "form": "independent", "noise_scope": "stratum"},
+]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """A registry of 1,200 persons as a file, and as a table."""
+    path = tmp_path_factory.mktemp("registry") / "registry.parquet"
+    write_registry(path, 1_200)
+    return str(path), pq.read_table(path)
+
+
+def registry_job(folder, registry, **changes):
+    path, table = registry
+    changes = {"gates": LOOSE, "partition": {"rows": 1_000, "sample_rows": 500}, **changes}
+    return small.job(folder, path, registry_columns(table.schema), **changes)
+
+
+def failed(outcome):
+    return [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+
+
+def check_release(given, table, outcome):
+    """What holds for every release, whatever the methods."""
+    made = small.released(given)
+    wanted = [name for name in table.column_names if name in given.released]
+    assert made.schema.equals(pa.schema([table.schema.field(name) for name in wanted]), check_metadata=True)
+    assert made.num_rows == outcome.rows == table.num_rows
+    assert outcome.verdict.passed and failed(outcome) == []
+    manifest = release.read_manifest(release.resolve(given.output))
+    assert all(cell["from"] >= given.k for cell in manifest["group_sizes"])
+    assert release.check(given.output) == [] and small.stagings() == []
+    return made
+
+
+def counts(column):
+    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+
+
+def apart(made, original):
+    """The largest difference of a category's count."""
+    new, old = counts(made), counts(original)
+    return max(abs(new.get(value, 0) - old.get(value, 0)) for value in {*new, *old})
+
+
+@pytest.mark.parametrize("strata", [{}, {"by": ["vital_status"]}], ids=["whole", "strata"])
+@pytest.mark.parametrize("synthesize", SYNTHESIZERS, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "mdav-plain", "kmeans"])
+def test_every_combination_releases(tmp_path, registry, cluster, synthesize, strata):
+    given = registry_job(tmp_path, registry, cluster=cluster, synthesize=synthesize, strata=strata)
+    outcome = small.run(given)
+    if failed(outcome):  # said with figures, and nothing released
+        assert outcome.version is None
+        assert failed(outcome) == []
+    made = check_release(given, registry[1], outcome)
+    assert counts(made["vital_status"]) == counts(registry[1]["vital_status"])
+    for name in ("sex", "stage", "site", "treatment", "region", "smoker"):
+        assert apart(made[name], registry[1][name]) <= (2 * K if synthesize["method"] == "centroid" else 0)
+    checks = {check.name: check for check in outcome.verdict.checks}
+    assert checks["smallest group"].outcome == "passed"
+    names = [name for name in checks if "as promised" in name]
+    by_stratum = strata and (synthesize["method"] in ("centroid", "gaussian", "pca") or "noise_scope" in synthesize)
+    if by_stratum and synthesize.get("moments") != "expected":
+        assert any("in each stratum" in name for name in names)
+    if synthesize["method"] in ("centroid", "gaussian") or synthesize.get("moments") == "exact":
+        assert all(checks[name].limit == "at most 1e-09 sd" for name in names)
+
+
+@pytest.mark.parametrize("rule", ["calibrated", "most_probable", "sampled"])
+@pytest.mark.parametrize("method", ["centroid", "micro_perturbation"])
+def test_rules_of_categories(tmp_path, registry, rule, method):
+    gates = {**LOOSE, "category_share": 1.0, "covariance": 5, "covariance_unchanged": 5, "mean": 5, "null_share": 1}
+    given = registry_job(tmp_path, registry, decode={"categories": rule}, synthesize={"method": method}, gates=gates)
+    made = check_release(given, registry[1], small.run(given))
+    most = max(apart(made[name], registry[1][name]) for name in ("stage", "site", "region"))
+    assert (most <= (2 * K if method == "centroid" else 0)) == (rule == "calibrated")
+
+
+@pytest.mark.parametrize("jitter", [0.0, 2.0])
+@pytest.mark.parametrize("strata", [{}, {"by": ["vital_status"]}], ids=["whole", "strata"])
+def test_restored_survival_times(tmp_path, registry, jitter, strata):
+    gates = {**LOOSE, "rows_under_k": 1_200, "share_as_they_were": 1.0}
+    decode = {"restore_survival_times": True, "jitter_restored_times": jitter}
+    given = registry_job(tmp_path, registry, decode=decode, strata=strata, gates=gates)
+    outcome = small.run(given)
+    made = check_release(given, registry[1], outcome)
+    assert any("true survival times" in warning for warning in outcome.warnings)
+    true, released = (np.sort(t["follow_up_months"].to_numpy()) for t in (registry[1], made))
+    if jitter == 0:
+        assert np.array_equal(true, released)
+    else:
+        assert not np.array_equal(true, released) and np.abs(true - released).max() <= jitter + 0.1
+
+
+def test_true_times_are_quasi_identifiers(tmp_path, registry):
+    given = registry_job(tmp_path, registry, decode={"restore_survival_times": True})
+    outcome = small.run(given)
+    assert outcome.version is None
+    assert any("follow_up_months" in name and "fewer than 5 times" in name for name in failed(outcome))
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+ROWS = 800
+
+
+def _typed_table():
+    rng = np.random.default_rng(6)
+    missing = rng.random(ROWS) < 0.1
+    whole = rng.integers(0, 120, ROWS)
+    days = rng.integers(10_000, 18_000, ROWS)
+
+    def nullable(values, kind):
+        return pa.array(values, mask=missing).cast(kind) if not isinstance(values, list) else pa.array(values, kind)
+
+    words = np.array(["low", "middle", "high"])[rng.integers(0, 3, ROWS)]
+    levels = pa.array(["low", "middle", "high"])
+    index = pa.array(rng.integers(0, 3, ROWS).astype(np.int8), mask=missing)
+    arrays = {f"{sign}int{bits}": nullable(whole, f"{sign}int{bits}") for sign in "u" for bits in (8, 16, 32, 64)}
+    arrays |= {f"int{bits}": nullable(whole, f"int{bits}") for bits in (8, 16, 32, 64)}
+    arrays |= {
+        "float32": nullable(rng.normal(size=ROWS), "float32"),
+        "float64": nullable(rng.normal(size=ROWS), "float64"),
+    }
+    arrays["bool"] = nullable(rng.random(ROWS) < 0.4, "bool")
+    arrays["string"] = nullable(words, "string")
+    arrays["large_string"] = nullable(words, "large_string")
+    arrays["dictionary"] = pa.DictionaryArray.from_arrays(index.cast("int32"), levels)
+    arrays["ordered"] = pa.DictionaryArray.from_arrays(index, levels, ordered=True)
+    arrays["date32"] = nullable(days.astype(np.int32), "int32").cast("date32")
+    arrays["timestamp"] = nullable(days.astype(np.int64) * 86_400_000_000, "int64").cast(
+        pa.timestamp("us", "Europe/Helsinki")
+    )
+    arrays["decimal"] = pa.array(
+        [None if gone else decimal.Decimal(int(value)) / 4 for gone, value in zip(missing, whole, strict=True)],
+        pa.decimal128(9, 2),
+    )
+    return pa.table(arrays)
+
+
+def _kind(name, kind):
+    if name == "ordered":
+        return {"kind": "ordinal", "levels": ["low", "middle", "high"]}
+    if name.startswith(("date", "timestamp")):
+        return {"kind": "date"}
+    if "int" in name:
+        return {"kind": "integer", "bounds": [0, 120]}
+    if name == "decimal":
+        return {"kind": "continuous", "step": 0.25, "bounds": [0, 30]}
+    return {"kind": {"bool": "binary", "float32": "continuous", "float64": "continuous"}.get(name, "categorical")}
+
+
+@pytest.mark.parametrize("synthesize", ["centroid", "gaussian", "pca", "micro_perturbation"])
+def test_all_types_come_out_as_they_went_in(tmp_path, synthesize):
+    table = _typed_table()
+    columns = {name: _kind(name, kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)}
+    columns = dict(reversed(columns.items()))  # the release follows the input's order, not the job's
+    gates = {**LOOSE, "mean": 5, "covariance": 5}
+    given = small.job(tmp_path, table, columns, synthesize={"method": synthesize}, gates=gates)
+    made = check_release(given, table, small.run(given))
+    for name in table.column_names:
+        assert made[name].null_count == pytest.approx(table[name].null_count, abs=2), name
+    for name in ("bool", "string", "large_string"):
+        assert apart(made[name], table[name]) <= (2 * K if synthesize == "centroid" else 0)
+    assert set(made["ordered"].cast(pa.string()).unique().to_pylist()) <= {"low", "middle", "high", None}
+    assert all((value * 4) % 1 == 0 for value in made["decimal"].to_pylist() if value is not None)
+    midnight = {value.timetz().replace(tzinfo=None) for value in made["timestamp"].to_pylist() if value is not None}
+    assert midnight <= {datetime.time(hour) for hour in (2, 3)}  # whole days of UTC
+
+
+def test_nullability_stays_and_holds(tmp_path):
+    table = small.plain_table()
+    place = ["once", *["north", "south"] * 149, "twice"]
+    table = table.set_column(2, pa.field("place", pa.string(), nullable=False), pa.array(place))
+    given = small.job(tmp_path, table)
+    outcome = small.run(given)
+    made = check_release(given, table, outcome)
+    assert not made.schema.field("place").nullable and made.schema.field("age").nullable
+    assert set(counts(made["place"])) == {"north", "south"}
+
+
+def test_rare_categories_are_suppressed(tmp_path):
+    table = small.plain_table(400)
+    place = ["alone"] + ["few"] * 4 + ["five"] * 5 + ["north", "south"] * 195
+    table = table.set_column(2, "place", pa.array(place))
+    given = small.job(tmp_path, table, gates={**LOOSE, "category_share": 0.02})
+    outcome = small.run(given)
+    made = check_release(given, table, outcome)
+    assert counts(made["place"]) == {"five": 5, "north": 195, "south": 195, None: 5}
+    assert any("'place'" in w and "5 records" in w and "missing" in w for w in outcome.warnings)
+    assert not any("alone" in w or "few" in w.split() and "fewer" not in w for w in outcome.warnings)
+    bytes_written = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert b"alone" not in bytes_written
+
+
+# --- what a method promises of single groups ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "mdav-plain", "kmeans"])
+@pytest.mark.parametrize("k", [3, 5, 12])
+def test_centroid_rows_occur_at_least_k_times(tmp_path, registry, cluster, k):
+    gates = {**LOOSE, "mean": 5, "covariance": 5, "covariance_unchanged": 5, "category_share": 1, "null_share": 1}
+    given = registry_job(tmp_path, registry, k=k, cluster=cluster, synthesize={"method": "centroid"}, gates=gates)
+    made = check_release(given, registry[1], small.run(given)).to_pandas().astype(object)
+    synthetic = [name for name, column in given.released.items() if column.role.synthesized]
+    assert made.groupby(synthetic, dropna=False, observed=True).size().min() >= k
+
+
+def test_strata_are_never_mixed(tmp_path, registry):
+    """With groups of one value each, centroids keep the mean of every number in every stratum."""
+    given = registry_job(
+        tmp_path,
+        registry,
+        strata={"by": ["vital_status"]},
+        synthesize={"method": "centroid"},
+        gates={**LOOSE, "mean": 5},
+    )
+    made = check_release(given, registry[1], small.run(given)).to_pandas()
+    synthetic = [name for name, column in given.released.items() if column.role.synthesized]
+    statuses = made.astype(object).groupby(synthetic, dropna=False)["vital_status"].nunique()
+    assert statuses.max() == 1
+    for name in ("age", "follow_up_months"):
+        old = registry[1].to_pandas().groupby("vital_status", observed=True)[name].mean()
+        new = made.groupby("vital_status", observed=True)[name].mean()
+        assert np.allclose(old, new, atol=0.3)
+
+
+def test_kept_columns_keep_their_counts(tmp_path, registry):
+    columns = registry_columns(registry[1].schema)
+    columns["sex"] = {"kind": "binary", "role": "class"}
+    columns["region"] = {"kind": "categorical", "role": "kept"}
+    given = small.job(tmp_path, registry[0], columns, gates={**LOOSE, "rows_under_k": 100})
+    made = check_release(given, registry[1], small.run(given))
+    names = ["sex", "region", "vital_status"]
+    old, new = (t.select(names).to_pandas().astype(str).value_counts().to_dict() for t in (registry[1], made))
+    assert old == new
+
+
+# --- failed gates ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", ["mean", "covariance", "covariance_unchanged"])
+def test_a_failed_gate_publishes_nothing(tmp_path, registry, gate):
+    first = registry_job(tmp_path, registry)
+    old = small.run(first).version
+    given = registry_job(tmp_path, registry, synthesize={"method": "gaussian"}, gates={**LOOSE, gate: 1e-9})
+    outcome = small.run(given)
+    assert outcome.version is None and failed(outcome)
+    assert release.resolve(given.output).root == str(Path(old).resolve())
+    assert len(list((tmp_path / "out" / "versions").iterdir())) == 1
+    kept = tmp_path / "out" / "failed-verdict.json"
+    verdict = json.loads(kept.read_text())
+    assert kept.stat().st_mode & 0o077 == 0
+    assert [c["name"] for c in verdict["checks"] if c["outcome"] == "failed"] == failed(outcome)
+    assert small.stagings() == []
+
+
+def test_after_a_failure_in_a_new_folder_the_job_can_run_again(tmp_path, registry):
+    given = registry_job(tmp_path, registry, synthesize={"method": "centroid"}, gates={**LOOSE, "mean": 1e-9})
+    assert small.run(given).version is None
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["failed-verdict.json"]
+    again = registry_job(tmp_path, registry)
+    assert small.run(again).version
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["CURRENT", "release", "versions"]
+
+
+# --- same result -------------------------------------------------------------------------------------------------------
+
+
+def _hashes(job):
+    manifest = release.read_manifest(release.resolve(job.output))
+    return [entry["sha256"] for entry in manifest["files"]]
+
+
+def test_same_secret_data_and_job_give_the_same_bytes(tmp_path, registry, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    runs = [registry_job(tmp_path / str(at), registry) for at in range(2)]
+    for given in runs:
+        small.run(given)
+    assert _hashes(runs[0]) == _hashes(runs[1])
+    assert api.anonymize(registry[1], runs[0]).table.equals(small.released(runs[0]))
+    other = registry_job(tmp_path / "other", registry, release={"file_rows": 1_000})
+    small.run(other)
+    monkeypatch.setenv("ANONPIPE_SECRET", "6f" * 32)
+    small.run(runs[1])
+    assert set(_hashes(runs[0])).isdisjoint(_hashes(runs[1]))
+
+
+def test_files_and_row_groups_do_not_matter(tmp_path, registry, monkeypatch):
+    """The same rows in the same order, as one file of one row group, or as five files of many."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    table = registry[1]
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for at, begin in enumerate(range(0, 1_200, 240)):
+        pq.write_table(table.slice(begin, 240), folder / f"{at}.parquet", row_group_size=50)
+    whole = registry_job(tmp_path / "a", registry)
+    cut = registry_job(tmp_path / "b", (str(folder), table))
+    small.run(whole)
+    small.run(cut)
+    assert _rows(small.released(whole)) == _rows(small.released(cut))
+
+
+def test_reversed_rows_give_another_release_of_the_same_quality(tmp_path, registry):
+    given = registry_job(
+        tmp_path, (small.write_table(tmp_path, registry[1].take(pa.array(range(1_199, -1, -1)))), registry[1])
+    )
+    made = check_release(given, registry[1], small.run(given))
+    assert counts(made["site"]) == counts(registry[1]["site"])
+
+
+def _rows(table):
+    return hashlib.sha256(pd.util.hash_pandas_object(table.to_pandas(), index=False).to_numpy().tobytes()).hexdigest()
+
+
+def test_released_rows_are_shuffled(tmp_path, registry):
+    """Ages in input order are not the ages in the order of the release, not even roughly."""
+    table = registry[1].sort_by("age")
+    given = registry_job(tmp_path, (small.write_table(tmp_path, table), table))
+    small.run(given)
+    ages = small.released(given)["age"].to_numpy()
+    assert abs(np.corrcoef(ages, np.arange(len(ages)))[0, 1]) < 0.15
+
+
+# --- resuming ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stopped", range(6))
+def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypatch, stopped):
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    whole = registry_job(tmp_path / "whole", registry)
+    small.run(whole)
+    given = registry_job(tmp_path / "stopped", registry)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:stopped], stop))
+        with pytest.raises(KeyboardInterrupt):
+            small.run(given)
+    assert len(small.stagings()) == 2  # the folder and its lock
+    stages = [news.stage for news in _resume(given) if news.done < news.total and news.rows == 0]
+    assert _hashes(given) == _hashes(whole)
+    assert small.stagings() == []
+    names = ["scan", "route", "group", "synthesize", "write"]
+    assert [name for name in stages if name in names] == names[stopped:]
+
+
+def _resume(given):
+    news = []
+    pipeline.execute(given, resume=True, cluster=False, on_progress=news.append)
+    return news
+
+
+def test_manifest_tells_nothing_of_persons_or_paths(tmp_path, registry):
+    given = registry_job(tmp_path, registry, strata={"by": ["vital_status"]})
+    small.run(given)
+    where = release.resolve(given.output)
+    text = (Path(where.root) / "manifest.json").read_text()
+    assert "registry.parquet" not in text and str(tmp_path) not in text and "secret" not in text
+    footer = pq.read_metadata(Path(where.root) / "part-00000.parquet")
+    assert set(footer.metadata or {}) <= {b"ARROW:schema"}
+    cells = json.loads(text)["group_sizes"]
+    assert all(isinstance(cell["groups"], str) or cell["groups"] >= K for cell in cells)
+
+
+def test_all_combinations_are_tried():
+    """The lists above name every method and form that the job model knows."""
+    from anonpipe.cluster import METHODS as clusterers
+    from anonpipe.synthesize import METHODS as synthesizers
+
+    assert {options["method"] for options in CLUSTERS} == set(clusterers)
+    assert {options["method"] for options in SYNTHESIZERS} == set(synthesizers)
+    assert len(list(itertools.product(CLUSTERS, SYNTHESIZERS))) == 24
