@@ -49,9 +49,6 @@ def main() -> None:
     except AnonpipeError as error:
         _say("[bold red]error:[/]", str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        err.print("stopped; finished partitions are kept, go on with --resume or delete them with: anonpipe purge")
-        sys.exit(130)
     except Exception as error:
         from anonpipe.engine import account
 
@@ -213,8 +210,15 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
 def _execute(job: Job, resume: bool) -> Outcome:
     from anonpipe.pipeline import execute
 
-    with progress_display() as on_progress:
-        return execute(job, resume, on_progress=on_progress)
+    try:
+        with progress_display() as on_progress:
+            return execute(job, resume, on_progress=on_progress)
+    except KeyboardInterrupt:
+        pass
+    err.print(
+        "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge", soft_wrap=True
+    )
+    raise typer.Exit(130)
 
 
 class progress_display:

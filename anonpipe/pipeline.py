@@ -238,6 +238,7 @@ def _fit(run: Run, units: int) -> None:
     codec.save(staging.folder("codec"))
     strata = strata_of(job, codec, merged)
     warnings += small_group_warnings(job, PointCodec.fit(codec, merged).width)
+    warnings += stratum_warnings(job, codec, merged, strata)
     write_json(staging.file("strata.json"), strata.to_dict())
     write_json(staging.file("warnings.json"), warnings)
     write_json(staging.file("trees.json"), _trees(run, codec, strata, units))
@@ -278,6 +279,23 @@ def strata_of(job: Job, codec: CellCodec, scanned: Scan) -> Strata:
         position = codec.names.index(str(job.event_column))
         event = (names.index(str(job.event_column)), codec.event_codes(position))
     return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names)
+
+
+def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> list[str]:
+    """What became of records in strata under k: columns and counts, no value."""
+    if not job.strata.by:
+        return []
+    counts = scanned.combination_counts(codec, job.strata.by)
+    merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+    whose, found = ", ".join(map(repr, job.strata.by)), []
+    if merged:
+        found.append(
+            f"strata.small is merge: {merged:,} records of strata under k={job.k} take the values of larger strata in "
+            f"{whose}, which is otherwise released unchanged"
+        )
+    if strata.dropped:
+        found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
+    return found
 
 
 def _trees(run: Run, codec: CellCodec, strata: Strata, units: int) -> list[dict[str, Any]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import fill
 
-from anonpipe import release
+from anonpipe import ledger, release
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
 from anonpipe.job import Job
-from anonpipe.pipeline import small_group_warnings, strata_of
+from anonpipe.pipeline import small_group_warnings, strata_of, stratum_warnings
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.rng import steward_secret
 from anonpipe.source import Source, check_types, open_source, read_batches
 
 
@@ -62,20 +64,20 @@ class Preview:
         strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
         return [
             f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
-            f"{len(self.source.units)} units",
+            f"{_counted(len(self.source.units), 'unit')}",
             f"output     {job.output}",
             "columns",
             *columns,
             f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
             *strata,
-            f"group      {job.cluster.method}, k={job.k}, {_options(job.cluster)}",
-            f"synthesize {job.synthesize.method}, {_options(job.synthesize) or 'no options'}",
-            f"decode     {_options(job.decode)}",
-            f"cut        {self.partitions} partitions of about {self.rows:,} records x {self.width} point columns, "
-            f"{self.files} output files",
+            _wrapped("group", f"{job.cluster.method}, k={job.k}, {_options(job.cluster)}"),
+            _wrapped("synthesize", f"{job.synthesize.method}, {_options(job.synthesize) or 'no options'}"),
+            _wrapped("decode", _options(job.decode)),
+            f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
+            f"point columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
-            f"memory     about {_size(self.peak_bytes)} in all processes together, {self.workers} workers",
-            f"gates      {_options(job.gates)}",
+            f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
+            _wrapped("gates", _options(job.gates)),
             *(f"warning: {warning}" for warning in self.warnings),
         ]
 
@@ -93,6 +95,14 @@ def _column_line(job: Job, name: str) -> str:
 def _options(options: object) -> str:
     content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
     return ", ".join(f"{key}={value}" for key, value in content.items())
+
+
+def _wrapped(label: str, text: str) -> str:
+    return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _size(count: float) -> str:
@@ -116,11 +126,14 @@ def preview(job: Job) -> Preview:
     check_types(source.schema, job.columns)
     scan = _scan(job, source)
     warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
+    warnings += ledger.warn_of_redraws(steward_secret(), scan.digest(source.schema), job.digest())
     nullable = {field.name: field.nullable for field in source.schema}
     scan, _, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
     codec = CellCodec.fit(source.schema, job.columns, scan)
     strata = strata_of(job, codec, scan)
-    width = max(PointCodec.fit(codec, scan).width, len(codec.names))
+    points = PointCodec.fit(codec, scan)
+    small = small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
+    width = max(points.width, len(codec.names))
     rows = partition_rows(job, width)
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
@@ -137,7 +150,7 @@ def preview(job: Job) -> Preview:
         workers=workers,
         staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
         peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
-        warnings=(*job.warnings(), *warnings, *suppressed, *small_group_warnings(job, width)),
+        warnings=(*job.warnings(), *warnings, *suppressed, *small),
     )
 
 

@@ -56,7 +56,9 @@ def _without_data(stage: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        failure = engine.Failure(f"stage {stage}: took longer than it may (the flow's parameter stage_hours)", "EngineError")
+        failure = engine.Failure(
+            f"stage {stage}: took longer than it may (the flow's parameter stage_hours)", "EngineError"
+        )
     except Exception as error:
         failure = engine.account(error, f"stage {stage}")
     if failure is not None:
@@ -68,8 +70,8 @@ def _may_help(_task: Any, _task_run: Any, state: Any) -> bool:
     return isinstance(state.data, EngineError) or not isinstance(state.data, AnonpipeError)
 
 
-_ONCE = {"cache_policy": NO_CACHE, "persist_result": False, "log_prints": False}
-_RETRIED = {**_ONCE, "retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": _may_help}
+_ONCE: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "log_prints": False}
+_RETRIED: dict[str, Any] = {**_ONCE, "retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": _may_help}
 
 
 class _Bar:

@@ -21,6 +21,12 @@ from tests import small
 ROWS = 600
 
 
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
 def _frame(rows=ROWS):
     """A frame of many dtypes with nulls, and an index of its own."""
     rng = np.random.default_rng(4)

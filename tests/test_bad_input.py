@@ -24,6 +24,12 @@ from tests import small
 from tests.small import CANARY, CANARY_NUMBER, COLUMNS
 
 
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
 @contextmanager
 def refused(folder, kind: type[AnonpipeError], code: int, *words: str, empty: bool = True):
     """Expect this error with these words, no value of the data in it, and nothing left behind."""
@@ -59,7 +65,7 @@ LOOSE = {
 """Gates that let small tables pass, on which decoding changes much."""
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------------------------
 
 
 def test_missing_file(tmp_path):
@@ -133,7 +139,7 @@ def test_repeated_column_names(tmp_path):
     both(tmp_path, small.job(tmp_path, path), InputError, 2, "column 3", "different")
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300])
@@ -218,7 +224,7 @@ def test_groups_that_hold_no_number(tmp_path):
         assert small.released(given).column("income").null_count == 150
 
 
-# --- sizes -----------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------------------------
 
 
 def test_fewer_rows_than_k(tmp_path):
@@ -233,6 +239,7 @@ def test_tables_of_one_or_two_groups(tmp_path, rows, method, cluster):
     given = small.job(tmp_path, table, synthesize={"method": method}, cluster={"method": cluster}, gates=LOOSE)
     outcome = small.run(given)
     assert outcome.version and outcome.rows == rows
+    assert set(preview(given).warnings) == set(outcome.warnings)
     sizes = release.read_manifest(release.resolve(given.output))["group_sizes"]
     assert all(cell["from"] >= 5 for cell in sizes)
     if method == "centroid":
@@ -265,6 +272,9 @@ def test_remedies_of_a_stratum_under_k(tmp_path, remedy, rows):
     given = small.job(tmp_path, _strata_table(), STRATA, strata={"by": ["place"], "small": remedy})
     outcome = small.run(given)
     assert outcome.version and outcome.rows == rows
+    warned = [w for w in outcome.warnings if "3 records" in w and remedy in w and CANARY not in w]
+    assert len(warned) == 1
+    assert set(preview(given).warnings) == set(outcome.warnings)
     counts = small.released(given).to_pandas()["place"].value_counts()
     assert counts.to_dict() == {"north": rows - 97, "south": 97}
 
@@ -279,7 +289,7 @@ def test_unchanged_column_with_rare_values_fails_the_gate(tmp_path):
     assert small.stagings() == []
 
 
-# --- jobs ------------------------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def test_columns_that_do_not_match(tmp_path):
@@ -384,18 +394,18 @@ def test_event_of_another_type_than_the_column(tmp_path, event):
     both(tmp_path, small.job(tmp_path, table, columns), InputError, 2, "'status'")
 
 
-# --- secret, staging, output, lock -----------------------------------------------------------------------------------
+# --- secret, staging, output, lock ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("secret", "words"), [("abcdef", "shorter than 128 bits"), ("no hex at all", "hexadecimal")])
 def test_weak_secret(tmp_path, monkeypatch, secret, words):
     monkeypatch.setenv("ANONPIPE_SECRET", secret)
-    with refused(tmp_path, JobError, 2, words, "ANONPIPE_SECRET") as _:
-        small.run(small.job(tmp_path, small.plain_table()))
+    both(tmp_path, small.job(tmp_path, small.plain_table()), JobError, 2, words, "ANONPIPE_SECRET")
 
 
 def test_secret_file_of_wrong_content_or_rights(tmp_path, monkeypatch):
     path = tmp_path / "key"
+    monkeypatch.delenv("ANONPIPE_SECRET")
     monkeypatch.setenv("ANONPIPE_SECRET_FILE", str(path))
     given = small.job(tmp_path, small.plain_table())
     with refused(tmp_path, JobError, 2, "cannot be read", "key"):
@@ -412,6 +422,7 @@ def test_secret_file_of_wrong_content_or_rights(tmp_path, monkeypatch):
 
 def test_private_home_below_a_file(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
+    monkeypatch.delenv("ANONPIPE_SECRET")
     monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "file" / "home"))
     with refused(tmp_path, OutputError, 4, "ANONPIPE_HOME"):
         small.run(small.job(tmp_path, small.plain_table()))
@@ -453,12 +464,10 @@ def test_a_job_that_is_running(tmp_path):
 
 def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
-    monkeypatch.setattr("anonpipe.pipeline.MAPPED_STAGES", (_crash,))
-    with pytest.raises(EngineError, match="RuntimeError at test_bad_input"):
-        small.run(given)
-    monkeypatch.undo()
-    monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
-    monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
+    with monkeypatch.context() as patch:
+        patch.setattr("anonpipe.pipeline.MAPPED_STAGES", (_crash,))
+        with pytest.raises(EngineError, match="RuntimeError at test_bad_input"):
+            small.run(given)
     small.write_table(tmp_path, small.plain_table(seed=9))
     with refused(tmp_path, InputError, 2, "the input has changed", "without --resume", empty=False):
         small.run(given, resume=True)
@@ -470,7 +479,7 @@ def _crash(run, mapper):
     raise RuntimeError("power cut")
 
 
-# --- full disks ------------------------------------------------------------------------------------------------------
+# --- full disks -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -522,7 +531,7 @@ def test_full_output(tmp_path, tiny_disk):
     assert small.stagings() == [] and release.check(given.output) == []
 
 
-# --- through the command line ----------------------------------------------------------------------------------------
+# --- through the command line ---------------------------------------------------------------------------------------
 
 
 def _process(*arguments):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.poison import Server
+from tests.flows.poison import Server, without_prefect
 
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with open(home / "server.log", "wb") as log:
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "prefect"), "server", "start", "--port", str(port)],
-            env={**os.environ, **QUIET, "PREFECT_HOME": str(home)},
+            env={**without_prefect(dict(os.environ)), **QUIET, "PREFECT_HOME": str(home)},
             stdout=log,
             stderr=log,
             umask=0o077,

@@ -98,7 +98,7 @@ class Poison:
         for name in ("tmp", "notes"):
             (folder / name).mkdir(exist_ok=True)
         found = {
-            **runs.environment(folder),
+            **without_prefect(runs.environment(folder)),
             "PREFECT_HOME": str(server.home if server else folder / "prefect"),
             "TMPDIR": str(folder / "tmp"),
             "PYTHONPATH": str(ROOT),
@@ -136,6 +136,11 @@ def contents(path: Path) -> bytes:
         return raw + base64.b64decode(b"".join(raw.split()), validate=True)
     except ValueError:
         return raw
+
+
+def without_prefect(environment: dict[str, str]) -> dict[str, str]:
+    """Without the settings of a Prefect that the developer uses."""
+    return {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
 
 
 def private(folder: Path) -> bool:

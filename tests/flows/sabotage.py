@@ -66,13 +66,13 @@ def main(job: str, *options: str) -> int:
     from anonpipe.job import load_job
     from tests.flows import sabotage
 
-    pipeline.work = sabotage.work  # type: ignore[attr-defined]
+    pipeline.work = sabotage.work
     if "in-process" in options:
         opened = pipeline.open_mapper
-        pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)  # type: ignore[assignment]
+        pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
     if "verify" in options:
         verify = pipeline.verify
-        pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)  # type: ignore[assignment]
+        pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)
     if "naked" in options:
         engine.account = lambda error, what: engine.Failure(str(error), "EngineError")
     from flows import anonymize as module
