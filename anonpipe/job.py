@@ -22,6 +22,10 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+# In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
+_METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
+
+
 class Strata(_Options):
     """Records of different strata are never in one group.
 
@@ -66,6 +70,7 @@ class Kmeans(_Options):
     that follows by default brings it level.
     """
 
+    model_config = _METHOD_NAMED
     method: Literal["kmeans"] = "kmeans"
     block_rows: int = Field(default=5_000, ge=10)
     iterations: int = Field(default=10, ge=1)
@@ -76,12 +81,14 @@ class Kmeans(_Options):
 class Centroid(_Options):
     """Every record of a group becomes the group's mean (categories: one shared category)."""
 
+    model_config = _METHOD_NAMED
     method: Literal["centroid"] = "centroid"
 
 
 class Gaussian(_Options):
     """Normal records with exactly the group's mean and scatter."""
 
+    model_config = _METHOD_NAMED
     method: Literal["gaussian"] = "gaussian"
     moments: Literal["exact"] = "exact"
 
@@ -89,6 +96,7 @@ class Gaussian(_Options):
 class Pca(_Options):
     """Independent normal principal components per group (Gal 2014, Algorithm 3)."""
 
+    model_config = _METHOD_NAMED
     method: Literal["pca"] = "pca"
     moments: Literal["exact", "expected"] = "exact"
 

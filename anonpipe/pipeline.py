@@ -98,6 +98,7 @@ class Run:
     staging: Staging
     token: str
     on_progress: OnProgress = lambda _: None
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def context(self) -> Context:
@@ -135,7 +136,8 @@ def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _:
     Parameters
     ----------
     resume
-        Go on with a crashed run of the same job on the same input. Without
+        Go on with a crashed run of the same job, if input and version are
+        still what they were; otherwise start anew, with a warning. Without
         it, what a crashed run left is deleted first.
     """
     release.check_writable(release.place(job.output))
@@ -144,19 +146,20 @@ def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _:
     staging = Staging(make_private(staging_root(job.run.staging)) / run_id(job))
     with lock(staging), _removed_if_hopeless(staging):
         known = staging.file("run.json").exists()
-        if known and resume:
-            if read_json(staging.file("run.json"))["input"] != source.identity():
-                raise InputError(
-                    "the input has changed since the crashed run, whose staging is deleted; run again without --resume"
-                )
-        else:
+        identity = {"input": source.identity(), "version": version("anonpipe")}
+        unchanged = known and read_json(staging.file("run.json")) == identity
+        if not (resume and unchanged):
             shutil.rmtree(staging.root, ignore_errors=True)
             make_private(staging.root)
             save_source(source, staging.root)
             write_json(staging.file("job.json"), job.model_dump(mode="json"))
             write_atomic(staging.file("start.key"), keyed(steward_secret(), "start", job.digest()))
-            write_json(staging.file("run.json"), {"input": source.identity()})
-        yield Run(job, staging, secrets.token_hex(8), on_progress)
+            write_json(staging.file("run.json"), identity)
+        warnings = (_STARTED_ANEW,) if resume and known and not unchanged else ()
+        yield Run(job, staging, secrets.token_hex(8), on_progress, warnings)
+
+
+_STARTED_ANEW = "the input, or anonpipe itself, has changed since the crashed run: the run was started anew"
 
 
 @contextlib.contextmanager
@@ -440,7 +443,7 @@ def _rows_under_k(ctx: Context) -> int:
 def finish(run: Run, verdict: Verdict) -> Outcome:
     """Publish what passed, or keep the verdict of what did not; the staging is deleted either way."""
     job, rows = run.job, run.context.plan.rows
-    warnings = (*job.warnings(), *read_json(run.staging.file("warnings.json")))
+    warnings = (*run.warnings, *job.warnings(), *read_json(run.staging.file("warnings.json")))
     where = release.place(job.output)
     published = None
     if verdict.passed:

@@ -104,7 +104,7 @@ def build_plan(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: 
 PROCESS_BYTES = 230 * 2**20
 """Memory of one process before it holds data: Python and the libraries."""
 
-COPIES = 6
+COPIES = 3
 """Arrays of the size of a partition's points and cells that are alive at once."""
 
 

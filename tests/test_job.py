@@ -89,3 +89,14 @@ def test_digest_follows_what_decides_the_release_and_nothing_else():
 def test_missing_bounds_are_a_warning_and_declared_ones_are_not():
     job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous"}}))
     assert [w for w in job.warnings() if "bounds" in w and "'income'" in w] and len(job.warnings()) == 1
+
+
+def test_the_json_schema_tells_the_methods_apart():
+    from jsonschema import ValidationError, validate
+
+    schema = Job.model_json_schema()
+    for options in ({"block_rows": 500}, {"method": "kmeans", "iterations": 3}, {"method": "mdav"}):
+        validate(changed(cluster=options), schema)
+        assert parse_job(changed(cluster=options)).cluster.block_rows
+    with pytest.raises(ValidationError):
+        validate(changed(cluster={"iterations": 3}), schema)
