@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from anonpipe import errors
 from anonpipe.errors import AnonpipeError, InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def main() -> None:
     except Exception as error:
         from anonpipe.engine import account
 
-        failure = account(error, "unforeseen")
+        failure = account(error, "this command")
+    if failure.kind != "EngineError":  # the file system's: a full disk, no permission
+        _say("[bold red]error:[/]", failure.message)
+        sys.exit(getattr(errors, failure.kind).exit_code)
     _say("[bold red]error:[/]", f"{failure.message}; please report this line: it holds no value of the data")
     sys.exit(AnonpipeError.exit_code)
 
@@ -78,6 +82,7 @@ def init(
     from anonpipe.propose import propose_job
 
     sys.stdout.write(propose_job(source, output, k))
+    sys.stdout.flush()
 
 
 @app.command()

@@ -316,6 +316,13 @@ def _command(*arguments):
     return [sys.executable, "-m", "anonpipe", *map(str, arguments)]
 
 
+def test_full_standard_output(job_file):
+    data = yaml.safe_load(job_file.read_text())["input"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(_command("init", data), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4 and done.stderr.startswith("error: the disk is full") and "Trace" not in done.stderr
+
+
 def test_demo_through_a_cluster(tmp_path):
     done = subprocess.run(
         _command("demo", tmp_path / "demo", "--rows", "2000", "--workers", "1"),
