@@ -11,8 +11,8 @@ from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
+from anonpipe.fit import small_group_warnings, strata_of, stratum_warnings
 from anonpipe.job import Job
-from anonpipe.pipeline import small_group_warnings, strata_of, stratum_warnings
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import steward_secret
 from anonpipe.source import Source, check_types, open_source, read_batches

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,27 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.cluster import cluster, refine
-from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.missing import fill_missing
-from anonpipe.codec.points import PointCodec
-from anonpipe.codec.rare import Suppression
-from anonpipe.codec.scan import Scan, merge_scans, read_scan, scan_batch, write_scan
+from anonpipe.codec.scan import merge_scans, scan_batch, write_scan
+from anonpipe.context import Context, context
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
-from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, Pca, parse_job
+from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, Pca
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
-from anonpipe.partition.strata import Strata
-from anonpipe.partition.tree import Tree, route
-from anonpipe.plan import Plan
+from anonpipe.partition.tree import route
 from anonpipe.release import sha256
-from anonpipe.rng import generator, row_keys
-from anonpipe.source import Source, load_source, read_batches
-from anonpipe.store import Shelf, Staging, create_shelf, disk_errors, read_json
+from anonpipe.rng import row_keys
+from anonpipe.source import read_batches
+from anonpipe.store import Shelf, create_shelf, disk_errors
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.synthesize import restore_by_rank, synthesize
 from anonpipe.verify.unchanged import rows_as_they_were
-from anonpipe.verify.view import View, build_view
+from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -52,97 +47,6 @@ MEASURE_ROWS = 65_536
 
 SLAB_ROWS = 262_144
 """Input rows that are sorted by leaf at once."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What all tasks of one run share, read from the staging when first needed."""
-
-    staging: Staging
-    token: str
-
-    @cached_property
-    def job(self) -> Job:
-        """The job."""
-        return parse_job(read_json(self.staging.file("job.json")))
-
-    @cached_property
-    def source(self) -> Source:
-        """The input: its units and schema."""
-        return load_source(self.staging.root)
-
-    @cached_property
-    def scan(self) -> Scan:
-        """The merged scan."""
-        return read_scan(self.staging.file("scan.all"))
-
-    @cached_property
-    def cells(self) -> CellCodec:
-        """Table to cells and back."""
-        return CellCodec.load(self.staging.file("codec"))
-
-    @cached_property
-    def points(self) -> PointCodec:
-        """Cells to points and back."""
-        return PointCodec.fit(self.cells, self.scan)
-
-    @cached_property
-    def weights(self) -> FloatArray:
-        """Multipliers of squared differences, shape (width,)."""
-        weight = self.job.cluster.response_weight
-        response = self.job.time_column if weight is not None else None
-        return self.points.distance_weights(response, weight if response else None)
-
-    @cached_property
-    def suppression(self) -> Suppression:
-        """Rare categories and what they are released as."""
-        return Suppression.from_dict(read_json(self.staging.file("suppression.json")))
-
-    @cached_property
-    def strata(self) -> Strata:
-        """The strata."""
-        return Strata.from_dict(read_json(self.staging.file("strata.json")))
-
-    @cached_property
-    def trees(self) -> list[Tree]:
-        """One tree of pre-clusters a stratum."""
-        return [Tree.from_dict(content) for content in read_json(self.staging.file("trees.json"))]
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The partitions."""
-        return Plan.from_dict(read_json(self.staging.file("plan.json")))
-
-    @cached_property
-    def noise(self) -> FloatArray:
-        """Factors of the noise covariance, shape (n_scopes, width, width)."""
-        factors: FloatArray = np.load(self.staging.file("noise.npy"))
-        return factors
-
-    @cached_property
-    def view(self) -> View:
-        """The variables on which the release is verified."""
-        return view_of(self.cells, self.scan)
-
-    def rng(self, stage: str, index: int) -> np.random.Generator:
-        """The generator of one stage and piece."""
-        return generator(self.staging.key, stage, index)
-
-
-def view_of(codec: CellCodec, scan: Scan) -> View:
-    """The verified variables of a scanned table."""
-    columns = dict(zip(codec.names, codec.columns, strict=True))
-    coded = {name for name, column in columns.items() if column.staged_as_codes}
-    counts = {name: scan.code_counts(name) for name in coded}
-    mean = {name: scan.columns[name].mean for name in columns}
-    sd = {name: scan.columns[name].sd for name in columns}
-    return build_view(columns, mean, sd, counts)
-
-
-@lru_cache(maxsize=2)
-def context(staging: str, token: str) -> Context:
-    """The context of a run; `token` differs between runs in the same folder."""
-    return Context(Staging(Path(staging)), token)
 
 
 def work(task: Task) -> Receipt:

@@ -1,0 +1,116 @@
+"""What all tasks of one run share: read from the staging when first needed, then remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.points import PointCodec
+from anonpipe.codec.rare import Suppression
+from anonpipe.codec.scan import Scan, read_scan
+from anonpipe.job import Job, parse_job
+from anonpipe.partition.strata import Strata
+from anonpipe.partition.tree import Tree
+from anonpipe.plan import Plan
+from anonpipe.rng import generator
+from anonpipe.source import Source, load_source
+from anonpipe.store import Staging, read_json
+from anonpipe.verify.view import View, build_view
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all tasks of one run share, read from the staging when first needed."""
+
+    staging: Staging
+    token: str
+
+    @cached_property
+    def job(self) -> Job:
+        """The job."""
+        return parse_job(read_json(self.staging.file("job.json")))
+
+    @cached_property
+    def source(self) -> Source:
+        """The input: its units and schema."""
+        return load_source(self.staging.root)
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The merged scan."""
+        return read_scan(self.staging.file("scan.all"))
+
+    @cached_property
+    def cells(self) -> CellCodec:
+        """Table to cells and back."""
+        return CellCodec.load(self.staging.file("codec"))
+
+    @cached_property
+    def points(self) -> PointCodec:
+        """Cells to points and back."""
+        return PointCodec.fit(self.cells, self.scan)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Multipliers of squared differences, shape (width,)."""
+        weight = self.job.cluster.response_weight
+        response = self.job.time_column if weight is not None else None
+        return self.points.distance_weights(response, weight if response else None)
+
+    @cached_property
+    def suppression(self) -> Suppression:
+        """Rare categories and what they are released as."""
+        return Suppression.from_dict(read_json(self.staging.file("suppression.json")))
+
+    @cached_property
+    def strata(self) -> Strata:
+        """The strata."""
+        return Strata.from_dict(read_json(self.staging.file("strata.json")))
+
+    @cached_property
+    def trees(self) -> list[Tree]:
+        """One tree of pre-clusters a stratum."""
+        return [Tree.from_dict(content) for content in read_json(self.staging.file("trees.json"))]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The partitions."""
+        return Plan.from_dict(read_json(self.staging.file("plan.json")))
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """Factors of the noise covariance, shape (n_scopes, width, width)."""
+        factors: FloatArray = np.load(self.staging.file("noise.npy"))
+        return factors
+
+    @cached_property
+    def view(self) -> View:
+        """The variables on which the release is verified."""
+        return view_of(self.cells, self.scan)
+
+    def rng(self, stage: str, index: int) -> np.random.Generator:
+        """The generator of one stage and piece."""
+        return generator(self.staging.key, stage, index)
+
+
+def view_of(codec: CellCodec, scan: Scan) -> View:
+    """The verified variables of a scanned table."""
+    columns = dict(zip(codec.names, codec.columns, strict=True))
+    coded = {name for name, column in columns.items() if column.staged_as_codes}
+    counts = {name: scan.code_counts(name) for name in coded}
+    mean = {name: scan.columns[name].mean for name in columns}
+    sd = {name: scan.columns[name].sd for name in columns}
+    return build_view(columns, mean, sd, counts)
+
+
+@lru_cache(maxsize=2)
+def context(staging: str, token: str) -> Context:
+    """The context of a run; `token` differs between runs in the same folder."""
+    return Context(Staging(Path(staging)), token)

@@ -1,0 +1,128 @@
+"""What the scan settles: codec, strata, rare categories, trees of pre-clusters, the run's key, and the warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anonpipe import ledger
+from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.points import PointCodec
+from anonpipe.codec.rare import suppress_rare
+from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
+from anonpipe.context import Context
+from anonpipe.errors import InputError, JobError
+from anonpipe.evidence import promise_of
+from anonpipe.job import Job
+from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
+from anonpipe.partition.tree import fit_tree
+from anonpipe.plan import leaf_counts, partition_rows
+from anonpipe.rng import keyed, row_keys, steward_secret
+from anonpipe.store import write_atomic, write_json
+
+
+def fit(ctx: Context) -> None:
+    """Fit everything from the scans of the units, and write it into the staging; `trees.json` comes last."""
+    job, staging, units = ctx.job, ctx.staging, len(ctx.source.units)
+    scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
+    merged = merge_scans(scans)
+    warnings = check_scan(merged, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
+    digest = merged.digest(ctx.source.schema)
+    nullable = {field.name: field.nullable for field in ctx.source.schema}
+    merged, suppression, suppressed = suppress_rare(merged, job.columns, nullable, job.k)
+    write_json(staging.file("suppression.json"), suppression.to_dict())
+    write_scan(merged, staging.file("scan.all"))
+    secret = steward_secret()
+    warnings += suppressed + ledger.warn_of_redraws(secret, digest, job.digest())
+    write_json(staging.file("digest.json"), digest)
+    write_atomic(staging.file("run.key"), keyed(secret, "run", job.digest(), digest))
+    codec = CellCodec.fit(ctx.source.schema, job.columns, merged)
+    codec.save(staging.folder("codec"))
+    strata = strata_of(job, codec, merged)
+    warnings += small_group_warnings(job, PointCodec.fit(codec, merged).width)
+    warnings += stratum_warnings(job, codec, merged, strata)
+    write_json(staging.file("strata.json"), strata.to_dict())
+    write_json(staging.file("warnings.json"), warnings)
+    write_json(staging.file("trees.json"), _trees(ctx, codec, strata, units))
+
+
+def small_group_warnings(job: Job, width: int) -> list[str]:
+    """What exact group moments give away in small groups.
+
+    Raises
+    ------
+    JobError
+        k is 2: the synthetic records would be the original ones.
+    """
+    if not promise_of(job).exact_groups or job.k > width + 1:
+        return []
+    if job.k == 2:
+        raise JobError(
+            f"synthesize.method {job.synthesize.method} keeps the moments of every group exactly, and with k=2 the "
+            "synthetic records are the original ones; raise k, or take micro_perturbation"
+        )
+    return [
+        f"k={job.k} is at most the {width} columns of points plus one: exact group moments keep the synthetic records "
+        "in the span of the originals, and who knows part of a record can solve for the rest; "
+        f"raise k above {width + 1}, or take micro_perturbation"
+    ]
+
+
+def strata_of(job: Job, codec: CellCodec, scanned: Scan) -> Strata:
+    """The strata that the job asks for, from the counts of the scan."""
+    names = job.strata.by
+    positions = [codec.names.index(name) for name in names]
+    sizes = [len(scanned.code_counts(name)) for name in names]
+    if int(np.prod(sizes)) > MOST_COMBINATIONS:
+        raise InputError(f"strata.by makes more than {MOST_COMBINATIONS:,} combinations; take fewer or coarser columns")
+    counts = scanned.combination_counts(codec, names) if names else np.array([scanned.rows])
+    event = None
+    if job.event_column in names:
+        position = codec.names.index(str(job.event_column))
+        event = (names.index(str(job.event_column)), codec.event_codes(position))
+    return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names)
+
+
+def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> list[str]:
+    """What became of records in strata under k: columns and counts, no value."""
+    if not job.strata.by:
+        return []
+    counts = scanned.combination_counts(codec, job.strata.by)
+    merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
+    whose, found = ", ".join(map(repr, job.strata.by)), []
+    if merged:
+        found.append(
+            f"strata.small is merge: {merged:,} records of strata under k={job.k} take the values of larger strata in "
+            f"{whose}, which is otherwise released unchanged"
+        )
+    if strata.dropped:
+        found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
+    return found
+
+
+def _trees(ctx: Context, codec: CellCodec, strata: Strata, units: int) -> list[dict[str, Any]]:
+    """One tree a stratum, fitted on the sampled rows of that stratum."""
+    points = PointCodec.fit(codec, ctx.scan)
+    cells, keys = _sample(ctx, codec, units)
+    ctx.suppression.apply(cells, codec.names)
+    stratum = strata.assign(cells)
+    scaled = points.encode(cells) * np.sqrt(ctx.weights)
+    trees = []
+    rows = partition_rows(ctx.job, max(points.width, len(codec.names)))
+    for at, leaves in enumerate(leaf_counts(strata.rows, rows)):
+        inside = stratum == at
+        trees.append(fit_tree(scaled[inside], keys[inside], leaves).to_dict())
+    return trees
+
+
+def _sample(ctx: Context, codec: CellCodec, units: int) -> tuple[Any, Any]:
+    cells, count = [], 0
+    for unit in range(units):
+        with pa.OSFile(str(ctx.staging.file("samples") / f"{unit}.arrow"), "rb") as source:
+            for batch in pa.ipc.open_stream(source):
+                cells.append(codec.to_cells(batch.select(list(codec.names))))
+                count += batch.num_rows
+    keys = row_keys(ctx.staging.file("start.key").read_bytes(), 0, count)
+    return np.concatenate(cells) if cells else np.empty((0, len(codec.names))), keys
