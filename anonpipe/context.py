@@ -85,6 +85,12 @@ class Context:
         return Plan.from_dict(read_json(self.staging.file("plan.json")))
 
     @cached_property
+    def file_rows(self) -> list[list[int]]:
+        """Records that each partition sends to each output file."""
+        counts: list[list[int]] = read_json(self.staging.file("file_rows.json"))
+        return counts
+
+    @cached_property
     def noise(self) -> FloatArray:
         """Factors of the noise covariance, shape (n_scopes, width, width)."""
         factors: FloatArray = np.load(self.staging.file("noise.npy"))

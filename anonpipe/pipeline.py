@@ -238,8 +238,11 @@ def group(run: Run, mapper: Mapper) -> None:
 
 def synthesize(run: Run, mapper: Mapper) -> None:
     """Replace the records of every partition."""
+    partitions = len(run.context.plan.partitions)
     synthetic_shelf(run.context)
-    run.map_stage(mapper, "synthesize", len(run.context.plan.partitions))
+    run.map_stage(mapper, "synthesize", partitions)
+    counts = [receipt["file_rows"] for receipt in run.staging.receipts("synthesize").read_all(partitions)]
+    write_json(run.staging.file("file_rows.json"), counts)
 
 
 def write(run: Run, mapper: Mapper) -> None:

@@ -56,7 +56,7 @@ def work(task: Task) -> Receipt:
     before = os.umask(0o077)
     try:
         with disk_errors(f"running stage {task.stage}"):
-            if not receipts.done(task.index + 1) >= {task.index}:
+            if not receipts.has(task.index):
                 receipts.write(task.index, STAGES[task.stage](ctx, task.index))
             receipt = receipts.read(task.index)
     finally:
@@ -297,9 +297,9 @@ def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grou
 def write_file(ctx: Context, index: int) -> Receipt:
     """Write one output file in random order, then measure what a reader of it gets."""
     shelf, pieces = synthetic_shelf(ctx), []
-    for partition, receipt in enumerate(ctx.staging.receipts("synthesize").read_all(len(ctx.plan.partitions))):
-        begin = sum(receipt["file_rows"][:index])
-        pieces.append((partition, begin, begin + receipt["file_rows"][index]))
+    for partition, counts in enumerate(ctx.file_rows):
+        begin = sum(counts[:index])
+        pieces.append((partition, begin, begin + counts[index]))
     rows = shelf.gather(pieces)
     rows = rows[ctx.rng("order", index).permutation(len(rows))]
     path = ctx.staging.folder("files") / f"part-{index:05d}.parquet"

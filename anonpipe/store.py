@@ -82,9 +82,13 @@ class Receipts:
 
     path: Path
 
+    def has(self, index: int) -> bool:
+        """Whether task `index` has finished."""
+        return (self.path / f"{index}.json").exists()
+
     def done(self, count: int) -> set[int]:
         """The indices below `count` that have a receipt."""
-        return {index for index in range(count) if (self.path / f"{index}.json").exists()}
+        return {index for index in range(count) if self.has(index)}
 
     def write(self, index: int, receipt: dict[str, Any]) -> None:
         """Record that task `index` has finished."""
