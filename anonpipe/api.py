@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,7 +124,15 @@ def _read(version: str, given: pa.Schema) -> pa.Table:
     where = release.resolve(version)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
     table = pa.concat_tables([pq.read_table(where.path(name)) for name in names])
-    return table.cast(pa.schema([given.field(name) for name in table.column_names]))
+    columns = [_as_type(table.column(name), given.field(name).type) for name in table.column_names]
+    return pa.table(columns, schema=pa.schema([given.field(name) for name in table.column_names]))
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cast; Parquet returns dictionaries of other values than text as plain columns."""
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
+        column = column.cast(kind.value_type).dictionary_encode().unify_dictionaries()
+    return column.cast(kind)
 
 
 def _as_given(released: pa.Table, given: Any) -> Any:
@@ -131,5 +140,12 @@ def _as_given(released: pa.Table, given: Any) -> Any:
     if isinstance(given, pa.Table):
         return released
     frame = released.to_pandas()
-    dtypes = {name: given[name].dtype for name in frame.columns if frame[name].dtype != given[name].dtype}
-    return frame.astype(dtypes)
+    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns}
+    return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
+
+
+def _nullable(dtype: Any, column: pd.Series[Any]) -> Any:
+    """The dtype, or for plain integers and booleans that now hold nulls (rare categories) the one that can."""
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and column.isna().any():
+        return "boolean" if dtype.kind == "b" else dtype.name.capitalize().replace("Uint", "UInt")
+    return dtype

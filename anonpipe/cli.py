@@ -143,6 +143,10 @@ def summary(
     """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
     from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
 
+    if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
+        raise InputError(
+            f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
+        )
     loaded = _load(job, settings, {})
     out.print(show_comparison(compare_tables(loaded, loaded.input, loaded.output)))
     if picture is not None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -123,16 +125,17 @@ def local_cluster(workers: int | None, memory: str | None, scratch: Path, retrie
     count = workers or default_workers()
     make_private(scratch)
     with dask.config.set(_DASK_SETTINGS), _private_umask(), _quiet_logs():
-        cluster = LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=memory or int(psutil.virtual_memory().total * 0.9 / count),
-            local_directory=str(scratch),
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            security=True,
-        )
+        with _interrupts_ignored():  # Ctrl-C is for the driver, which stops the workers
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=memory or int(psutil.virtual_memory().total * 0.9 / count),
+                local_directory=str(scratch),
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                security=True,
+            )
         with cluster, Client(cluster) as client:
             yield _dask_mapper(client, retries)
 
@@ -243,3 +246,16 @@ def _quiet_logs() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes that are started meanwhile are deaf to Ctrl-C; only the main thread can arrange it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

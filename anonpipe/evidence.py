@@ -54,6 +54,7 @@ def evidence(ctx: Context) -> Evidence:
         smallest_group=min(receipt["smallest_group"] for receipt in made),
         rows_under_k=_rows_under_k(ctx),
         rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
+        suppressed_share=ctx.suppression.largest_share,
         unchanged=tuple(unchanged_names(ctx)),
         released_names=tuple(ctx.cells.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),

@@ -140,7 +140,8 @@ class Gates(_Options):
     are differences of shares. `rows_under_k` is the number of rows whose combination of unchanged columns
     may occur fewer than k times. `share_as_they_were` is the share of rows
     that may equal, in all synthetic columns, an original row of their group
-    which fewer than k persons share.
+    which fewer than k persons share. `suppressed_share` is the share of rows
+    that suppression of rare categories may change in one column.
     """
 
     mean: float = Field(default=0.02, gt=0)
@@ -150,6 +151,7 @@ class Gates(_Options):
     null_share: float = Field(default=0.005, gt=0)
     rows_under_k: int = Field(default=0, ge=0)
     share_as_they_were: float = Field(default=0.01, ge=0)
+    suppressed_share: float = Field(default=0.05, ge=0)
 
 
 class Release(_Options):

@@ -77,7 +77,7 @@ class Preview:
             f"point columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
-            _wrapped("gates", _options(job.gates)),
+            _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
             *(f"warning: {warning}" for warning in self.warnings),
         ]
 
@@ -95,6 +95,9 @@ def _column_line(job: Job, name: str) -> str:
 def _options(options: object) -> str:
     content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
     return ", ".join(f"{key}={value}" for key, value in content.items())
+
+
+_WIDER = "those on means and covariances are wider by the method's bias and six standard errors: much, for small tables"
 
 
 def _wrapped(label: str, text: str) -> str:

@@ -30,6 +30,7 @@ SAMPLE_ROWS = 50_000
 """Rows that the guesses rest on."""
 SAMPLE_PIECES = 16
 """Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
+_CSV_BATCH_ROWS = 4_096
 FEW_CODES = 10
 """Whole numbers with no more distinct values than this are taken for codes."""
 MANY_CATEGORIES = 200
@@ -154,12 +155,16 @@ def _sample(source_url: str) -> pa.Table:
     left = SAMPLE_ROWS
     for index, place in enumerate(places):
         wanted = left // (len(places) - index)
-        for _, batch in read_batches(source, pieces[place], source.schema.names, wanted):
-            batches.append(batch.slice(0, wanted))
-            left -= batches[-1].num_rows
-            wanted -= batches[-1].num_rows
-            if wanted == 0 or pieces[place].row_groups:
-                break
+        piece = pieces[place]
+        if not piece.row_groups:  # a CSV is read whole, to see the last rows of a sorted one too
+            share = min(1.0, wanted / max(1, piece.rows))
+            for _, batch in read_batches(source, piece, source.schema.names, _CSV_BATCH_ROWS):
+                batches.append(batch.slice(0, max(1, int(batch.num_rows * share))))
+            left -= wanted
+            continue
+        _, batch = next(read_batches(source, piece, source.schema.names, wanted))
+        batches.append(batch.slice(0, wanted))
+        left -= batches[-1].num_rows
     return pa.Table.from_batches(batches)
 
 
@@ -474,7 +479,7 @@ def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Lo
 
 def _quoted(text: str) -> str:
     """A text as a quoted YAML scalar on one line."""
-    return yaml.safe_dump(text, default_style='"', width=10**9).rstrip("\n")
+    return yaml.safe_dump(text, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")
 
 
 def _key(name: str) -> str:

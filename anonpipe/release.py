@@ -1,6 +1,6 @@
 """Atomic publication: a new versioned folder, then one switch of the pointer.
 
-    output/versions/<version>/part-00000.parquet ... manifest.json
+    output/versions/<version>/part-00000.parquet ... _manifest.json
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
 
@@ -29,7 +29,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe.errors import InputError, OutputError
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
+"""Readers of Parquet folders pass over names that begin with an underscore."""
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"

@@ -104,7 +104,7 @@ def start_cli(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def released_hashes(output: Path) -> dict[str, str]:
     """SHA-256 of every released data file."""
-    manifest = json.loads((output / "release" / "manifest.json").read_text())
+    manifest = json.loads((output / "release" / "_manifest.json").read_text())
     found = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (output / "release").glob("*.parquet")}
     assert found == {entry["name"]: entry["sha256"] for entry in manifest["files"]}
     return found

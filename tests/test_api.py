@@ -197,3 +197,25 @@ anonpipe.anonymize(
     assert done.returncode == -9 and any(path.name.startswith("memory-") for path in small.stagings())
     subprocess.run([sys.executable, "-m", "anonpipe", "purge"], check=True, capture_output=True)
     assert small.stagings() == []
+
+
+def test_categories_that_are_no_text_and_integers_that_gain_nulls():
+    rng = np.random.default_rng(4)
+    given = pd.DataFrame(
+        {
+            "x": rng.normal(size=600),
+            "number": pd.Categorical(rng.choice([1, 2, 3], 600)),
+            "truth": pd.Categorical(rng.choice([True, False], 600)),
+            "grade": np.where(np.arange(600) < 594, rng.integers(0, 3, 600), [7, 8, 9] * 200),
+        }
+    )
+    kinds = {"x": "continuous", "number": "categorical", "truth": "binary", "grade": "ordinal"}
+    job = {"k": 5, "columns": {name: {"kind": kind} for name, kind in kinds.items()}, "gates": {"covariance": 0.5}}
+    released, verdict = anonymize(given, job)
+    assert verdict.passed
+    for name in ("number", "truth"):
+        assert released[name].dtype == given[name].dtype
+        assert released[name].value_counts().to_dict() == given[name].value_counts().to_dict()
+    assert str(released["grade"].dtype) == "Int64" and released["grade"].isna().sum() == 6
+    kept = given["grade"][given["grade"] < 3].value_counts().to_dict()
+    assert released["grade"].dropna().astype(int).value_counts().to_dict() == kept

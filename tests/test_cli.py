@@ -157,7 +157,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 0 and "released before under another job" in answer.err
     assert os.readlink(tmp_path / "out" / "release") != first
     assert len(list((tmp_path / "out" / "versions").iterdir())) == 1
-    manifest = json.loads((tmp_path / "out" / "release" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "out" / "release" / "_manifest.json").read_text())
     assert manifest["k"] == 6 and manifest["methods"]["synthesize"]["form"] == "centred"
 
 
@@ -371,3 +371,9 @@ def _read_all(master, process, seconds=120):
             break
     process.wait(10)
     return b"".join(parts).decode(errors="replace")
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_work(call, tmp_path):
+    for name in ("compared.txt", "nowhere/compared.png"):
+        result = call("summary", "missing.yaml", "--picture", str(tmp_path / name))
+        assert result.code == 2 and "ends in .png" in result.err

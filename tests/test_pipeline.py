@@ -392,7 +392,7 @@ def test_manifest_tells_nothing_of_persons_or_paths(tmp_path, registry):
     given = registry_job(tmp_path, registry, strata={"by": ["vital_status"]})
     small.run(given)
     where = release.resolve(given.output)
-    text = (Path(where.root) / "manifest.json").read_text()
+    text = (Path(where.root) / "_manifest.json").read_text()
     assert "registry.parquet" not in text and str(tmp_path) not in text and "secret" not in text
     footer = pq.read_metadata(Path(where.root) / "part-00000.parquet")
     assert set(footer.metadata or {}) <= {b"ARROW:schema"}

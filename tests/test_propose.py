@@ -389,7 +389,9 @@ def test_a_long_csv_is_sampled_over_its_blocks(tmp_path: Path) -> None:
     rows = SAMPLE_ROWS + 20_000
     text = [f"remark {n % 7} " + "-" * 90 for n in range(rows)]
     pa.csv.write_csv(pa.table({"n": np.arange(rows), "text": text}), tmp_path / "a.csv")
-    assert propose._sample(str(tmp_path / "a.csv"))["n"].to_pylist() == list(range(SAMPLE_ROWS))
+    seen = propose._sample(str(tmp_path / "a.csv"))["n"].to_numpy()
+    assert 0.9 * SAMPLE_ROWS < len(seen) <= SAMPLE_ROWS and seen[0] == 0 and seen[-1] > rows - 4_096
+    assert np.all(np.diff(seen) > 0)
 
 
 @settings(max_examples=100, deadline=None)

@@ -77,10 +77,10 @@ def test_damage_is_found(staged, tmp_path):
 def test_a_changed_manifest_is_found(staged, tmp_path):
     url = str(tmp_path / "out")
     version = release.publish(*staged, release.place(url))
-    manifest = json.load(open(f"{version}/manifest.json"))
+    manifest = json.load(open(f"{version}/_manifest.json"))
     manifest["schema"][0]["type"] = "int32"
     manifest["files"][0]["rows"] = 4
-    json.dump(manifest, open(f"{version}/manifest.json", "w"))
+    json.dump(manifest, open(f"{version}/_manifest.json", "w"))
     problems = release.check(url)
     assert any("schema" in p for p in problems) and any("the manifest says 4" in p for p in problems)
 

@@ -22,6 +22,7 @@ from anonpipe.codec.scan import Scan
 from anonpipe.codec.values import Grid
 from anonpipe.kernels.bounds import keep_group_sums
 from anonpipe.schema import Kind
+from anonpipe.synthesize import restore_by_rank
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -94,6 +95,8 @@ class NumberBlock:
         The job's weight of the column in distances.
     grid
         The values that may be released.
+    ordinal
+        Whether the values are positions in an ordered list of categories.
     """
 
     name: str
@@ -105,6 +108,7 @@ class NumberBlock:
     null_share: float
     weight: float
     grid: Grid
+    ordinal: bool = False
 
     def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
         """Write the block's points; what is missing even in `filled` stands at the mean."""
@@ -117,12 +121,18 @@ class NumberBlock:
         """Multipliers that give value (nulls at the mean) and indicator together the variance of one number."""
         return np.array([1.0, 0.25 / (1.0 - self.null_share)])[: self.stop - self.start]
 
-    def decode(self, points: FloatArray, cells: FloatArray, groups: Groups) -> FloatArray:
-        """Values of the block's column, NaN for nulls, whose counts are calibrated."""
+    def decode(self, points: FloatArray, cells: FloatArray, groups: Groups, how: Decoding) -> FloatArray:
+        """Values of the block's column, NaN for nulls, whose counts are calibrated.
+
+        A calibrated ordinal keeps its categories' counts in each group: the
+        group's own values are handed out in the order of the synthetic ones.
+        """
         values = self.mean + self.sd * points[:, self.start]
         if self.stop - self.start == 2:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
             values[groups.calibrate(points[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
+        if self.ordinal and how == "calibrated" and not groups.identical:
+            return restore_by_rank(values, cells[:, self.position], groups.order, groups.starts)
         if not groups.identical:
             values = keep_group_sums(values, groups.order, groups.starts, self.grid.low, self.grid.high)
         return self.grid.round(values)
@@ -229,7 +239,9 @@ class PointCodec:
             scanned = scan.columns[name]
             stop = start + point_width(column, scanned)
             if name not in cells.categories or column.kind is Kind.ORDINAL:
-                numbers.append(_number_block(name, position, start, stop, column.weight, scanned, cells.grid(position)))
+                ordinal = column.kind is Kind.ORDINAL
+                grid = cells.grid(position)
+                numbers.append(_number_block(name, position, start, stop, column.weight, scanned, grid, ordinal))
             else:
                 counts = scanned.code_counts[scanned.occupied]
                 shares = counts / max(1, counts.sum())
@@ -341,7 +353,7 @@ class PointCodec:
         groups = Groups(order, starts, identical_groups)
         released = cells.copy()
         for number in self.numbers:
-            released[:, number.position] = number.decode(points, cells, groups)
+            released[:, number.position] = number.decode(points, cells, groups, categories)
         for block in self.categories:
             released[:, block.position] = block.decode(points, cells, groups, rng, categories)
         return released
@@ -352,7 +364,7 @@ class PointCodec:
 
 
 def _number_block(
-    name: str, position: int, start: int, stop: int, weight: float, scanned: ColumnScan, grid: Grid
+    name: str, position: int, start: int, stop: int, weight: float, scanned: ColumnScan, grid: Grid, ordinal: bool
 ) -> NumberBlock:
     null_share = scanned.nulls / max(1, scanned.rows)
-    return NumberBlock(name, position, start, stop, scanned.mean, scanned.sd or 1.0, null_share, weight, grid)
+    return NumberBlock(name, position, start, stop, scanned.mean, scanned.sd or 1.0, null_share, weight, grid, ordinal)

@@ -35,10 +35,13 @@ class Suppression:
         Column name to a list: for each code, nulls last, the code it is released as.
     ordinal
         Columns among them whose nulls are NaN in the cells.
+    largest_share
+        Of the records, those that it changes in the column where it changes most.
     """
 
     targets: dict[str, list[int]]
     ordinal: tuple[str, ...] = ()
+    largest_share: float = 0.0
 
     def apply(self, cells: FloatArray, names: tuple[str, ...]) -> None:
         """Replace suppressed codes in place; cells of shape (n_rows, n_columns), `names` their columns."""
@@ -53,12 +56,12 @@ class Suppression:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able content."""
-        return {"targets": self.targets, "ordinal": list(self.ordinal)}
+        return {"targets": self.targets, "ordinal": list(self.ordinal), "largest_share": self.largest_share}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Suppression:
         """Read what `to_dict` gave."""
-        return cls(content["targets"], tuple(content["ordinal"]))
+        return cls(content["targets"], tuple(content["ordinal"]), content["largest_share"])
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:
@@ -133,18 +136,24 @@ def suppress_rare(
             changed[name], targets[name] = _recounted(scanned, codes, columns[name]), codes
             warnings.append(_suppressed(name, scanned, codes))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
-    return replace(scan, columns=changed), Suppression(targets, ordinal), warnings
+    share = max((_moved(scan.columns[name], codes) for name, codes in targets.items()), default=0) / max(1, scan.rows)
+    return replace(scan, columns=changed), Suppression(targets, ordinal, share), warnings
 
 
 def _filled(name: str, nulls: int, k: int) -> str:
     return f"column {name!r}: {nulls} missing values, fewer than k={k}, are released as numbers of their groups"
 
 
-def _suppressed(name: str, scanned: ColumnScan, codes: list[int]) -> str:
+def _moved(scanned: ColumnScan, codes: list[int]) -> int:
+    """Records that are released as another code."""
     counts = np.append(scanned.counts if scanned.counts is not None else [], scanned.nulls)
-    moved = [code for code, target in enumerate(codes) if code != target]
-    rows = int(counts[moved].sum())
-    place = "missing" if codes[moved[0]] == len(codes) - 1 else "the commonest category"
+    return int(counts[[code for code, target in enumerate(codes) if code != target]].sum())
+
+
+def _suppressed(name: str, scanned: ColumnScan, codes: list[int]) -> str:
+    target = next(target for code, target in enumerate(codes) if code != target)
+    place = "missing" if target == len(codes) - 1 else "the commonest category"
+    rows = _moved(scanned, codes)
     return f"column {name!r}: {rows} records of categories under k (or missing) are released as {place}"
 
 

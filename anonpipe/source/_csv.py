@@ -101,7 +101,9 @@ def _inferred(path: str, delimiter: str) -> pa.Schema:
     """The header, and the types of the first block."""
     with _plain_bytes(path) as source:
         opened = guarded(path, _UNREADABLE, _stream, source, delimiter, _convert({}), lambda _: "skip")
-        return opened.schema
+        guarded(path, _UNREADABLE, lambda: opened.schema.names)  # a header that is not UTF-8 fails only here
+        schema: pa.Schema = opened.schema
+        return schema
 
 
 def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column] | None) -> None:

@@ -39,6 +39,7 @@ class Limits:
     null_share: float
     rows_under_k: int
     share_as_they_were: float
+    suppressed_share: float
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Evidence:
     smallest_group: int
     rows_under_k: int
     rows_as_they_were: int
+    suppressed_share: float
     unchanged: tuple[str, ...]
     released_names: tuple[str, ...]
     forbidden_names: tuple[str, ...]
@@ -99,7 +101,7 @@ def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits) -> Verdi
         The job's limits on the written rows.
     """
     checks = [
-        *_counts(evidence, k),
+        *_counts(evidence, k, limits),
         *_unchanged(evidence, k, limits),
         *_before_decoding(evidence, promise),
         *_written(evidence, promise, limits),
@@ -108,7 +110,7 @@ def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits) -> Verdi
     return Verdict(tuple(checks), _notes(evidence, promise))
 
 
-def _counts(evidence: Evidence, k: int) -> list[Check]:
+def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     on = f"{evidence.files} written files"
     lost = abs(evidence.rows_in - evidence.rows_dropped - evidence.rows_out)
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
@@ -116,6 +118,12 @@ def _counts(evidence: Evidence, k: int) -> list[Check]:
         at_most("rows lost or added (beyond declared drops)", lost, 0, on, mandatory=True),
         at_least("smallest group", evidence.smallest_group, k, "all groups", unit="records", mandatory=True),
         at_most("identifier or dropped columns released", forbidden, 0, on, mandatory=True),
+        at_most(
+            "share of rows changed by suppression of rare categories, in the column with most",
+            evidence.suppressed_share,
+            limits.suppressed_share,
+            "the input",
+        ),
         at_most("values beyond declared bounds or steps", evidence.beyond_limits, 0, on),
     ]
 

@@ -78,7 +78,7 @@ def build_view(
     counts: Mapping[str, npt.NDArray[np.int64]],
     most_categories: int = 50,
 ) -> View:
-    """Choose the variables of a table.
+    """Choose the variables of a table; an ordinal counts as a number and by its categories.
 
     Parameters
     ----------
@@ -89,17 +89,23 @@ def build_view(
     counts
         Records of each category of each column that is staged as codes.
     most_categories
-        An unchanged column with more categories is left out: nothing of it
-        is computed anew, and its combinations are counted by another gate.
+        The categories of an unchanged column with more are left out (nothing of
+        it is computed anew, and its combinations are counted by another gate),
+        and of an ordinal one, which is compared as a number then.
     """
     variables: list[Variable] = []
     for position, (name, column) in enumerate(columns.items()):
         synthesized = column.role.synthesized
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
             variables.append(Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized))
-        elif synthesized or len(counts[name]) <= most_categories:
+        if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized))
     return View(tuple(variables))
+
+
+def _dummies(column: Column) -> bool:
+    """Whether the column is coded in dummies, whose number is limited already."""
+    return column.role.synthesized and column.kind is not Kind.ORDINAL
 
 
 def _indicators(name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool) -> Sequence[Variable]:

@@ -118,4 +118,4 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
     assert done.returncode == 0, console(tmp_path)
     after = (tmp_path / "notes" / "finished").read_text().split()
     assert after[: len(before)] == before and not set(after[len(before) :]) & set(before)
-    assert (tmp_path / "out" / "release" / "manifest.json").exists()
+    assert (tmp_path / "out" / "release" / "_manifest.json").exists()

@@ -15,7 +15,7 @@ from anonpipe.verify.gates import Evidence, Limits, Promise, judge
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import build_view
 
-LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01)
+LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01, 0.05)
 COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
 
 
@@ -49,7 +49,7 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         spread.append(GroupSpread.of(points[c == at], *groups[at]))
     content = {
         "rows_in": n, "rows_dropped": 0, "rows_out": n, "smallest_group": 5, "rows_under_k": 0,
-        "rows_as_they_were": 0, "unchanged": ("c",),
+        "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "original": original, "released": released, "grouped": grouped, "synthesized": made,
         "spread": spread if promise.form == "expected" else None,
@@ -86,6 +86,7 @@ def test_honest_runs_pass(promise):
         ({"beyond_limits": 1}, "beyond declared"),
         ({"rows_under_k": 1}, "occur fewer than 5"),
         ({"rows_as_they_were": 41}, "equal an original row"),
+        ({"suppressed_share": 0.051}, "suppression of rare"),
     ],
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):

@@ -25,24 +25,25 @@ VIEW = build_view(COLUMNS, {"age": 50.0, "stage": 1.0}, {"age": 10.0, "stage": 0
 
 def test_variables_are_named_by_position_never_by_value():
     names = [variable.name for variable in VIEW.variables]
-    assert names == ["age", "stage", "sex[1]", "site[0]", "site[1]", "site[2]", "status[1]"]
-    assert VIEW.synthesized.tolist() == [True] * 6 + [False]
+    stages = ["stage", "stage[0]", "stage[1]", "stage[2]"]
+    assert names == ["age", *stages, "sex[1]", "site[0]", "site[1]", "site[2]", "status[1]"]
+    assert VIEW.synthesized.tolist() == [True] * 9 + [False]
 
 
 def test_measured_values_by_hand():
     cells = np.array([[60.0, 2, 1, 0, 1, 7], [np.nan, np.nan, 0, 2, 0, 7]])
     measured = VIEW.measure(cells)
     share, spread = 0.75, np.sqrt(0.75 * 0.25)
-    assert measured[0, :3].tolist() == [1.0, 2.0, (1 - share) / spread]
-    assert np.isnan(measured[1, :2]).all() and measured[1, 2] == -share / spread
-    assert measured[1, 5] == (1 - 0.5) / 0.5 and measured[0, 5] == -1.0
+    assert measured[0, [0, 1, 5]].tolist() == [1.0, 2.0, (1 - share) / spread]
+    assert np.isnan(measured[1, :2]).all() and measured[1, 5] == -share / spread
+    assert measured[1, 8] == (1 - 0.5) / 0.5 and measured[0, 8] == -1.0
 
 
 def test_the_measured_original_has_mean_zero_and_deviation_one():
     sex = np.repeat([0.0, 1.0], [1, 3])
     cells = np.zeros((4, 6))
     cells[:, 2] = sex
-    measured = VIEW.measure(cells)[:, 2]
+    measured = VIEW.measure(cells)[:, 5]
     assert abs(measured.mean()) < 1e-15 and abs(measured.std() - 1) < 1e-15
 
 
