@@ -175,6 +175,7 @@ _DASK_SETTINGS: dict[str, Any] = {
     "distributed.worker.http.routes": [],
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.nanny.environ.NUMBA_NUM_THREADS": "1",
+    "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": "1",
     "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": "1",
     "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": "1",
