@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from anonpipe import ledger
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.points import PointCodec
-from anonpipe.codec.rare import suppress_rare
+from anonpipe.codec.rare import Suppression, suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
 from anonpipe.context import Context
 from anonpipe.errors import InputError, JobError
@@ -23,29 +24,52 @@ from anonpipe.rng import keyed, row_keys, steward_secret
 from anonpipe.store import write_atomic, write_json
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What follows from job and scan alone; `scan` is the one after suppression of rare categories."""
+
+    scan: Scan
+    digest: str
+    suppression: Suppression
+    codec: CellCodec
+    points: PointCodec
+    strata: Strata
+    warnings: list[str]
+
+
+def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
+    """Hold the scanned input against the job, and work out all that a run or its preview builds on.
+
+    Raises
+    ------
+    InputError, JobError
+        The input cannot be anonymised as the job asks.
+    """
+    warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
+    digest = scan.digest(schema)
+    warnings += ledger.warn_of_redraws(steward_secret(), digest, job.digest())
+    nullable = {field.name: field.nullable for field in schema}
+    scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
+    codec = CellCodec.fit(schema, job.columns, scan)
+    points = PointCodec.fit(codec, scan)
+    strata = strata_of(job, codec, scan)
+    warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
+    return Settled(scan, digest, suppression, codec, points, strata, warnings)
+
+
 def fit(ctx: Context) -> None:
-    """Fit everything from the scans of the units, and write it into the staging; `trees.json` comes last."""
+    """Settle everything from the scans of the units, and write it into the staging; `trees.json` comes last."""
     job, staging, units = ctx.job, ctx.staging, len(ctx.source.units)
     scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
-    merged = merge_scans(scans)
-    warnings = check_scan(merged, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
-    digest = merged.digest(ctx.source.schema)
-    nullable = {field.name: field.nullable for field in ctx.source.schema}
-    merged, suppression, suppressed = suppress_rare(merged, job.columns, nullable, job.k)
-    write_json(staging.file("suppression.json"), suppression.to_dict())
-    write_scan(merged, staging.file("scan.all"))
-    secret = steward_secret()
-    warnings += suppressed + ledger.warn_of_redraws(secret, digest, job.digest())
-    write_json(staging.file("digest.json"), digest)
-    write_atomic(staging.file("run.key"), keyed(secret, "run", job.digest(), digest))
-    codec = CellCodec.fit(ctx.source.schema, job.columns, merged)
-    codec.save(staging.folder("codec"))
-    strata = strata_of(job, codec, merged)
-    warnings += small_group_warnings(job, PointCodec.fit(codec, merged).width)
-    warnings += stratum_warnings(job, codec, merged, strata)
-    write_json(staging.file("strata.json"), strata.to_dict())
-    write_json(staging.file("warnings.json"), warnings)
-    write_json(staging.file("trees.json"), _trees(ctx, codec, strata, units))
+    settled = settle(job, ctx.source.schema, merge_scans(scans))
+    write_json(staging.file("suppression.json"), settled.suppression.to_dict())
+    write_scan(settled.scan, staging.file("scan.all"))
+    write_json(staging.file("digest.json"), settled.digest)
+    write_atomic(staging.file("run.key"), keyed(steward_secret(), "run", job.digest(), settled.digest))
+    settled.codec.save(staging.folder("codec"))
+    write_json(staging.file("strata.json"), settled.strata.to_dict())
+    write_json(staging.file("warnings.json"), settled.warnings)
+    write_json(staging.file("trees.json"), _trees(ctx, settled.codec, settled.strata, units))
 
 
 def small_group_warnings(job: Job, width: int) -> list[str]:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import fill
 
-from anonpipe import ledger, release
-from anonpipe.codec.cells import CellCodec
-from anonpipe.codec.points import PointCodec
-from anonpipe.codec.rare import suppress_rare
-from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_batch
+from anonpipe import release
+from anonpipe.codec.scan import Scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
-from anonpipe.fit import small_group_warnings, strata_of, stratum_warnings
+from anonpipe.fit import settle
 from anonpipe.job import Job
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.rng import steward_secret
 from anonpipe.source import Source, check_types, open_source, read_batches
 
 
@@ -127,16 +123,9 @@ def preview(job: Job) -> Preview:
     release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
-    scan = _scan(job, source)
-    warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
-    warnings += ledger.warn_of_redraws(steward_secret(), scan.digest(source.schema), job.digest())
-    nullable = {field.name: field.nullable for field in source.schema}
-    scan, _, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
-    codec = CellCodec.fit(source.schema, job.columns, scan)
-    strata = strata_of(job, codec, scan)
-    points = PointCodec.fit(codec, scan)
-    small = small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
-    width = max(points.width, len(codec.names))
+    settled = settle(job, source.schema, _scan(job, source))
+    codec, strata = settled.codec, settled.strata
+    width = max(settled.points.width, len(codec.names))
     rows = partition_rows(job, width)
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
@@ -153,7 +142,7 @@ def preview(job: Job) -> Preview:
         workers=workers,
         staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
         peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
-        warnings=(*job.warnings(), *warnings, *suppressed, *small),
+        warnings=(*job.warnings(), *settled.warnings),
     )
 
 
