@@ -7,19 +7,16 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.cluster._mdav import blocks_of_at_least
 from anonpipe.kernels.fill import fill_small
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def kmeans(
-    points: FloatArray, k: int, *, rng: np.random.Generator, block_rows: int = 20_000, iterations: int = 10
-) -> IntArray:
-    """Group records by k-means inside blocks of near records, then give every cluster k records.
+def kmeans(points: FloatArray, k: int, *, rng: np.random.Generator, iterations: int = 10) -> IntArray:
+    """Group records by k-means, then give every cluster k records.
 
-    In a block of n records Lloyd's algorithm forms floor(n/k) clusters from
+    Of n records Lloyd's algorithm forms floor(n/k) clusters from
     random records as first centres. Then, from the smallest cluster up, each
     that has fewer than k takes the records nearest to its mean out of
     clusters that have more than k; a cluster that is down to k gives no more.
@@ -32,9 +29,7 @@ def kmeans(
     k
         Smallest size of a group.
     rng
-        Draws one seed a block for the first centres.
-    block_rows
-        Largest block (see `principal_blocks`), at least 2k where it splits.
+        Draws the seed of the first centres.
     iterations
         Most iterations of Lloyd's algorithm, 1 or more; 10 is the limit that
         the authors name.
@@ -47,7 +42,6 @@ def kmeans(
     Raises
     ------
     ValueError
-        Blocks of `block_rows` would leave one under k records, or
         `iterations` is less than 1.
 
     References
@@ -64,17 +58,10 @@ def kmeans(
     """
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
-    order, starts = blocks_of_at_least(points, k, block_rows)
-    seeds = rng.integers(0, 2**31, size=len(starts) - 1)
-    labels = np.empty(len(points), dtype=np.int64)
-    label = 0
-    for low, high, seed in zip(starts[:-1], starts[1:], seeds, strict=True):
-        rows = order[low:high]
-        assigned, centres = _lloyd(points[rows], len(rows) // k, iterations, int(seed))
-        fill_small(points, rows, k, assigned, centres)
-        labels[rows] = label + assigned
-        label += len(centres)
-    return labels
+    seed = int(rng.integers(0, 2**31))
+    labels, centres = _lloyd(points, len(points) // k, iterations, seed)
+    fill_small(points, np.arange(len(points)), k, labels, centres)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _lloyd(points: FloatArray, clusters: int, iterations: int, seed: int) -> tuple[IntArray, FloatArray]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.blocks import block_order
-from anonpipe.kernels.mdav import mdav_blocks
+from anonpipe.kernels.mdav import mdav_block
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def mdav(points: FloatArray, k: int, *, rng: np.random.Generator, block_rows: int | None = None) -> IntArray:
-    """Group records by MDAV, over the whole table or exactly inside blocks of near records.
+def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records by MDAV.
 
     While 3k or more records are left: r is the record furthest from their
     mean and forms a group with its k - 1 nearest; s, the record furthest from
@@ -35,19 +34,11 @@ def mdav(points: FloatArray, k: int, *, rng: np.random.Generator, block_rows: in
         Smallest size of a group.
     rng
         Part of every clusterer's signature; MDAV draws nothing from it.
-    block_rows
-        Largest block, at least 2k where it splits anything. None treats the
-        table as one block: time grows with the square of the rows.
 
     Returns
     -------
     int64, shape (n_rows,)
         Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        Blocks of `block_rows` would leave one under k records.
 
     References
     ----------
@@ -60,13 +51,6 @@ def mdav(points: FloatArray, k: int, *, rng: np.random.Generator, block_rows: in
     >>> mdav(points, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    order, starts = blocks_of_at_least(points, k, block_rows)
-    return np.asarray(mdav_blocks(points, k, order, starts), dtype=np.int64)
-
-
-def blocks_of_at_least(points: FloatArray, k: int, block_rows: int | None) -> tuple[IntArray, IntArray]:
-    """Rows sorted by block and the blocks' starts (see `block_order`); an error where a block is under k."""
-    order, starts = block_order(points, max(1, len(points)) if block_rows is None else block_rows)
-    if np.diff(starts).min() < k:
-        raise ValueError(f"block_rows is {block_rows}, which leaves blocks under k={k} records; give at least {2 * k}")
-    return order, starts
+    labels = np.empty(len(points), dtype=np.int64)
+    mdav_block(points, k, np.arange(len(points)), labels, 0)
+    return labels

@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.cluster._classes import checked_classes
 from anonpipe.cluster._kmeans import kmeans
 from anonpipe.cluster._mdav import mdav
+from anonpipe.cluster._method import Method, under_2k
 from anonpipe.cluster._sizes import count_groups
+from anonpipe.kernels.blocks import block_order
 from anonpipe.kernels.points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Method:
-    """One clustering method.
-
-    Attributes
-    ----------
-    function
-        `function(points, k, *, rng, **options) -> labels`; its keyword-only
-        parameters besides `rng` are the method's options.
-    name
-        What the job calls it.
-    published
-        Name in the literature.
-    reference
-        DOI and place.
-    cost
-        Time and memory, in n records, w columns, blocks of b records.
-    needs
-        What it needs besides points, for example class labels; often nothing.
-    sizes
-        What group sizes it gives.
-    """
-
-    function: Callable[..., IntArray]
-    name: str
-    published: str
-    reference: str
-    cost: str
-    needs: tuple[str, ...]
-    sizes: str
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Names of the options that `cluster` passes on."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "rng")
-
 
 METHODS: dict[str, Method] = {
     "mdav": Method(
@@ -62,24 +25,36 @@ METHODS: dict[str, Method] = {
         name="mdav",
         published="Maximum distance to average vector (MDAV-generic)",
         reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
-        cost="time O(n·b·w/k) in blocks of b records, O(n²·w/k) without; memory O(n + b·w)",
+        cost="time O(n²·w/k), memory O(n·w)",
         needs=(),
-        sizes="k, and k to 2k-1 for the last group of a block",
+        sizes="k, and k to 2k-1 for the last group",
+        largest=under_2k,
+        draws=False,
     ),
     "kmeans": Method(
         function=kmeans,
         name="kmeans",
         published="Improved condensation: k-means with small clusters filled up",
         reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
-        cost="time O(iterations·n·b·w/k) in blocks of b records; memory O(n + b·w)",
+        cost="time O(iterations·n²·w/k), memory O(n·w)",
         needs=(),
         sizes="k or more, without an upper limit",
+        largest=None,
+        draws=True,
     ),
 }
 
 
 def cluster(
-    points: FloatArray, k: int, method: str = "mdav", *, rng: np.random.Generator, **options: int | float | str | None
+    points: FloatArray,
+    k: int,
+    method: str = "mdav",
+    *,
+    rng: np.random.Generator,
+    block_rows: int | None = None,
+    classes: IntArray | None = None,
+    class_shares: FloatArray | None = None,
+    **options: int | float | str | None,
 ) -> IntArray:
     """Group records by a method of `METHODS`, and count the groups whatever the method promises.
 
@@ -94,6 +69,17 @@ def cluster(
         A key of `METHODS`.
     rng
         For methods that draw.
+    block_rows
+        Run the method inside blocks of near records of at most this size (see
+        `anonpipe.partition.blocks.principal_blocks`), at least 2k where it
+        splits anything: time is then linear in the rows. None treats the table
+        as one block.
+    classes
+        For methods that need them: the class of each record, codes from 0,
+        shape (n_rows,). `compound_classes` makes one of several.
+    class_shares
+        Share of each class in the whole table, where `points` are a part of
+        one; None takes the shares in `classes`.
     options
         The method's own, see `METHODS[method].options`.
 
@@ -106,7 +92,8 @@ def cluster(
     ------
     ValueError
         Unknown method or option, points that are not a finite matrix, k below
-        1 or above n_rows, or an option out of its range.
+        1 or above n_rows, an option out of its range, or classes that are
+        missing, not needed or do not fit.
     AnonpipeError
         The method broke its promise: a group under k, a record without group.
 
@@ -121,10 +108,34 @@ def cluster(
     entry = METHODS[method]
     for name in options:
         if name not in entry.options:
-            raise ValueError(f"{method} has no option {name!r}; allowed are {', '.join(entry.options)}")
+            allowed = ", ".join((*entry.options, "block_rows"))
+            raise ValueError(f"{method} has no option {name!r}; allowed are {allowed}")
     points = checked_points(points)
     if not 1 <= k <= len(points):
         raise ValueError(f"k is {k} for {len(points)} records; give 1 to as many as there are records")
-    labels = entry.function(points, k, rng=rng, **options)
-    count_groups(labels, len(points), k, method)
+    given: dict[str, Any] = dict(options)
+    if "classes" in entry.needs:
+        classes, shares = checked_classes(classes, class_shares, len(points), method)
+        given["class_shares"] = shares
+    elif classes is not None or class_shares is not None:
+        raise ValueError(f"{method} does not use classes; leave them out")
+    labels = np.empty(len(points), dtype=np.int64)
+    label = 0
+    for rows in blocks_of_at_least(points, k, block_rows):
+        if classes is not None:
+            given["classes"] = classes[rows]
+        found = entry.function(points[rows], k, rng=rng, **given)
+        sizes = count_groups(found, len(rows), k, method)
+        labels[rows] = label + found
+        label += len(sizes)
     return labels
+
+
+def blocks_of_at_least(points: FloatArray, k: int, block_rows: int | None) -> list[IntArray]:
+    """Row numbers of each block; an error where a block is under k."""
+    if block_rows is None or block_rows >= len(points):
+        return [np.arange(len(points))]
+    order, starts = block_order(points, block_rows)
+    if np.diff(starts).min() < k:
+        raise ValueError(f"block_rows is {block_rows}, which leaves blocks under k={k} records; give at least {2 * k}")
+    return [order[low:high] for low, high in pairwise(starts)]

@@ -1,4 +1,4 @@
-"""MDAV over the records of one block after another."""
+"""MDAV over the records of one block."""
 
 from __future__ import annotations
 
@@ -10,19 +10,6 @@ from anonpipe.kernels.distance import gather_columns, squared_distances
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-@nb.njit(cache=True, nogil=True)
-def mdav_blocks(points: FloatArray, k: int, order: IntArray, starts: IntArray) -> IntArray:
-    """Group the records of each block (rows `order[starts[b]:starts[b + 1]]`) by MDAV.
-
-    Labels count on from block to block, shape (n_rows,).
-    """
-    labels = np.empty(points.shape[0], dtype=np.int64)
-    label = 0
-    for block in range(starts.shape[0] - 1):
-        label = mdav_block(points, k, order[starts[block] : starts[block + 1]], labels, label)
-    return labels
 
 
 @nb.njit(cache=True, nogil=True)

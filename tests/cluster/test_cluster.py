@@ -18,22 +18,29 @@ def rng():
 @given(grouping_problems(), st.sampled_from(sorted(METHODS)), st.booleans())
 def test_every_method_keeps_the_promise(problem, method, blocks):
     points, k = problem
+    entry = METHODS[method]
     before = points.copy()
     options = {"block_rows": max(2 * k, len(points) // 3)} if blocks else {}
+    if entry.needs:
+        options["classes"] = np.random.default_rng(len(points)).integers(0, 3, len(points))
     labels = cluster(points, k, method, rng=rng(), **options)
     assert labels.dtype == np.int64
-    assert np.bincount(labels).min() >= k
+    sizes = np.bincount(labels)
+    assert sizes.min() >= k
+    assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
     assert len(labels) == len(points)
     assert (points == before).all()
-    assert (cluster(points, k, method, rng=rng(), **options) == labels).all()
+    other = rng() if entry.draws else np.random.default_rng(1)
+    assert (cluster(points, k, method, rng=other, **options) == labels).all()
 
 
 def test_registry_is_complete():
     for name, entry in METHODS.items():
         assert entry.name == name == entry.function.__name__
         assert "doi:" in entry.reference
-        assert "rng" in inspect.signature(entry.function).parameters
-        assert entry.options
+        parameters = inspect.signature(entry.function).parameters
+        assert "rng" in parameters
+        assert ("classes" in parameters) == ("class_shares" in parameters) == ("classes" in entry.needs)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +61,11 @@ def test_wrong_points_are_refused(points, k, text):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="allowed are mdav, kmeans"):
+    with pytest.raises(ValueError, match="allowed are mdav, "):
         cluster(np.zeros((4, 1)), 2, "ward", rng=rng())
     with pytest.raises(ValueError, match="'blockrows'; allowed are block_rows"):
         cluster(np.zeros((4, 1)), 2, "mdav", rng=rng(), blockrows=3)
-    with pytest.raises(ValueError, match="allowed are block_rows, iterations"):
+    with pytest.raises(ValueError, match="allowed are iterations, block_rows"):
         cluster(np.zeros((4, 1)), 2, "kmeans", rng=rng(), refine=1)
 
 
@@ -77,7 +84,7 @@ def test_a_broken_method_is_caught(monkeypatch, labels, text):
     def broken(points, k, *, rng):
         return labels
 
-    entry = Method(broken, "broken", "none", "doi:none", "none", (), "none")
+    entry = Method(broken, "broken", "none", "doi:none", "none", (), "none", None, False)
     monkeypatch.setitem(_registry.METHODS, "broken", entry)
     with pytest.raises(AnonpipeError, match=text):
         cluster(np.zeros((4, 1)), 2, "broken", rng=rng())
@@ -96,3 +103,38 @@ def test_extreme_scales(scale):
     for method in METHODS:
         labels = cluster(points, 3, method, rng=rng(), block_rows=50)
         assert np.bincount(labels).min() >= 3
+
+
+def test_classes_go_to_the_methods_that_need_them(monkeypatch):
+    seen = []
+
+    def split(points, k, *, rng, classes, class_shares):
+        seen.append((classes.tolist(), class_shares.tolist()))
+        return np.zeros(len(points), dtype=np.int64)
+
+    monkeypatch.setitem(
+        _registry.METHODS, "split", Method(split, "split", "", "doi:", "", ("classes",), "", None, False)
+    )
+    points = np.arange(4.0)[:, None]
+    classes = np.array([0, 1, 1, 1])
+    assert cluster(points, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]
+    assert cluster(points, 2, "split", rng=rng(), classes=classes, block_rows=2).max() == 1
+    cluster(points, 2, "split", rng=rng(), classes=classes, class_shares=np.array([0.5, 0.5]))
+    assert seen == [
+        ([0, 1, 1, 1], [0.25, 0.75]),
+        ([0, 1], [0.25, 0.75]),
+        ([1, 1], [0.25, 0.75]),
+        ([0, 1, 1, 1], [0.5, 0.5]),
+    ]
+    for wrong, text in [
+        ({}, "split needs classes"),
+        ({"classes": classes[:3]}, "shape"),
+        ({"classes": classes / 2}, "float64"),
+        ({"classes": classes - 1}, "negative"),
+        ({"classes": classes, "class_shares": np.array([1.0])}, "without a share"),
+        ({"classes": classes, "class_shares": np.array([0.4, 0.4])}, "sum to 1"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            cluster(points, 2, "split", rng=rng(), **wrong)
+    with pytest.raises(ValueError, match="mdav does not use classes"):
+        cluster(points, 2, "mdav", rng=rng(), classes=classes)

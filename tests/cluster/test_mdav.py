@@ -3,14 +3,13 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.cluster import cluster, information_loss
-from anonpipe.cluster._mdav import mdav
 from anonpipe.partition.blocks import principal_blocks
 from tests.cluster.data import grouping_problems, tarragona
 from tests.naive import cluster as naive
 
 
 def run(points, k, block_rows=None):
-    return mdav(points, k, rng=np.random.default_rng(0), block_rows=block_rows)
+    return cluster(points, k, "mdav", rng=np.random.default_rng(0), block_rows=block_rows)
 
 
 @settings(deadline=None)
