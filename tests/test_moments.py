@@ -9,18 +9,20 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.rotate import draw_groups
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,
     Moments,
     PairwiseMoments,
+    exact_factor,
     expected_covariance,
     merge_all,
     noise_factor,
     s_delta,
     sampling_limit,
 )
-from anonpipe.synthesize import synthesize
+from anonpipe.synthesize import noise_scatter, synthesize
 from tests.naive import synthesize as naive
 from tests.synthesize.grouped import groupings, shuffled_groups, tiled
 
@@ -152,6 +154,7 @@ def test_json_keeps_every_bit():
         GroupedMoments.of(points, order, starts),
         PairwiseMoments.of(holed),
         GroupSpread.of(points, order, starts),
+        noise_scatter(starts, 3, rng=rng),
     ]
     for record in records:
         content = record.to_dict()
@@ -217,23 +220,42 @@ def simulate(method, form, times=8000, noise=None, apart=3.0):
     points, order, starts = make(apart)
     grouped = GroupedMoments.of(points, order, starts)
     options = {}
+    if (method, form) == ("micro_perturbation", "exact"):
+        return grouped, *simulate_exact(points, order, starts, times)
     if method == "micro_perturbation":
         options = {"form": form, "factor": noise_factor(s_delta(grouped, form) if noise is None else noise)}
-    elif method == "pca":
+    elif method in ("gaussian", "pca") and form is not None:
         options = {"moments": form} | ({"n_table": len(points)} if form == "expected" else {})
+    elif method == "r_microhybrid":
+        options = {"kept": np.empty((len(points) * times, 0)), "rule": "rank"}
     rng = np.random.default_rng(7)
     if "n_table" in options:
         new = np.stack([synthesize(points, order, starts, method, rng=rng, **options) for _ in range(times)])
     else:
         many = tiled(points, order, starts, times)
         new = synthesize(*many, method, rng=rng, **options).reshape(times, len(points), 3)
+    return grouped, *moments_of(new)
+
+
+def moments_of(new):
+    """Means and covariances of releases, shape (times, n_rows, width)."""
     mean = new.mean(axis=1)
     off = new - mean[:, None, :]
-    return grouped, mean, np.einsum("tij,tih->tjh", off, off) / (len(points) - 1)
+    return mean, np.einsum("tij,tih->tjh", off, off) / (new.shape[1] - 1)
 
 
-def spread_for(method, form, apart):
-    return GroupSpread.of(*make(apart)) if (method, form) == ("pca", "expected") else None
+def simulate_exact(points, order, starts, times):
+    within = GroupedMoments.of(points, order, starts).within
+    new = []
+    for seed in range(times):
+        factor = exact_factor(noise_scatter(starts, 3, rng=np.random.default_rng(seed)), within)
+        options = {"form": "exact", "factor": factor}
+        new.append(synthesize(points, order, starts, "micro_perturbation", rng=np.random.default_rng(seed), **options))
+    return moments_of(np.stack(new))
+
+
+def spread_for(form, apart):
+    return GroupSpread.of(*make(apart)) if form == "expected" else None
 
 
 RANDOM = [
@@ -241,6 +263,7 @@ RANDOM = [
     ("micro_perturbation", "centred"),
     ("micro_perturbation", "published"),
     ("pca", "expected"),
+    ("gaussian", "expected"),
 ]
 
 
@@ -254,7 +277,7 @@ def test_sampling_limits_and_expectations_hold(method, form, apart):
     """
     grouped, mean, covariance = simulate(method, form, apart=apart)
     times = len(mean)
-    limit = sampling_limit(grouped, method, form, spread=spread_for(method, form, apart))
+    limit = sampling_limit(grouped, method, form, spread=spread_for(form, apart))
     target = expected_covariance(grouped, method, form)
     assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(times))
     assert np.all(np.abs(mean.mean(axis=0) - grouped.total.mean) <= Z * limit.mean / np.sqrt(times) + 1e-12)
@@ -275,9 +298,9 @@ def test_sampling_limits_are_the_sums_written_out(method, form, apart):
         if form == "centred":
             averaging[np.ix_(members, members)] = 1 / len(members)
         own = naive.scatter(points[members]) / len(members) * n / (n - 1)
-        covariances[members] = own if method == "pca" else s_delta(grouped, form)
+        covariances[members] = own if form == "expected" else s_delta(grouped, form)
     mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
-    limit = sampling_limit(grouped, method, form, spread=spread_for(method, form, apart))
+    limit = sampling_limit(grouped, method, form, spread=spread_for(form, apart))
     assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
     assert np.allclose(limit.covariance, covariance, rtol=1e-10)
 
@@ -302,6 +325,47 @@ def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
     assert np.all(off["published"] > 30)
 
 
+def unbiased(points, covariances):
+    """Whether each entry of the mean covariance lies within Z standard errors, taken from the releases, of S_X."""
+    off = covariances.mean(axis=0) - np.cov(points.T)
+    return np.abs(off) <= Z * covariances.std(axis=0) / np.sqrt(len(covariances))
+
+
+def test_draws_with_the_scatter_over_n_are_unbiased_and_those_over_n_less_one_are_rejected():
+    """Gaussian and pca "in expectation", groups of five: fails by chance under 6 x 2.6e-12.
+
+    Power: with W/(n-1), drawn independently, the excess of each variance is
+    over 25 standard errors of 20,000 releases, so that the chance to find it
+    within 7 is below 1e-70.
+    """
+    rng = np.random.default_rng(8)
+    order, starts = shuffled_groups([5] * 8, rng)
+    points = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3))
+    times = 20_000
+    many = tiled(points, order, starts, times)
+    draws = np.random.default_rng(9).standard_normal(len(many[0]) * 3)
+    covariances = {}
+    for name, factor in {"over n": 40 / 39, "published": 5 / 4}.items():
+        new = np.empty_like(many[0])
+        draw_groups(*many, draws, factor, new)
+        covariances[name] = moments_of(new.reshape(times, 40, 3))[1]
+    again = np.stack(
+        [
+            synthesize(points, order, starts, "gaussian", rng=rng, moments="expected", n_table=40)
+            for _ in range(times // 4)
+        ]
+    )
+    assert unbiased(points, covariances["over n"]).all()
+    assert unbiased(points, moments_of(again)[1]).all()
+    assert not unbiased(points, covariances["published"]).diagonal().any()
+    excess = covariances["published"].mean(axis=0) - np.cov(points.T)
+    error = covariances["published"].std(axis=0) / np.sqrt(times)
+    assert np.all(np.diag(excess) > 25 * np.diag(error))
+    within = GroupedMoments.of(points, order, starts).within
+    predicted = within / (5 - 1) * (1 - 5 / 40) / (40 - 1)
+    assert np.all(np.abs(excess - predicted) <= Z * error)
+
+
 def make_grouped():
     return GroupedMoments.of(*make())
 
@@ -318,7 +382,17 @@ def test_foreign_noise_is_accounted_for(form):
     assert np.all(np.abs(square.mean(axis=0) - limit.covariance**2) <= slack)
 
 
-@pytest.mark.parametrize(("method", "form"), [("centroid", None), ("gaussian", None), ("pca", "exact")])
+EXACT = [
+    ("centroid", None),
+    ("gaussian", None),
+    ("gaussian", "exact"),
+    ("pca", "exact"),
+    ("micro_perturbation", "exact"),
+    ("r_microhybrid", None),
+]
+
+
+@pytest.mark.parametrize(("method", "form"), EXACT)
 def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method, form):
     grouped, mean, covariance = simulate(method, form, times=20)
     limit = sampling_limit(grouped, method, form)
@@ -336,8 +410,14 @@ def test_spread_is_that_of_the_twin():
 
 def test_unknown_methods_and_missing_spread_are_errors():
     grouped = make_grouped()
-    with pytest.raises(JobError, match="GroupSpread"):
-        sampling_limit(grouped, "pca", "expected")
+    for method in ("pca", "gaussian"):
+        with pytest.raises(JobError, match=f"{method} in expectation needs a GroupSpread"):
+            sampling_limit(grouped, method, "expected")
+    for method, form in (("centroid", None), ("gaussian", "expected"), ("micro_perturbation", "exact")):
+        with pytest.raises(JobError, match="leave it out"):
+            expected_covariance(grouped, method, form, noise=np.eye(3))
+        with pytest.raises(JobError, match="leave it out"):
+            sampling_limit(grouped, method, form, noise=np.eye(3))
     for method, form in (("pca", None), ("micro_perturbation", None), ("centroid", "exact"), ("other", None)):
         with pytest.raises(JobError, match="known are"):
             sampling_limit(grouped, method, form)

@@ -6,7 +6,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.group_moments import group_mean
+from anonpipe.kernels.group_moments import BLOCK, group_mean
+from anonpipe.kernels.orthogonal import triangularise
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,6 +22,44 @@ def centre_groups(points: FloatArray, order: IntArray, starts: IntArray, out: Fl
         group_mean(points, members, mean)
         for row in members:
             out[row] = mean
+
+
+@nb.njit(cache=True, nogil=True)
+def centre_draws(z: FloatArray, columns: int) -> None:
+    """Subtract from the first `columns` columns of `z` their means."""
+    size = z.shape[0]
+    for c in range(columns):
+        middle = 0.0
+        for i in range(size):
+            middle += z[i, c]
+        middle /= size
+        for i in range(size):
+            z[i, c] -= middle
+
+
+@nb.njit(cache=True, nogil=True)
+def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
+    """Subtract from `draws`, shape (rows of the groups, rank), group by group, the mean of each group."""
+    for g in range(starts.shape[0] - 1):
+        centre_draws(draws[starts[g] - starts[0] : starts[g + 1] - starts[0]], draws.shape[1])
+
+
+@nb.njit(cache=True, nogil=True)
+def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
+    """The triangle S with S'S = R'R + A'A, R being the triangle `root` and A `rows`, all of one width.
+
+    QR of R over the next rows, again and again: unlike a sum of products it
+    does not square the condition of the rows.
+    """
+    width = root.shape[0]
+    stack = np.zeros((width + BLOCK, width))
+    stack[:width] = root
+    v, sums = np.empty(width + BLOCK), np.empty(width)
+    for begin in range(0, rows.shape[0], BLOCK):
+        count = min(rows.shape[0] - begin, BLOCK)
+        stack[width : width + count] = rows[begin : begin + count]
+        triangularise(stack, width + count, v, sums)
+    return stack[:width].copy()
 
 
 @nb.njit(cache=True, nogil=True)
@@ -42,8 +81,8 @@ def perturb_groups(
     order, starts
         The groups.
     draws
-        Standard normal, shape (rows of the groups, rank), group by group;
-        changed where `centred`.
+        Standard normal, shape (rows of the groups, rank or more), group by
+        group; changed where `centred`.
     factor
         Transposed factor of the noise covariance, shape (rank, width).
     centred
@@ -58,13 +97,7 @@ def perturb_groups(
         group_mean(points, members, mean)
         z = draws[starts[g] - begin : starts[g + 1] - begin]
         if centred:
-            for c in range(rank):
-                middle = 0.0
-                for i in range(size):
-                    middle += z[i, c]
-                middle /= size
-                for i in range(size):
-                    z[i, c] -= middle
+            centre_draws(z, rank)
         for i in range(size):
             row = members[i]
             out[row] = mean

@@ -3,13 +3,13 @@
 All kernels go through the groups `order[starts[g]:starts[g + 1]]` and read
 normal draws, made outside, from one array in the order of the groups.
 
-A group of n records is centred and written in an orthonormal basis of the
-n - 1 dimensions that sum to zero: the Householder reflector that maps the
-vector of ones to the first axis, of which nothing needs to be stored. In this
-basis a group of n - 1 <= width rows is used as it is; a taller one is reduced
-to the triangle R of its QR decomposition, which has the same scatter. No
-matrix is inverted and no rank is estimated: dependent or constant columns
-give rows of zeros.
+A group of n records is centred and written in n - 1 zero-sum coordinates
+(`anonpipe.kernels.orthogonal`). With n - 1 <= width rows these are used as
+they are; a taller matrix is reduced to the triangle R of its QR
+decomposition, which has the same scatter. So the work of a group is
+n · width · min(n - 1, width), and no matrix of width x width is made for a
+group of few records. No matrix is inverted and no rank is estimated:
+dependent or constant columns give rows of zeros.
 """
 
 from __future__ import annotations
@@ -21,112 +21,39 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.group_moments import group_mean
+from anonpipe.kernels.orthogonal import contrasts, householder, reflect, rotate, triangularise, write_group
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-
-@nb.njit(cache=True, nogil=True)
-def _contrasts(points: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
-    """Centre a group and write its n - 1 coordinates in the zero-sum basis into `out`."""
-    n, width = members.shape[0], points.shape[1]
-    share = 1.0 / (math.sqrt(n) + 1.0)
-    first = members[0]
-    for i in range(1, n):
-        row = members[i]
-        for j in range(width):
-            out[i - 1, j] = (points[row, j] - mean[j]) - (points[first, j] - mean[j]) * share
+DEPENDENT = 1e-10
+"""A kept column counts as a combination of those before it if less than this part of its length is new."""
 
 
 @nb.njit(cache=True, nogil=True)
-def _write_group(contrasts: FloatArray, mean: FloatArray, members: IntArray, out: FloatArray) -> None:
-    """Write mean plus the records that have the given coordinates in the zero-sum basis."""
-    n, width = members.shape[0], out.shape[1]
-    root = math.sqrt(n)
-    total = np.zeros(width)
-    for i in range(n - 1):
-        for j in range(width):
-            total[j] += contrasts[i, j]
-    for j in range(width):
-        out[members[0], j] = mean[j] - total[j] / root
-        total[j] /= n + root
-    for i in range(1, n):
-        row = members[i]
-        for j in range(width):
-            out[row, j] = mean[j] + (contrasts[i - 1, j] - total[j])
+def rotation_draws(rows: int, width: int) -> int:
+    """Normal draws that a random rotation of a matrix of that shape takes.
 
-
-@nb.njit(cache=True, nogil=True)
-def _reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: float, sums: FloatArray) -> None:
-    """Reflect rows `top` to `top + size` of `a`, column `left` on, by the normal `v`; first flip row `top`."""
-    norm = 0.0
-    for i in range(size):
-        norm += v[i] * v[i]
-    width = a.shape[1]
-    for j in range(left, width):
-        sums[j] = v[0] * flip * a[top, j]
-    for i in range(1, size):
-        for j in range(left, width):
-            sums[j] += v[i] * a[top + i, j]
-    for j in range(left, width):
-        sums[j] *= 2.0 / norm
-        a[top, j] = flip * a[top, j] - v[0] * sums[j]
-    for i in range(1, size):
-        for j in range(left, width):
-            a[top + i, j] -= v[i] * sums[j]
-
-
-@nb.njit(cache=True, nogil=True)
-def _householder(x: FloatArray, size: int) -> float:
-    """Turn `x` into the normal of the reflector that maps it to the first axis, scaled to its largest entry.
-
-    Returns the sign that the image has there, or 0 for a vector of zeros.
+    Examples
+    --------
+    >>> rotation_draws(4, 2)
+    7
     """
-    largest = 0.0
-    for i in range(size):
-        largest = max(largest, abs(x[i]))
-    if largest == 0.0:
-        return 0.0
-    norm = 0.0
-    for i in range(size):
-        x[i] /= largest
-        norm += x[i] * x[i]
-    sign = -1.0 if x[0] > 0.0 else 1.0
-    x[0] -= sign * math.sqrt(norm)
-    return sign
+    rank: int = min(rows, width)
+    return rank * rows - rank * (rank - 1) // 2
 
 
 @nb.njit(cache=True, nogil=True)
-def _triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> None:
-    """Replace `a` by the triangle of its QR decomposition (Householder), zeros below."""
-    for j in range(min(rows, a.shape[1])):
-        size = rows - j
-        for i in range(size):
-            v[i] = a[j + i, j]
-        if _householder(v, size) != 0.0:
-            _reflect(a, j, j, v, size, 1.0, sums)
-        for i in range(j + 1, rows):
-            a[i, j] = 0.0
-
-
-@nb.njit(cache=True, nogil=True)
-def _rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
-    """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used.
-
-    The first `rank` columns of the matrix are uniform (Haar): reflectors
-    that map the axes to normal vectors of falling length, each with the sign
-    that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
-    """
-    used = rank * rows - rank * (rank - 1) // 2
-    end = used
-    for j in range(rank - 1, -1, -1):
-        size = rows - j
-        end -= size
-        v[:size] = draws[end : end + size]
-        sign = _householder(v, size)
-        if sign != 0.0:
-            _reflect(a, j, 0, v, size, sign, sums)
-    return used
+def _coordinates(
+    points: FloatArray, members: IntArray, mean: FloatArray, a: FloatArray, v: FloatArray, sums: FloatArray
+) -> int:
+    """Write a group's mean, and coordinates of its scatter into `a`; returns how many rows of `a` these may fill."""
+    rows, width = members.shape[0] - 1, points.shape[1]
+    group_mean(points, members, mean)
+    contrasts(points, members, mean, a)
+    if rows > width:
+        triangularise(a, rows, v, sums)
+    return int(min(rows, width))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -140,7 +67,7 @@ def rotate_groups(points: FloatArray, order: IntArray, starts: IntArray, draws: 
     order, starts
         The groups.
     draws
-        Standard normal, `rotation_draws(size, width)` for each group.
+        Standard normal, `rotation_draws(size - 1, width)` for each group.
     """
     width = points.shape[1]
     largest = np.diff(starts).max()
@@ -149,13 +76,9 @@ def rotate_groups(points: FloatArray, order: IntArray, starts: IntArray, draws: 
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rows = members.shape[0] - 1
-        group_mean(points, members, mean)
-        _contrasts(points, members, mean, a)
-        if rows > width:
-            _triangularise(a, rows, v, sums)
-        at += _rotate(a, rows, min(rows, width), draws[at:], v, sums)
-        _write_group(a, mean, members, out)
+        rank = _coordinates(points, members, mean, a, v, sums)
+        at += rotate(a, members.shape[0] - 1, rank, draws[at:], v, sums)
+        write_group(a, mean, members, out)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -174,16 +97,83 @@ def draw_groups(
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rows = members.shape[0] - 1
-        group_mean(points, members, mean)
-        _contrasts(points, members, mean, a)
-        if rows > width:
-            _triangularise(a, rows, v, sums)
+        rank = _coordinates(points, members, mean, a, v, sums)
         scale = math.sqrt(factor / members.shape[0])
         for row in members:
             out[row] = mean
-            for i in range(min(rows, width)):
+            for i in range(rank):
                 weight = draws[at] * scale
                 at += 1
                 for j in range(width):
                     out[row, j] += weight * a[i, j]
+
+
+@nb.njit(cache=True, nogil=True)
+def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sums: FloatArray) -> int:
+    """Reflect `k` and `x` so that the first rows of `x` are what the columns of `k` explain.
+
+    `normals` gets the reflectors, row by row; returns their number, the rank
+    of `k`, which is destroyed.
+    """
+    rank = 0
+    for j in range(k.shape[1]):
+        if rank == rows:
+            break
+        whole, new = 0.0, 0.0
+        for i in range(rows):
+            whole += k[i, j] * k[i, j]
+            if i >= rank:
+                new += k[i, j] * k[i, j]
+        if new <= DEPENDENT * DEPENDENT * whole:
+            continue
+        size, v = rows - rank, normals[rank]
+        for i in range(size):
+            v[i] = k[rank + i, j]
+        householder(v, size)
+        reflect(k, rank, j + 1, v, size, 1.0, sums)
+        reflect(x, rank, 0, v, size, 1.0, sums)
+        rank += 1
+    return rank
+
+
+@nb.njit(cache=True, nogil=True)
+def rotate_residuals(
+    points: FloatArray, kept: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray
+) -> None:
+    """Write into `out` what `kept` explains of every group, plus a random rotation of what it does not.
+
+    Parameters
+    ----------
+    points, out
+        Shape (n_rows, width).
+    kept
+        Columns on which each group is regressed, with intercept, shape (n_rows, n_kept).
+    order, starts
+        The groups.
+    draws
+        Standard normal, `rotation_draws(size - 1, width)` for each group, of
+        which the rotation uses as many as its dimensions need.
+    """
+    width, n_kept = points.shape[1], kept.shape[1]
+    largest = np.diff(starts).max()
+    k, x = np.empty((largest, n_kept)), np.empty((largest, width))
+    normals, v = np.empty((min(largest, n_kept), largest)), np.empty(largest)
+    middle, mean, sums = np.empty(n_kept), np.empty(width), np.empty(max(width, n_kept))
+    at = 0
+    for g in range(starts.shape[0] - 1):
+        members = order[starts[g] : starts[g + 1]]
+        rows = members.shape[0] - 1
+        group_mean(kept, members, middle)
+        contrasts(kept, members, middle, k)
+        group_mean(points, members, mean)
+        contrasts(points, members, mean, x)
+        explained = _set_apart(k, x, rows, normals, sums)
+        free = rows - explained
+        residuals = x[explained:]
+        if free > width:
+            triangularise(residuals, free, v, sums)
+        rotate(residuals, free, min(free, width), draws[at:], v, sums)
+        at += rotation_draws(rows, width)
+        for i in range(explained - 1, -1, -1):
+            reflect(x, i, 0, normals[i], rows - i, 1.0, sums)
+        write_group(x, mean, members, out)

@@ -7,9 +7,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import JobError
-from anonpipe.kernels.rotate import draw_groups
-from anonpipe.synthesize._draws import draw_in_chunks
 from anonpipe.synthesize._gaussian import gaussian
 
 FloatArray = npt.NDArray[np.float64]
@@ -58,18 +55,20 @@ def pca(
     -----
     The step of the paper's Algorithm 3 that gives a component "mean and
     standard deviation" of the original leaves open whether this is meant of
-    the drawn sample or of its distribution. `exact` takes it of the sample:
+    the drawn sample or of its distribution. Both are on offer, and each has
+    the law, and so the code, of `gaussian`. `exact`, of the sample:
     uncorrelated normal components of fixed mean and variance, turned back, are
-    a uniform random rotation of the centred group, so that the law, and the
-    kernel, are those of `gaussian`.
+    a uniform random rotation of the centred group. `expected`, of the
+    distribution: independent normal components, turned back, are normal
+    records with the covariance that the components came from. What `gaussian`
+    says of W/n in place of W/(n-1) holds here.
 
-    `expected` takes it of the distribution. Each record then has the
-    covariance W/n · N/(N-1), W being the group's scatter, n its size and N the
-    records of the table: with W/(n-1) the records would spread too far, as
-    their draws move the group's mean too. Any A with A'A = W serves in place of
-    the eigenvectors: the group's own centred coordinates where it has no more
-    records than columns (where the paper's Proposition 1 turns to the small
-    matrix of inner products), else the triangle of their QR decomposition.
+    The paper's Proposition 1 turns to the matrix of inner products where a
+    group has fewer records than columns. Here such a group is used as its own
+    n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a
+    width x width triangle. So both forms take
+    O(n · width · min(n - 1, width)) in time, and no width x width matrix is
+    made for a group of few records.
 
     References
     ----------
@@ -82,17 +81,4 @@ def pca(
     >>> pca(points, np.arange(4), np.array([0, 4]), rng=rng, moments="expected", n_table=100).tolist()
     [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
     """
-    if moments == "exact":
-        if n_table is not None:
-            raise JobError("pca takes n_table with moments='expected' only; leave it out")
-        return gaussian(points, order, starts, rng=rng)
-    if moments != "expected":
-        raise JobError(f"pca was given moments={moments!r}; known are 'exact' and 'expected'")
-    if n_table is None or n_table < max(len(points), 2):
-        raise JobError("pca in expectation needs n_table: the records of the whole table, two or more")
-    out = np.empty_like(points)
-    sizes = np.diff(starts)
-    scale = n_table / (n_table - 1)
-    for first, after, draws in draw_in_chunks(sizes * np.minimum(sizes - 1, points.shape[1]), rng):
-        draw_groups(points, order, starts[first : after + 1], draws, scale, out)
-    return out
+    return gaussian(points, order, starts, rng=rng, moments=moments, n_table=n_table)

@@ -1,70 +1,29 @@
-"""What is known of a synthesizer, in one record; the table of all; the validating dispatcher."""
+"""The table of all synthesizers; the validating dispatcher."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import JobError
 from anonpipe.synthesize._centroid import centroid
+from anonpipe.synthesize._check import check_codes, check_groups, check_points
 from anonpipe.synthesize._gaussian import gaussian
+from anonpipe.synthesize._histogram import histogram
 from anonpipe.synthesize._micro_perturbation import micro_perturbation
 from anonpipe.synthesize._pca import pca
+from anonpipe.synthesize._r_microhybrid import r_microhybrid
+from anonpipe.synthesize._synthesizer import Synthesizer
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Value = TypeVar("Value", np.float64, np.int64)
 
-
-@dataclass(frozen=True)
-class Synthesizer:
-    """One method that replaces the records of groups.
-
-    Attributes
-    ----------
-    function
-        `function(points, order, starts, *, rng, **options) -> new points`;
-        without `rng` where `random` is false.
-    name
-        What the job calls it.
-    published
-        Name in the literature.
-    reference
-        DOI and place.
-    cost
-        Time and memory, in n records of width columns.
-    options
-        Its options and what each is for.
-    required
-        Options that have no default.
-    promise
-        Which moments are kept, exactly or on average, of group, stratum or table.
-    random
-        Whether it draws.
-    identical_groups
-        Whether all synthesized values of a group become equal.
-    exact_group_moments
-        Whether every group's mean and scatter are kept with the default options.
-    exact_table_moments
-        Whether the table's mean and covariance are kept with the default options.
-    """
-
-    function: Callable[..., FloatArray]
-    name: str
-    published: str
-    reference: str
-    cost: str
-    options: Mapping[str, str]
-    required: tuple[str, ...]
-    promise: str
-    random: bool
-    identical_groups: bool
-    exact_group_moments: bool
-    exact_table_moments: bool
-
+_MOMENTS = {
+    "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
+    "n_table": "records of the whole table; with moments='expected' only, and needed there",
+}
 
 METHODS: dict[str, Synthesizer] = {
     method.name: method
@@ -75,9 +34,12 @@ METHODS: dict[str, Synthesizer] = {
             published="microaggregation, mean substitution",
             reference="Domingo-Ferrer & Mateo-Sanz (2002), doi:10.1109/69.979982",
             cost="time n · width; memory: the result",
-            options={},
+            options={"statistics": "'mean' or 'median' for each column; means where left out"},
             required=(),
-            promise="keeps means of groups, strata and table exactly; covariances shrink to those of the group means",
+            promise=(
+                "keeps means of groups, strata and table exactly; covariances shrink to those of the group means; "
+                "medians keep neither"
+            ),
             random=False,
             identical_groups=True,
             exact_group_moments=False,
@@ -89,11 +51,13 @@ METHODS: dict[str, Synthesizer] = {
             published="normal data with the moments of the group (hybrid microdata)",
             reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
             cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-            options={},
+            options=_MOMENTS,
             required=(),
             promise=(
-                "keeps mean and scatter of every group exactly, and so means and covariances of strata and table; "
-                "groups of up to width + 1 records stay in the span of the originals, groups of two are the originals"
+                "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
+                "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
+                "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
+                "of a group are not kept"
             ),
             random=True,
             identical_groups=False,
@@ -106,15 +70,9 @@ METHODS: dict[str, Synthesizer] = {
             published="improved condensation, synthetic data generation",
             reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
             cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-            options={
-                "moments": "'exact' (default): of the drawn sample, as gaussian; 'expected': of its distribution",
-                "n_table": "records of the whole table; with moments='expected' only, and needed there",
-            },
+            options=_MOMENTS,
             required=(),
-            promise=(
-                "exact: as gaussian; expected: means and covariance of the table are unbiased (of a stratum up to a "
-                "relative 1/N), those of a group are not kept"
-            ),
+            promise="as gaussian in both forms: the laws are the same, and so is the code",
             random=True,
             identical_groups=False,
             exact_group_moments=True,
@@ -127,19 +85,65 @@ METHODS: dict[str, Synthesizer] = {
             reference="Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 10 to 12",
             cost="time n · width · rank of the noise; memory: the result, and draws of one group or 8 MiB",
             options={
-                "factor": "noise_factor(s_delta(moments of the table or stratum, form)), width x width",
-                "form": "'independent' (default), 'centred' or 'published'",
+                "factor": (
+                    "width x width: noise_factor(s_delta(moments of the table or stratum, form)), or for 'exact' "
+                    "exact_factor(noise_scatter of all pieces, scatter within the groups)"
+                ),
+                "form": "'independent' (default), 'centred', 'published' or 'exact'",
             },
             required=("factor",),
             promise=(
                 "independent: means and covariance of the table (or of each stratum, where the factor is the "
                 "stratum's) are unbiased; centred: group means and all means exact, the covariance unbiased; "
-                "published: means unbiased, the covariance too large by (G-1)/(N-G) of what the groups lost"
+                "published: means unbiased, the covariance too large by (G-1)/(N-G) of what the groups lost; "
+                "exact: group means and all means exact, and the covariance of the table (or of each stratum)"
             ),
             random=True,
             identical_groups=False,
             exact_group_moments=False,
             exact_table_moments=False,
+        ),
+        Synthesizer(
+            function=r_microhybrid,
+            name="r_microhybrid",
+            published="R-microhybrid, by IPSO in each group",
+            reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
+            cost=(
+                "time n · (width + kept) · min(group - 1, width + kept); "
+                "memory: the result, one group, and its draws or 8 MiB"
+            ),
+            options={
+                "kept": "columns released as they are, finite float64, n_rows x n_kept",
+                "rule": "smallest group: 'argus' (default), 2 width + kept + 1 records, or 'rank', kept + 2",
+            },
+            required=("kept",),
+            promise=(
+                "keeps mean and scatter of every group exactly, its scatter with the kept columns too, and so those "
+                "of strata and table; a group of kept + 2 records is released as it is half of the time"
+            ),
+            random=True,
+            identical_groups=False,
+            exact_group_moments=True,
+            exact_table_moments=True,
+        ),
+        Synthesizer(
+            function=histogram,
+            name="histogram",
+            published="condensation of categorical columns, histograms",
+            reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, on the condensation of Aggarwal and Yu",
+            cost="time n · columns; memory: the result, and a draw a record",
+            options={"counts": "'exact' (default): the group's codes, permuted; 'expected': drawn with replacement"},
+            required=(),
+            promise=(
+                "exact: the counts of every category in every group, and so in strata and table; expected: the same "
+                "on average; columns are independent within a group, so of what they have in common only what lies "
+                "between the groups is left"
+            ),
+            random=True,
+            identical_groups=False,
+            exact_group_moments=False,
+            exact_table_moments=False,
+            takes="codes",
         ),
     )
 }
@@ -147,20 +151,21 @@ METHODS: dict[str, Synthesizer] = {
 
 
 def synthesize(
-    points: FloatArray,
+    points: npt.NDArray[Value],
     order: IntArray,
     starts: IntArray,
     method: str,
     *,
     rng: np.random.Generator,
     **options: Any,
-) -> FloatArray:
+) -> npt.NDArray[Value]:
     """Replace the records of all groups by a method of `METHODS`, after checking its input.
 
     Parameters
     ----------
     points
-        Finite float64, shape (n_rows, width).
+        Finite float64, shape (n_rows, width); for a method that takes codes
+        int64, shape (n_rows, n_columns).
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`. Every row is in
         one group, and no group is empty.
@@ -173,7 +178,7 @@ def synthesize(
 
     Returns
     -------
-    float64, shape (n_rows, width)
+    numpy.ndarray, shape and type of `points`
         Row i replaces row i; `points` is not changed.
 
     Raises
@@ -197,28 +202,8 @@ def synthesize(
         raise JobError(f"{method} has no option {', '.join(unknown)}; its options: {known}")
     if missing := [name for name in entry.required if name not in options]:
         raise JobError(f"{method} needs the option {', '.join(missing)}; its options: {known}")
-    _check_points(points)
-    _check_groups(len(points), order, starts)
+    (check_codes if entry.takes == "codes" else check_points)(points)
+    check_groups(len(points), order, starts)
     drawn = {"rng": rng} if entry.random else {}
-    return entry.function(np.ascontiguousarray(points), order, starts, **drawn, **options)
-
-
-def _check_points(points: FloatArray) -> None:
-    if points.ndim != 2 or points.dtype != np.float64:
-        raise InputError(f"points are a float64 table, not {points.dtype} of {points.ndim} dimensions; convert them")
-    bad = int(np.count_nonzero(~np.isfinite(points).all(axis=1)))
-    if bad:
-        raise InputError(f"{bad} of {len(points)} records have values that are not finite; fill or drop them first")
-
-
-def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
-    if order.dtype != np.int64 or starts.dtype != np.int64:
-        raise InputError("order and starts are int64; take them from sort_groups")
-    ends = len(starts) > 0 and starts[0] == 0 and starts[-1] == n == len(order)
-    if not ends or (np.diff(starts) < 1).any():
-        raise InputError(f"starts do not cut {n} records into groups of at least one; take them from sort_groups")
-    seen = np.zeros(n, dtype=np.bool_)
-    if n and order.min() >= 0 and order.max() < n:
-        seen[order] = True
-    if not seen.all():
-        raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")
+    new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(points), order, starts, **drawn, **options)
+    return new

@@ -63,6 +63,66 @@ def centroid(points: Array, order, starts) -> Array:
     return out
 
 
+def medians(points: Array, order, starts, columns) -> Array:
+    """Centroids with the median of each group in some columns."""
+    out = centroid(points, order, starts)
+    for members in groups_of(order, starts):
+        for j in columns:
+            ranked = sorted(float(points[i, j]) for i in members)
+            middle = len(ranked) // 2
+            value = ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
+            for i in members:
+                out[i, j] = value
+    return out
+
+
+def histogram(codes, order, starts, *, rng, counts: str):
+    """Column by column, group by group: shuffle the codes from the last place on, or draw a member for each place."""
+    out = codes.copy()
+    for j in range(codes.shape[1]):
+        uniform = rng.random(len(codes))
+        for begin, end in neighbours(starts):
+            members = [int(i) for i in order[begin:end]]
+            urn = [int(codes[i, j]) for i in members]
+            draws = [float(u) for u in uniform[begin:end]]
+            if counts == "exact":
+                for place in reversed(range(1, len(urn))):
+                    other = int(draws[place] * (place + 1))
+                    urn[place], urn[other] = urn[other], urn[place]
+                new = urn
+            else:
+                new = [urn[int(u * len(urn))] for u in draws]
+            for i, code in zip(members, new, strict=True):
+                out[i, j] = code
+    return out
+
+
+def exact_noise(pieces, seeds) -> list[Array]:
+    """Micro-perturbation with exact moments, all pieces of the table at once.
+
+    E = Z S^(-1/2) L', L the eigenvectors of the correlation within groups times the roots of their eigenvalues.
+    """
+    noise, centres, lost = [], [], 0.0
+    for (points, order, starts), seed in zip(pieces, seeds, strict=True):
+        rng, z = np.random.default_rng(seed), np.empty_like(points)
+        for i in order:
+            z[i] = rng.standard_normal(points.shape[1])
+        for members in groups_of(order, starts):
+            z[members] -= z[members].mean(axis=0)
+        noise.append(z)
+        centres.append(centroid(points, order, starts))
+        lost = lost + within(points, order, starts)
+    scale = np.sqrt(np.diag(lost))
+    values, vectors = np.linalg.eigh(lost / np.outer(scale, scale))
+    falling = np.argsort(-values)
+    vectors = vectors[:, falling] * np.sign(np.array([max(v, key=abs) for v in vectors.T])[falling])
+    root = scale[:, None] * vectors * np.sqrt(values[falling])
+    z = np.vstack(noise)
+    spread, axes = np.linalg.eigh(z.T @ z)
+    colour = axes / np.sqrt(spread) @ axes.T @ root.T
+    return [centre + part @ colour for centre, part in zip(centres, noise, strict=True)]
+
+
 def micro_perturbation(points: Array, order, starts, *, rng, factor, form) -> Array:
     out = np.empty_like(points)
     for members in groups_of(order, starts):
@@ -105,6 +165,68 @@ def rotated(points: Array, order, starts, *, rng) -> Array:
         if a.shape[0] > a.shape[1]:
             a = np.vstack([np.linalg.qr(a, mode="r"), np.zeros((a.shape[0] - a.shape[1], a.shape[1]))])
         out[members] = mean + basis @ uniform_orthogonal(n - 1, rank, rng) @ a
+    return out
+
+
+def ipso(points: Array, kept: Array, order, starts, *, rng) -> Array:
+    """R-microhybrid as IPSO writes it: regress, draw residuals, make them orthogonal, give them the scatter."""
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        x, n = points[members], len(members)
+        design = np.column_stack([np.ones(n), kept[members]])
+        fitted = design @ np.linalg.lstsq(design, x, rcond=None)[0]
+        z = rng.standard_normal(x.shape)
+        z = z - design @ np.linalg.lstsq(design, z, rcond=None)[0]
+        have, axes = np.linalg.eigh(z.T @ z)
+        want, turned = np.linalg.eigh((x - fitted).T @ (x - fitted))
+        white = z @ axes / np.sqrt(have) @ axes.T
+        out[members] = fitted + white @ turned * np.sqrt(np.clip(want, 0, None)) @ turned.T
+    return out
+
+
+def hybrid(points: Array, kept: Array, order, starts, *, rng) -> Array:
+    """`r_microhybrid` with all matrices written out, from the same draws; for kept columns of full rank."""
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        n, width, mean = len(members), points.shape[1], points[members].mean(axis=0)
+        basis = zero_sum_basis(n)
+        a, k = basis.T @ (points[members] - mean), basis.T @ kept[members]
+        turn = np.eye(n - 1)
+        for j in range(k.shape[1]):
+            v = (turn @ k)[j:, j]
+            normal = v + (1 if v[0] > 0 else -1) * np.linalg.norm(v) * np.eye(len(v))[0]
+            step = np.eye(n - 1)
+            step[j:, j:] -= 2 * np.outer(normal, normal) / (normal @ normal)
+            turn = step @ turn
+        a, fixed = turn @ a, k.shape[1]
+        free, rest = n - 1 - fixed, a[fixed:]
+        if free > width:
+            rest = np.vstack([np.linalg.qr(rest, mode="r"), np.zeros((free - width, width))])
+        most = min(n - 1, width)
+        draws = rng.standard_normal(most * (n - 1) - most * (most - 1) // 2)
+        a[fixed:] = uniform_orthogonal(free, min(free, width), Drawn(draws)) @ rest
+        out[members] = mean + basis @ turn.T @ a
+    return out
+
+
+class Drawn:
+    """Numbers drawn beforehand, given out one after the other like a generator's."""
+
+    def __init__(self, draws: Array) -> None:
+        self.left = draws
+
+    def standard_normal(self, count: int) -> Array:
+        taken, self.left = self.left[:count], self.left[count:]
+        return taken
+
+
+def gaussian(points: Array, order, starts, *, rng, n_table: int, free: int = 0) -> Array:
+    """Each record by itself from a normal with the group's mean and scatter W/(n - free), times N/(N-1)."""
+    out = np.empty_like(points)
+    for members in groups_of(order, starts):
+        covariance = scatter(points[members]) / (len(members) - free) * n_table / (n_table - 1)
+        for i in members:
+            out[i] = rng.multivariate_normal(points[members].mean(axis=0), covariance, method="eigh")
     return out
 
 

@@ -127,6 +127,38 @@ def test_pca_has_the_law_of_the_literal_algorithm(moments, n, width):
         assert stats.ks_2samp(a[name], b[name]).pvalue > CHANCE, name
 
 
+@pytest.mark.parametrize(("n", "width"), [(2, 3), (4, 6), (9, 2)])
+def test_gaussian_in_expectation_has_the_law_of_its_twin(n, width):
+    rng = np.random.default_rng(n + 100 * width)
+    points = rng.normal(size=(n, width)) @ rng.normal(size=(width, width))
+    many = tiled(points, np.arange(n), np.array([0, n]), 2000)
+    ours = gaussian(*many, rng=rng, moments="expected", n_table=2000 * n).reshape(2000, n, width)
+    theirs = naive.gaussian(*many, rng=rng, n_table=2000 * n).reshape(2000, n, width)
+    centre, seed = points.mean(axis=0), rng.integers(2**32)
+    a, b = (functionals(x - centre, np.random.default_rng(seed)) for x in (ours, theirs))
+    for name in a:
+        assert stats.ks_2samp(a[name], b[name]).pvalue > CHANCE, name
+
+
+@pytest.mark.parametrize("moments", ["exact", "expected"])
+def test_pca_and_gaussian_are_one(moments):
+    points = np.random.default_rng(8).normal(size=(12, 3))
+    groups = np.arange(12), np.array([0, 3, 12])
+    options = {"moments": moments} | ({"n_table": 50} if moments == "expected" else {})
+    a, b = (method(points, *groups, rng=np.random.default_rng(9), **options) for method in (gaussian, pca))
+    assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("moments", ["exact", "expected"])
+def test_few_records_of_many_columns_need_no_matrix_of_columns(moments):
+    """Three records of 300,000 columns: a scatter of them would hold 720 GB."""
+    points = np.random.default_rng(10).normal(size=(3, 300_000))
+    options = {"moments": moments} | ({"n_table": 3} if moments == "expected" else {})
+    new = pca(points, np.arange(3), np.array([0, 3]), rng=np.random.default_rng(11), **options)
+    rank = np.linalg.matrix_rank(np.vstack([new, points]) - points[0])
+    assert rank == 2 and not np.allclose(new, points)
+
+
 @pytest.mark.parametrize(("n", "width"), [(2, 3), (4, 6), (9, 2), (40, 3)])
 def test_pca_in_expectation_has_the_covariance_of_the_group_over_its_size(n, width):
     """Each record has covariance W/n · N/(N-1), and records are independent; Z = 7 for each of the entries."""

@@ -1,0 +1,34 @@
+"""Means and scatters that merge, and what they say about a synthesizer.
+
+Each statistic is a frozen record: `of` counts one piece, `merge` joins two,
+`merge_all` joins many in the given order; any split of a table merges to the
+moments of the whole, to rounding. From them follow the noise of
+micro-perturbation (`s_delta`, `noise_factor`, `exact_factor`), and what each
+method promises: `expected_covariance` on average, `sampling_limit` for the
+spread about it.
+"""
+
+from anonpipe.moments._merge import Statistic, merge_all
+from anonpipe.moments._moments import GroupedMoments, Moments
+from anonpipe.moments._noise import FORMS, NoiseScatter, exact_factor, noise_factor, s_delta
+from anonpipe.moments._pairwise import PairwiseMoments
+from anonpipe.moments._promises import EXACT_METHODS, SamplingLimit, expected_covariance, sampling_limit
+from anonpipe.moments._spread import GroupSpread
+
+__all__ = [
+    "EXACT_METHODS",
+    "FORMS",
+    "GroupSpread",
+    "GroupedMoments",
+    "Moments",
+    "NoiseScatter",
+    "PairwiseMoments",
+    "SamplingLimit",
+    "Statistic",
+    "exact_factor",
+    "expected_covariance",
+    "merge_all",
+    "noise_factor",
+    "s_delta",
+    "sampling_limit",
+]

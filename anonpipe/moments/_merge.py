@@ -1,0 +1,78 @@
+"""Merging in a given order, and what the mergeable records share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import reduce
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class _Mergeable(Protocol):
+    def merge(self, other: Self) -> Self: ...
+
+
+Statistic = TypeVar("Statistic", bound=_Mergeable)
+
+
+def merge_all(parts: Sequence[Statistic]) -> Statistic:
+    """Merge pieces in the given order.
+
+    Parameters
+    ----------
+    parts
+        Records of one kind: `Moments`, `GroupedMoments`, `PairwiseMoments`,
+        `GroupSpread` or `NoiseScatter`; at least one.
+
+    Raises
+    ------
+    InputError
+        There is no piece.
+
+    Examples
+    --------
+    >>> from anonpipe.moments import Moments
+    >>> halves = [Moments.of(np.array([[0.0]])), Moments.of(np.array([[2.0]]))]
+    >>> merge_all(halves).mean.tolist()
+    [1.0]
+    """
+    if not parts:
+        raise InputError("there are no moments to merge; give at least one piece")
+    return reduce(lambda whole, part: whole.merge(part), parts)
+
+
+def divide(a: npt.NDArray[Any], b: npt.NDArray[Any], empty: float = np.nan) -> FloatArray:
+    """Divide a by b; `empty` where b is not positive."""
+    result: FloatArray = np.divide(a, b, out=np.full(np.shape(a), empty), where=b > 0)
+    return result
+
+
+def as_table(points: FloatArray) -> FloatArray:
+    """Two-dimensional `points` as float64 in C order."""
+    if points.ndim != 2:
+        raise InputError(f"records are given as a table of 2 dimensions, not {points.ndim}; reshape them")
+    return np.ascontiguousarray(points, dtype=np.float64)
+
+
+def same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
+    """Refuse to merge statistics of different columns."""
+    if a.shape != b.shape:
+        raise InputError(f"moments of {len(a)} and {len(b)} columns do not merge; count the same columns everywhere")
+
+
+def record_to_dict(record: Any) -> dict[str, Any]:
+    """The fields of a record as numbers and lists; JSON keeps every bit of them."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+
+def as_array(content: Any) -> FloatArray:
+    """The inverse of `tolist`."""
+    return np.array(content, dtype=np.float64)

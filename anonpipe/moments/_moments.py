@@ -1,0 +1,147 @@
+"""Number, mean and scatter of records, and of records in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.kernels.group_moments import mean_and_scatter, within_scatter
+from anonpipe.moments._merge import as_array, as_table, record_to_dict, same_width
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Number, mean and scatter of records.
+
+    Attributes
+    ----------
+    n
+        Number of records.
+    mean
+        Shape (width,); zeros where there are no records.
+    scatter
+        Sum of outer products of the records less their mean, shape (width, width).
+    """
+
+    n: int
+    mean: FloatArray
+    scatter: FloatArray
+
+    @classmethod
+    def of(cls, points: FloatArray) -> Self:
+        """Count `points`, finite, shape (n_rows, width)."""
+        mean, scatter = mean_and_scatter(as_table(points))
+        return cls(len(points), mean, scatter)
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together (Chan, Golub & LeVeque 1979).
+
+        Examples
+        --------
+        >>> a, b = Moments.of(np.array([[0.0], [2.0]])), Moments.of(np.array([[4.0], [6.0]]))
+        >>> a.merge(b).scatter.tolist()
+        [[20.0]]
+        """
+        same_width(self.mean, other.mean)
+        n = self.n + other.n
+        if self.n == 0 or other.n == 0:
+            return self if other.n == 0 else other
+        delta = other.mean - self.mean
+        mean = self.mean + delta * (other.n / n)
+        between = np.outer(delta, delta) * (self.n / n * other.n)
+        return type(self)(n, mean, self.scatter + other.scatter + between)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """The scatter over n - 1; NaN for fewer than two records."""
+        return self.scatter / (self.n - 1) if self.n > 1 else np.full_like(self.scatter, np.nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and lists; JSON keeps every bit of them."""
+        return record_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(int(content["n"]), as_array(content["mean"]), as_array(content["scatter"]))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedMoments:
+    """Moments of records in groups.
+
+    Attributes
+    ----------
+    total
+        Moments of all records.
+    within
+        Scatter of the records about their group's mean, summed over groups,
+        shape (width, width).
+    groups
+        Number of groups.
+    """
+
+    total: Moments
+    within: FloatArray
+    groups: int
+
+    @classmethod
+    def of(cls, points: FloatArray, order: IntArray, starts: IntArray) -> Self:
+        """Count the groups `order[starts[g]:starts[g + 1]]` of `points`.
+
+        Examples
+        --------
+        >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
+        >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
+        >>> grouped.within.tolist(), grouped.between_scatter.tolist()
+        ([[4.0]], [[16.0]])
+        """
+        table = as_table(points)
+        return cls(Moments.of(table), within_scatter(table, order, starts), len(starts) - 1)
+
+    @classmethod
+    def averaged(cls, points: FloatArray, centres: FloatArray) -> Self:
+        """Moments of records whose group mean is an average over several groupings, each record a group of its own.
+
+        `within` is the scatter that the centres lack, S_X - S_C. An average of
+        projections shortens every direction, so it is positive semidefinite.
+
+        Parameters
+        ----------
+        points, centres
+            The records, and the average of their group means; shape (n_rows, width).
+
+        Examples
+        --------
+        >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
+        >>> GroupedMoments.averaged(points, np.array([[1.0], [2.0], [4.0], [5.0]])).within.tolist()
+        [[10.0]]
+        """
+        total = Moments.of(as_table(points))
+        return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(points))
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together; no group may have records in both."""
+        within = self.within + other.within
+        return type(self)(self.total.merge(other.total), within, self.groups + other.groups)
+
+    @property
+    def between_scatter(self) -> FloatArray:
+        """Scatter of the group means, each counted as often as its group has records."""
+        return self.total.scatter - self.within
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and lists; JSON keeps every bit of them."""
+        return {"total": self.total.to_dict(), "within": self.within.tolist(), "groups": self.groups}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(Moments.from_dict(content["total"]), as_array(content["within"]), int(content["groups"]))

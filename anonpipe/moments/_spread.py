@@ -1,0 +1,86 @@
+"""How the covariances of the groups and their means lie: what standard errors depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.kernels.group_moments import spread_sums
+from anonpipe.moments._merge import as_array, as_table, record_to_dict, same_width
+from anonpipe.moments._moments import GroupedMoments
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSpread:
+    """Sums over groups that `sampling_limit` needs for noise with each group's own covariance.
+
+    For each group let n be its records, u its mean less the mean of all
+    records, W its scatter. All matrices have shape (width, width).
+
+    Attributes
+    ----------
+    n, mean
+        Number and mean of all records.
+    within
+        Sum of W.
+    noise
+        Sum of (W_jj W_hh + W_jh²) / n.
+    square, product
+        Sums of u_j² W_hh and of u_j u_h W_jh.
+    linear, mixed
+        Sums of u_j W_hh and of u_j W_jh; only needed to merge.
+    """
+
+    n: int
+    mean: FloatArray
+    within: FloatArray
+    noise: FloatArray
+    square: FloatArray
+    product: FloatArray
+    linear: FloatArray
+    mixed: FloatArray
+
+    @classmethod
+    def of(cls, points: FloatArray, order: IntArray, starts: IntArray) -> Self:
+        """Count the groups `order[starts[g]:starts[g + 1]]` of `points`."""
+        grouped = GroupedMoments.of(points, order, starts)
+        mean = grouped.total.mean
+        return cls(grouped.total.n, mean, grouped.within, *spread_sums(as_table(points), order, starts, mean))
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together; no group may have records in both."""
+        same_width(self.mean, other.mean)
+        n = self.n + other.n
+        mean = self.mean + (other.mean - self.mean) * (other.n / max(n, 1))
+        a, b = self._about(mean), other._about(mean)
+        sums = (
+            getattr(a, name) + getattr(b, name) for name in ("within", "noise", "square", "product", "linear", "mixed")
+        )
+        return type(self)(n, mean, *sums)
+
+    def _about(self, mean: FloatArray) -> Self:
+        """The same sums with the groups' means taken about another point."""
+        shift = self.mean - mean
+        column, spread = shift[:, None], np.diag(self.within)[None, :]
+        square = self.square + 2 * column * self.linear + column**2 * spread
+        product = self.product + column * self.mixed.T + shift * self.mixed + column * shift * self.within
+        linear = self.linear + column * spread
+        mixed = self.mixed + column * self.within
+        return type(self)(self.n, mean, self.within, self.noise, square, product, linear, mixed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and lists; JSON keeps every bit of them."""
+        return record_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        names = [field.name for field in fields(cls)][2:]
+        return cls(int(content["n"]), as_array(content["mean"]), *(as_array(content[name]) for name in names))
