@@ -1,0 +1,29 @@
+"""Mask whole tables: noise, shuffling, swapping, synthesis, suppression and generalisation.
+
+`mask` runs a method of `MASKERS` on an array. A method is a tuple of steps
+that see one part of the rows, or one column of all rows, at a time
+(`anonpipe.mask._steps`), so that the same steps mask tables that lie on disk.
+"""
+
+from anonpipe.mask._coding import from_logarithms, to_logarithms
+from anonpipe.mask._driver import run_steps
+from anonpipe.mask._expected import Expected
+from anonpipe.mask._generalize import Intervals, intervals
+from anonpipe.mask._registry import MASKERS, Masker, mask
+from anonpipe.mask._steps import Columns, Reduce, Rows, Step
+
+__all__ = [
+    "MASKERS",
+    "Columns",
+    "Expected",
+    "Intervals",
+    "Masker",
+    "Reduce",
+    "Rows",
+    "Step",
+    "from_logarithms",
+    "intervals",
+    "mask",
+    "run_steps",
+    "to_logarithms",
+]

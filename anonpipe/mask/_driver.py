@@ -1,0 +1,97 @@
+"""The steps of a masker on an array in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.mask._steps import Columns, Reduce, Rows, Step
+from anonpipe.moments import merge_all
+from anonpipe.rng import generator
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def run_steps(points: FloatArray, steps: Sequence[Step], *, key: bytes, parts: Sequence[int]) -> FloatArray:
+    """Run steps one after the other.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), C order. Not changed.
+    steps
+        A masker's, see `anonpipe.mask.MASKERS`.
+    key
+        16 bytes or more. Draws are keyed by it, the step's number and name,
+        and the part or column.
+    parts
+        Rows of each part, which add up to n_rows.
+
+    Returns
+    -------
+    float64, shape (n_rows, channels)
+
+    Raises
+    ------
+    InputError
+        A part has fewer rows than a step needs.
+    AnonpipeError
+        A step returned another number of rows.
+    """
+    edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
+    channels, params = points, None
+    for number, step in enumerate(steps):
+        stage = f"mask {number} {step.name}"
+        if isinstance(step, Reduce):
+            params = _learn(channels, step, params, key, stage, edges)
+        elif isinstance(step, Rows):
+            channels = _each_part(channels, step, params, key, stage, edges)
+        else:
+            channels = _each_column(channels, points, step, params, key, stage)
+    return channels
+
+
+def _learn(channels: FloatArray, step: Reduce, params: Any, key: bytes, stage: str, edges: list[int]) -> Any:
+    turn = 0
+    while True:
+        counted = [step.count(channels[low:high], params=params) for low, high in pairwise(edges)]
+        params = step.finish(merge_all(counted), params=params, rng=generator(key, stage, turn))
+        turn += 1
+        if step.again is None or not step.again(params):
+            return params
+
+
+def _each_part(channels: FloatArray, step: Rows, params: Any, key: bytes, stage: str, edges: list[int]) -> FloatArray:
+    made = []
+    for place, (low, high) in enumerate(pairwise(edges)):
+        if high - low < step.least:
+            raise InputError(
+                f"a part has {high - low} records, and {step.name} needs {step.least} or more; make parts larger"
+            )
+        part = step.function(channels[low:high], params=params, rng=generator(key, stage, place))
+        made.append(_counted(part, high - low, step.name))
+    return made[0] if len(made) == 1 else np.concatenate(made)
+
+
+def _each_column(
+    channels: FloatArray, points: FloatArray, step: Columns, params: Any, key: bytes, stage: str
+) -> FloatArray:
+    out = np.empty_like(channels)
+    for place in range(channels.shape[1]):
+        given = {"original": np.ascontiguousarray(points[:, place])} if step.with_original else {}
+        column, rng = np.ascontiguousarray(channels[:, place]), generator(key, stage, place)
+        out[:, place] = _counted(
+            step.function(column, place=place, params=params, rng=rng, **given), len(out), step.name
+        )
+    return out
+
+
+def _counted(made: FloatArray, rows: int, name: str) -> FloatArray:
+    if len(made) != rows:
+        raise AnonpipeError(f"the step {name} returned {len(made)} of {rows} rows; please report this")
+    return made
