@@ -25,6 +25,10 @@ class InputError(AnonpipeError):
     exit_code = 2
 
 
+class InfeasibleError(InputError, ValueError):
+    """These records cannot be grouped as asked; a ValueError too, for callers of the functions alone."""
+
+
 class GateError(AnonpipeError):
     """A gate failed: nothing was released."""
 

@@ -1,4 +1,4 @@
-"""Class codes: checking them, and making one class of several."""
+"""Class codes: checking them, making one class of several, weighing them against distances."""
 
 from __future__ import annotations
 
@@ -75,3 +75,30 @@ def checked_classes(
     if classes.max() >= len(shares) or (shares[classes] == 0).any():
         raise ValueError(f"class_shares has {len(shares)} entries and leaves a class of the records without a share")
     return classes, shares
+
+
+def checked_alpha(alpha: float) -> float:
+    """The weight of distances against classes, if it is one.
+
+    Raises
+    ------
+    ValueError
+        `alpha` is not a number from 0 to 1.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; give a number from 0 (classes alone) to 1 (distances alone)")
+    return float(alpha)
+
+
+def diagonal(points: FloatArray) -> float:
+    """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal.
+
+    Distances divided by it lie between 0 and 1, as divergences do.
+
+    Examples
+    --------
+    >>> diagonal(np.array([[0.0, 0.0], [3.0, 1.0], [2.0, 4.0]]))
+    5.0
+    """
+    length = float(np.sqrt(np.square(np.ptp(points, axis=0)).sum()))
+    return length if length > 0.0 else 1.0

@@ -1,0 +1,147 @@
+"""Slow, literal twins of what minds classes without a spanning tree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tests.naive.spanning_tree import jensen_shannon, shares_of, squared, steps, total_variation
+
+
+def mean(points, rows):
+    return [sum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
+
+
+def labels_of(groups, n):
+    labels = np.full(n, -1)
+    for g, group in enumerate(groups):
+        labels[group] = g
+    return labels
+
+
+def class_mdav(points, k, classes, shares, alpha):
+    box = [max(float(p[j]) for p in points) - min(float(p[j]) for p in points) for j in range(len(points[0]))]
+    unit = math.sqrt(sum(side * side for side in box)) or 1.0
+    left, groups = list(range(len(points))), []
+
+    def furthest(point):
+        return points[min(left, key=lambda i: (-squared(points[i], point), i))]
+
+    def form(seed):
+        group = [min(left, key=lambda i: (squared(points[i], seed), i))]
+        while len(group) < k:
+            rest = [i for i in left if i not in group]
+
+            def composite(i):
+                length = math.sqrt(squared(points[i], seed)) / unit
+                f = shares_of([*group, i], classes, len(shares))
+                # Of records of one class the nearer comes first even where the divergence is all that counts.
+                return alpha * length + (1 - alpha) * jensen_shannon(f, shares)
+
+            nearest = [
+                min((i for i in rest if classes[i] == c), key=lambda i: (squared(points[i], seed), i))
+                for c in sorted({classes[i] for i in rest})
+            ]
+            group.append(min(nearest, key=lambda i: (composite(i), i)))
+        groups.append(group)
+        for i in group:
+            left.remove(i)
+
+    while len(left) >= 2 * k:
+        r = furthest(mean(points, left))
+        s = furthest(r)
+        pair = len(left) >= 3 * k
+        form(r)
+        if pair:
+            form(s)
+    if left:
+        groups.append(left)
+    return labels_of(groups, len(points))
+
+
+def kd_tree(points, k, classes=None, shares=None, alpha=1.0):
+    groups = []
+
+    def deviation(rows, j):
+        centre = sum(float(points[i][j]) for i in rows) / len(rows)
+        return math.sqrt(sum((float(points[i][j]) - centre) ** 2 for i in rows) / len(rows))
+
+    def halves(rows, j):
+        ranked = sorted(rows, key=lambda i: (points[i][j], i))
+        return sorted(ranked[: len(rows) // 2]), sorted(ranked[len(rows) // 2 :])
+
+    def cost(rows, j):
+        widest = max(deviation(rows, h) for h in range(len(points[0])))
+        value = alpha * (1 - deviation(rows, j) / (widest or 1.0))
+        if alpha < 1:
+            weighted = sum(
+                len(part) * jensen_shannon(shares_of(part, classes, len(shares)), shares) for part in halves(rows, j)
+            )
+            value += (1 - alpha) * weighted / len(rows)
+        return value
+
+    def split(rows):
+        if len(rows) < 2 * k:
+            groups.append(rows)
+            return
+        j = min(range(len(points[0])), key=lambda j: (cost(rows, j), j))
+        for part in halves(rows, j):
+            split(part)
+
+    split(list(range(len(points))))
+    return labels_of(groups, len(points))
+
+
+def entropy(f):
+    return -sum(p * math.log(p) for p in f if p > 0)
+
+
+def ordered_distance(f, g):
+    """Earth mover's distance: what has to pass each border between neighbouring classes, over the longest way."""
+    return sum(abs(sum(f[: c + 1]) - sum(g[: c + 1])) for c in range(len(f))) / max(1, len(f) - 1)
+
+
+def constrain(points, labels, classes, shares, fine):
+    """Merge the smallest wrong group with the cheapest that mends it, or the cheapest of all; fine(list of shares)."""
+    groups = [[i for i, label in enumerate(labels) if label == g] for g in sorted(set(labels))]
+
+    def good(group):
+        return fine(shares_of(group, classes, len(shares)))
+
+    def ward(a, b):
+        return squared(mean(points, a), mean(points, b)) * len(a) * len(b) / (len(a) + len(b))
+
+    while not all(good(g) for g in groups):
+        # Groups stand in the order of their lowest label.
+        a = min((g for g in range(len(groups)) if not good(groups[g])), key=lambda g: (len(groups[g]), g))
+        others = [g for g in range(len(groups)) if g != a]
+        b = min(others, key=lambda g: (not good(groups[a] + groups[g]), ward(groups[a], groups[g]), g))
+        groups[min(a, b)] = groups[a] + groups[b]
+        del groups[max(a, b)]
+    return labels_of(groups, len(labels))
+
+
+def chi_square(labels, classes):
+    """Eq. 13 of Li and Sarkar."""
+    groups = sorted(set(labels))
+    n = len(labels)
+    total = 0.0
+    for g in groups:
+        rows = [i for i in range(n) if labels[i] == g]
+        for c in set(classes):
+            expected = len(rows) / n * sum(1 for x in classes if x == c)
+            total += (sum(1 for i in rows if classes[i] == c) - expected) ** 2 / expected
+    return total / len(groups)
+
+
+__all__ = [
+    "chi_square",
+    "class_mdav",
+    "constrain",
+    "entropy",
+    "kd_tree",
+    "ordered_distance",
+    "steps",
+    "total_variation",
+]

@@ -1,0 +1,147 @@
+"""Slow, literal twins of the spanning tree methods: every edge is evaluated anew at every step."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def squared(a, b):
+    total = 0.0
+    for p, q in zip(a, b, strict=True):
+        total += (float(p) - float(q)) * (float(p) - float(q))
+    return total
+
+
+def steps(value):
+    """To multiples of 2^-40, so that equal figures are equal whatever the order of their sums."""
+    return round(value * 2.0**40) / 2.0**40
+
+
+def shares_of(members, classes, n_classes):
+    return [sum(1 for i in members if classes[i] == c) / len(members) for c in range(n_classes)]
+
+
+def kullback_leibler(f, g):
+    return sum(p * math.log2(p / q) for p, q in zip(f, g, strict=True) if p > 0)
+
+
+def jensen_shannon(f, g):
+    middle = [(p + q) / 2 for p, q in zip(f, g, strict=True)]
+    return steps((kullback_leibler(f, middle) + kullback_leibler(g, middle)) / 2)
+
+
+def total_variation(f, g):
+    return steps(sum(abs(p - q) for p, q in zip(f, g, strict=True)) / 2)
+
+
+def shortest_tree(points):
+    """Edges (vertex inside, new vertex) of Prim's algorithm from row 0."""
+    inside, edges = [0], []
+    while len(inside) < len(points):
+        outside = [v for v in range(len(points)) if v not in inside]
+        _, v, u = min((squared(points[u], points[v]), v, u) for v in outside for u in inside)
+        inside.append(v)
+        edges.append((u, v))
+    return edges
+
+
+def hood(edges, points, u, b):
+    """u and the first b - 2 vertices of a breadth-first search from it, degrees in order of distance to u."""
+    found, level = [u], [u]
+    while level and len(found) < b - 1:
+        level = [w for x in level for e in edges if x in e for w in e if w not in found and w != x]
+        level = sorted(set(level), key=lambda w: (squared(points[u], points[w]), w))
+        found += level
+    return found[: max(1, b - 1)]
+
+
+def class_tree(points, classes, shares, b, alpha):
+    """Edges by Prim's algorithm with the composite distance, all candidate edges evaluated at every step."""
+    box = [max(float(p[j]) for p in points) - min(float(p[j]) for p in points) for j in range(len(points[0]))]
+    unit = math.sqrt(sum(side * side for side in box)) or 1.0
+    inside, edges = [0], []
+    while len(inside) < len(points):
+        best = None
+        for u in inside:
+            near = hood(edges, points, u, b)
+            for v in range(len(points)):
+                if v not in inside:
+                    f = shares_of([*near, v], classes, len(shares))
+                    length = math.sqrt(squared(points[u], points[v])) / unit
+                    value = (alpha * length + (1 - alpha) * jensen_shannon(f, shares), v, u)
+                    best = value if best is None else min(best, value)
+        inside.append(best[1])
+        edges.append((best[2], best[1]))
+    return edges
+
+
+def parts(edges, n):
+    """Sets of vertices that hang together."""
+    groups = [{v} for v in range(n)]
+    for u, v in edges:
+        a = next(g for g in groups if u in g)
+        b = next(g for g in groups if v in g)
+        groups.remove(b)
+        a |= b
+    return groups
+
+
+def cut_apart(edges, n, removable, cost):
+    """Cut the removable edge of least cost until there is none; cost(edge, part, part)."""
+    edges = list(edges)
+    while True:
+        candidates = []
+        for edge in edges:
+            groups = parts([e for e in edges if e != edge], n)
+            a = next(g for g in groups if edge[0] in g)
+            b = next(g for g in groups if edge[1] in g)
+            if removable(a) and removable(b):
+                candidates.append((cost(edge, a, b), edge[1], edge))
+        if not candidates:
+            break
+        edges.remove(min(candidates)[2])
+    labels = np.empty(n, dtype=np.int64)
+    for g, group in enumerate(sorted(parts(edges, n), key=min)):
+        labels[list(group)] = g
+    return labels
+
+
+def cut_longest(points, edges, k, classes=None, shares=(), t=1.0):
+    def removable(part):
+        if len(part) < k:
+            return False
+        return classes is None or total_variation(shares_of(part, classes, len(shares)), shares) <= steps(t)
+
+    return cut_apart(edges, len(points), removable, lambda e, a, b: -math.sqrt(squared(points[e[0]], points[e[1]])))
+
+
+def cut_by_ratio(points, edges, k, classes, shares):
+    def divergence(part):
+        return jensen_shannon(shares_of(part, classes, len(shares)), shares)
+
+    def cost(edge, a, b):
+        length = math.sqrt(squared(points[edge[0]], points[edge[1]]))
+        n = len(a) + len(b)
+        weighted = (len(a) * divergence(a) + len(b) * divergence(b)) / n
+        increase = steps(max(0.0, weighted - divergence(a | b)))
+        return (increase / length if length > 0 else math.inf, -length)
+
+    return cut_apart(edges, len(points), lambda part: len(part) >= k, cost)
+
+
+def mst(points, k):
+    return cut_longest(points, shortest_tree(points), k)
+
+
+def mst_t_close(points, k, classes, shares, t):
+    return cut_longest(points, shortest_tree(points), k, classes, shares, t)
+
+
+def crest(points, k, classes, shares, alpha, b):
+    return cut_by_ratio(points, class_tree(points, classes, shares, b, alpha), k, classes, shares)
+
+
+def crest_partial(points, k, classes, shares):
+    return cut_by_ratio(points, shortest_tree(points), k, classes, shares)
