@@ -169,25 +169,50 @@ def verify(release: Annotated[str, typer.Argument(help="Output folder of a run, 
 
 
 @app.command()
-def methods() -> None:
-    """List the grouping and synthesis methods with their sources."""
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Tell all about this method: source, cost, options, sizes")] = None,
+) -> None:
+    """List the grouping and synthesis methods; with a name, all that is known of that method."""
     from anonpipe.cluster import METHODS as CLUSTERERS
     from anonpipe.synthesize import METHODS as SYNTHESIZERS
 
-    for title, registry, detail in (("cluster", CLUSTERERS, "sizes"), ("synthesize", SYNTHESIZERS, "promise")):
-        for name, record in registry.items():
-            out.print(f"[bold]{title}.method: {name}[/]")
-            table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
-            table.add_column(no_wrap=True)
-            table.add_column(overflow="fold")
-            for heading, text in (
-                ("published as", record.published),
-                ("source", record.reference),
-                (detail, getattr(record, detail)),
-                ("cost", record.cost),
-            ):
-                table.add_row(heading, escape(text))
-            out.print(table)
+    registries: dict[str, Any] = {"cluster": CLUSTERERS, "synthesize": SYNTHESIZERS}
+    if name is None:
+        for title, registry in registries.items():
+            out.print(_methods_table(title, registry))
+        _print("all about one of them: anonpipe methods NAME")
+        return
+    found = [(title, registry[name]) for title, registry in registries.items() if name in registry]
+    if not found:
+        known = ", ".join([*CLUSTERERS, *SYNTHESIZERS])
+        raise InputError(f"there is no method {name!r}; known are: {known}")
+    for title, record in found:
+        out.print(_method_table(title, record))
+
+
+def _methods_table(title: str, registry: Any) -> Table:
+    table = Table(title=f"{title}.method", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    table.add_column("published as", overflow="fold")
+    table.add_column("source", overflow="fold")
+    for name, record in registry.items():
+        table.add_row(name, escape(record.published), escape(record.reference.split(",")[0]))
+    return table
+
+
+def _method_table(title: str, record: Any) -> Table:
+    table = Table(title=f"{title}.method: {record.name}", title_justify="left", box=None, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = [("published as", record.published), ("source", record.reference), ("cost", record.cost)]
+    if title == "cluster":
+        rows += [("sizes", record.sizes), ("needs", ", ".join(record.needs) or "nothing but the points")]
+        rows += [("options", ", ".join(record.options) or "none of its own")]
+    else:
+        rows += [("promise", record.promise), ("options", ", ".join(record.options) or "none")]
+    for heading, text in rows:
+        table.add_row(heading, escape(text))
+    return table
 
 
 @app.command()
@@ -275,6 +300,8 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     for warning in outcome.warnings:
         _say("[yellow]warning:[/]", warning)
     out.print(verdict_table(outcome.verdict))
+    for note in outcome.verdict.notes:
+        out.print(f"[dim]note:[/] {escape(note)}")
     if outcome.version is None:
         raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.classes import ClassColumn, Compound, class_columns, compound_of
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression
 from anonpipe.codec.scan import Scan, read_scan
@@ -60,9 +61,20 @@ class Context:
     @cached_property
     def weights(self) -> FloatArray:
         """Multipliers of squared differences, shape (width,)."""
-        weight = self.job.cluster.response_weight
-        response = self.job.time_column if weight is not None else None
-        return self.points.distance_weights(response, weight if response else None)
+        options = self.job.cluster
+        response = self.job.time_column if options.response_weight is not None else None
+        weight = options.response_weight if response else None
+        return self.points.distance_weights(response, weight, options.distance)
+
+    @cached_property
+    def classes(self) -> tuple[ClassColumn, ...]:
+        """The class columns whose classes can mix in a group."""
+        return class_columns(self.cells, self.scan, self.job.class_columns)
+
+    @cached_property
+    def compound(self) -> Compound:
+        """All class columns as one."""
+        return compound_of(self.cells, self.scan, self.classes)
 
     @cached_property
     def suppression(self) -> Suppression:

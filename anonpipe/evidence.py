@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from anonpipe.certificate import loss_bound
+from anonpipe.cluster import ClassDisclosure
 from anonpipe.context import Context
-from anonpipe.job import Job, MicroPerturbation
+from anonpipe.grouping import groupings
+from anonpipe.job import Job
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.options import MicroPerturbation
 from anonpipe.stages import count_combinations, needs_spread, unchanged_names
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.verify.gates import Evidence, Promise
@@ -41,6 +47,7 @@ def promise_of(job: Job) -> Promise:
 def evidence(ctx: Context) -> Evidence:
     """All that the gates look at."""
     staging, job = ctx.staging, ctx.job
+    grouped = grouped_by_stratum(ctx)
     written = staging.receipts("write").read_all(ctx.plan.files)
     made = staging.receipts("synthesize").read_all(len(ctx.plan.partitions))
     released = [
@@ -63,10 +70,19 @@ def evidence(ctx: Context) -> Evidence:
         view=ctx.view,
         original=by_stratum(ctx, "group", lambda r: PairwiseMoments.from_dict(r["original"])),
         released=released,
-        grouped=grouped_by_stratum(ctx),
+        grouped=grouped,
+        bound=None if groupings(job) > 1 else loss_bound(ctx, float(np.trace(merge_all(grouped).total.scatter))),
         synthesized=by_stratum(ctx, "synthesize", lambda r: Moments.from_dict(r["synthesized"])),
+        classes=_disclosures(ctx),
         spread=by_stratum(ctx, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
     )
+
+
+def _disclosures(ctx: Context) -> dict[str, ClassDisclosure]:
+    """What the groups of all partitions tell of each class column."""
+    receipts = ctx.staging.receipts("group").read_all(len(ctx.plan.partitions))
+    told = {name: [ClassDisclosure(**r["classes"][name]) for r in receipts] for name in ctx.job.class_columns}
+    return {name: reduce(ClassDisclosure.merge, parts) for name, parts in told.items()}
 
 
 def _rows_under_k(ctx: Context) -> int:

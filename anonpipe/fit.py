@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe import ledger
+from anonpipe.cluster import unreachable
 from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.classes import class_columns, compound_of
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression, suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
@@ -53,6 +55,7 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     codec = CellCodec.fit(schema, job.columns, scan)
     points = PointCodec.fit(codec, scan)
     strata = strata_of(job, codec, scan)
+    check_classes(job, codec, scan, strata)
     warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
     return Settled(scan, digest, suppression, codec, points, strata, warnings)
 
@@ -124,6 +127,29 @@ def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) 
     if strata.dropped:
         found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
     return found
+
+
+def check_classes(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> None:
+    """Refuse conditions on classes that a stratum breaks even as one group.
+
+    Raises
+    ------
+    InputError
+        Which condition, of which column, and how far it can be met.
+    """
+    if job.cluster.uses_classes and job.classes.several == "compound":
+        compound_of(codec, scanned, class_columns(codec, scanned, job.class_columns))
+    for column in class_columns(codec, scanned, job.class_columns) if job.classes.conditions else ():
+        counted = scanned.combination_counts(codec, (*job.strata.by, column.name)).reshape(-1, len(column.shares))
+        for stratum, rows in enumerate(strata.rows):
+            counts = counted[np.asarray(strata.stratum) == stratum].sum(axis=0)
+            problem = unreachable(counts, column.shares, **job.classes.conditions)
+            if problem:
+                where = f"stratum {stratum + 1} ({rows:,} records)" if len(strata.rows) > 1 else "the whole table"
+                raise InputError(
+                    f"column {column.name!r}: {where} breaks classes as one group already: {problem}; "
+                    "loosen the condition, or take the column out of what the strata follow"
+                )
 
 
 def _trees(ctx: Context, codec: CellCodec, strata: Strata, units: int) -> list[dict[str, Any]]:

@@ -9,24 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from anonpipe.errors import JobError
+from anonpipe.options import Cluster, Mdav, MicroPerturbation, Options, Synthesize, names_of
 from anonpipe.schema import Column, Kind, Role
 
 
-class _Options(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-# In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
-_METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
-
-
-class Strata(_Options):
+class Strata(Options):
     """Records of different strata are never in one group.
 
     `by` lists columns that are released unchanged (roles survival_status,
@@ -41,7 +34,7 @@ class Strata(_Options):
     small: Literal["error", "merge", "drop"] = "error"
 
 
-class Partition(_Options):
+class Partition(Options):
     """Coarse pre-clusters: the largest piece that one worker holds.
 
     `rows` is the aimed size of a partition; the number of partitions follows
@@ -53,67 +46,43 @@ class Partition(_Options):
     sample_rows: int = Field(default=50_000, ge=100)
 
 
-class Mdav(_Options):
-    """Maximum distance to average vector, exact inside blocks of `block_rows` records."""
+class Classes(Options):
+    """What columns with role class ask of the groups; those in strata.by, one value a stratum, are left out.
 
-    method: Literal["mdav"] = "mdav"
-    block_rows: int = Field(default=2_000, ge=10)
-    refine: bool = True
-    response_weight: float | None = Field(default=None, gt=0, lt=1)
-
-
-class Kmeans(_Options):
-    """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c).
-
-    As published (`refine: false`) it fills nearly every cluster to exactly k
-    from far away and loses about twice what `mdav` loses; the local search
-    that follows by default brings it level.
+    `several` says how a grouping method that uses classes handles more than
+    one: as one `compound`, or by one run a column whose results are averaged
+    (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
+    are held for every class column by merging near groups: `diversity` counts
+    `distinct` classes or takes the exponential of their `entropy`; `closeness`
+    is the `total_variation` between a group's and the table's shares, or, for
+    classes with an order, the earth mover's distance (`ordered`).
     """
 
-    model_config = _METHOD_NAMED
-    method: Literal["kmeans"] = "kmeans"
-    block_rows: int = Field(default=5_000, ge=10)
-    iterations: int = Field(default=10, ge=1)
-    refine: bool = True
-    response_weight: float | None = Field(default=0.5, gt=0, lt=1)
+    several: Literal["compound", "average"] = "compound"
+    l_diversity: float | None = Field(default=None, gt=1)
+    diversity: Literal["distinct", "entropy"] = "distinct"
+    t_closeness: float | None = Field(default=None, gt=0, lt=1)
+    closeness: Literal["total_variation", "ordered"] = "total_variation"
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What groups must meet, as `anonpipe.cluster.constrain_classes` takes it; empty for nothing."""
+        asked: dict[str, Any] = {}
+        if self.l_diversity is not None:
+            asked |= {"l_diversity": self.l_diversity, "diversity": self.diversity}
+        if self.t_closeness is not None:
+            asked |= {"t_closeness": self.t_closeness, "distance": self.closeness}
+        return asked
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Classes:
+        for name, needs in (("diversity", "l_diversity"), ("closeness", "t_closeness")):
+            if getattr(self, name) != type(self).model_fields[name].default and getattr(self, needs) is None:
+                raise ValueError(f"{name} says how {needs} is measured: give {needs} too")
+        return self
 
 
-class Centroid(_Options):
-    """Every record of a group becomes the group's mean (categories: one shared category)."""
-
-    model_config = _METHOD_NAMED
-    method: Literal["centroid"] = "centroid"
-
-
-class Gaussian(_Options):
-    """Normal records with exactly the group's mean and scatter."""
-
-    model_config = _METHOD_NAMED
-    method: Literal["gaussian"] = "gaussian"
-    moments: Literal["exact"] = "exact"
-
-
-class Pca(_Options):
-    """Independent normal principal components per group (Gal 2014, Algorithm 3)."""
-
-    model_config = _METHOD_NAMED
-    method: Literal["pca"] = "pca"
-    moments: Literal["exact", "expected"] = "exact"
-
-
-class MicroPerturbation(_Options):
-    """Group means plus noise of one global covariance (Li & Sarkar 2013, eq. 11)."""
-
-    method: Literal["micro_perturbation"] = "micro_perturbation"
-    form: Literal["independent", "centred", "published"] = "independent"
-    noise_scope: Literal["table", "stratum"] = "table"
-
-
-Cluster = Annotated[Mdav | Kmeans, Field(discriminator="method")]
-Synthesize = Annotated[Centroid | Gaussian | Pca | MicroPerturbation, Field(discriminator="method")]
-
-
-class Decode(_Options):
+class Decode(Options):
     """How points become values again.
 
     `categories`: `calibrated` keeps each category's count inside the group
@@ -130,7 +99,7 @@ class Decode(_Options):
     jitter_restored_times: float = Field(default=0.0, ge=0)
 
 
-class Gates(_Options):
+class Gates(Options):
     """Limits that the release must meet, measured on the written rows.
 
     `mean` is in standard deviations of the original column, `covariance` in
@@ -154,14 +123,14 @@ class Gates(_Options):
     suppressed_share: float = Field(default=0.05, ge=0)
 
 
-class Release(_Options):
+class Release(Options):
     """The written files: rows a file (in expectation) and rows a row group."""
 
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 
 
-class Run(_Options):
+class Run(Options):
     """Where and how it runs; nothing here changes the result."""
 
     workers: int | None = Field(default=None, ge=1)
@@ -171,7 +140,7 @@ class Run(_Options):
     retries: int = Field(default=2, ge=0)
 
 
-class Job(_Options):
+class Job(Options):
     """Everything a run needs to know, as the steward writes it."""
 
     input: str
@@ -181,6 +150,7 @@ class Job(_Options):
     strata: Strata = Strata()
     partition: Partition = Partition()
     cluster: Cluster = Mdav()
+    classes: Classes = Classes()
     synthesize: Synthesize = MicroPerturbation()
     decode: Decode = Decode()
     gates: Gates = Gates()
@@ -225,9 +195,60 @@ class Job(_Options):
         unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
         if unusual and self.time_column is None:
             raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
-        if self.cluster.block_rows < 3 * self.k:
+        if self.cluster.block_rows is not None and self.cluster.block_rows < 3 * self.k:
             raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
         return self
+
+    @model_validator(mode="after")
+    def _ranges_known(self) -> Job:
+        if self.cluster.distance == "range":
+            for name, column in self.columns.items():
+                if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds:
+                    raise ValueError(
+                        f"cluster.distance is range, and column {name!r} has no bounds; declare bounds: [low, high] "
+                        "from the code book, or take distance z_score"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_fit(self) -> Job:
+        options, classes = self.cluster, self.classes
+        needs_some = options.uses_classes or bool(classes.conditions)
+        if needs_some and not self.class_columns:
+            whose = f"cluster.method {options.method}" if options.uses_classes else "classes.l_diversity or t_closeness"
+            raise ValueError(f"{whose} needs a column with role class that is not in strata.by")
+        if options.uses_classes and options.effort is not None:
+            raise ValueError(
+                f"cluster.refine does not look at classes and would undo what {options.method} does; set it to false"
+            )
+        if classes.several == "average":
+            form = getattr(self.synthesize, "form", None)
+            if not options.uses_classes or len(self.class_columns) < 2:
+                raise ValueError("classes.several: average needs a method that uses classes, and two class columns")
+            if self.synthesize.method != "centroid" and form != "independent":
+                raise ValueError(
+                    "classes.several: average needs synthesize.method centroid, or micro_perturbation with form "
+                    "independent: the moments of one group mean nothing where a record is in several"
+                )
+            if classes.conditions:
+                raise ValueError("classes.several: average has no single grouping to hold l_diversity or t_closeness")
+        if classes.closeness == "ordered":
+            for name in self.class_columns:
+                if self.columns[name].kind is Kind.CATEGORICAL:
+                    raise ValueError(f"classes.closeness is ordered, and column {name!r} is categorical: no order")
+        return self
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """Columns with role class whose classes can mix in a group: not those that make the strata."""
+        named = (name for name, column in self.columns.items() if column.role is Role.CLASS)
+        return tuple(name for name in named if name not in self.strata.by)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Columns whose combinations the scan counts: the strata, and the classes where groups depend on them."""
+        mixed = self.class_columns if self.cluster.uses_classes or self.classes.conditions else ()
+        return (*self.strata.by, *mixed)
 
     @property
     def released(self) -> dict[str, Column]:
@@ -325,8 +346,8 @@ def _explain(item: Any) -> str:
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
-        methods = {"cluster": "mdav, kmeans", "synthesize": "centroid, gaussian, pca, micro_perturbation"}
-        return f"{where}: unknown method; known are: {methods[where]}"
+        methods = {"cluster": Cluster, "synthesize": Synthesize}
+        return f"{where}: unknown method; known are: {', '.join(names_of(methods[where]))}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
 
 

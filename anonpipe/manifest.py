@@ -23,6 +23,7 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
         "k": job.k,
         "methods": {
             "cluster": job.cluster.model_dump(mode="json"),
+            "classes": job.classes.model_dump(mode="json"),
             "synthesize": job.synthesize.model_dump(mode="json"),
             "decode": job.decode.model_dump(mode="json"),
         },

@@ -20,22 +20,24 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from anonpipe import engine, ledger, release
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError
-from anonpipe.evidence import evidence, grouped_by_stratum, promise_of
+from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, promise_of
 from anonpipe.fit import fit
-from anonpipe.job import Job, MicroPerturbation
+from anonpipe.job import Job
 from anonpipe.manifest import manifest
-from anonpipe.moments import merge_all, noise_factor, s_delta
+from anonpipe.moments import NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
+from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import check_types, open_source, save_source
 from anonpipe.stages import label_shelf, routed_shelf, synthetic_shelf, work
 from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
-from anonpipe.verify.gates import Limits, judge
+from anonpipe.verify.gates import ClassConditions, Limits, judge
 from anonpipe.verify.verdict import Verdict
 
 
@@ -49,6 +51,7 @@ class Progress:
     rows: int
 
 
+FloatArray = npt.NDArray[np.float64]
 OnProgress = Callable[[Progress], None]
 
 
@@ -228,12 +231,22 @@ def group(run: Run, mapper: Mapper) -> None:
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
     if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.file("noise.npy").exists():
-        by_stratum = grouped_by_stratum(ctx)
-        scopes = by_stratum if run.job.synthesize.noise_scope == "stratum" else [merge_all(by_stratum)]
-        factors = [noise_factor(s_delta(scope, run.job.synthesize.form)) for scope in scopes]
+        factors = _noise_factors(ctx, run.job.synthesize)
         draft = run.staging.file("noise.draft.npy")
         np.save(draft, np.stack(factors))
         draft.replace(run.staging.file("noise.npy"))
+
+
+def _noise_factors(ctx: Context, options: MicroPerturbation) -> list[FloatArray]:
+    """One factor of the noise a scope: the table, or each stratum."""
+    grouped = grouped_by_stratum(ctx)
+    if options.form != "exact":
+        scopes = grouped if options.noise_scope == "stratum" else [merge_all(grouped)]
+        return [noise_factor(s_delta(scope, options.form)) for scope in scopes]
+    noise = by_stratum(ctx, "group", lambda receipt: NoiseScatter.from_dict(receipt["noise"]))
+    if options.noise_scope == "table":
+        grouped, noise = [merge_all(grouped)], [merge_all(noise)]
+    return [exact_factor(drawn, scope.within) for drawn, scope in zip(noise, grouped, strict=True)]
 
 
 def synthesize(run: Run, mapper: Mapper) -> None:
@@ -257,7 +270,8 @@ def verify(run: Run) -> Verdict:
     """Hold all that was measured against the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
     limits = Limits(**run.job.gates.model_dump())
-    verdict = judge(evidence(run.context), promise_of(run.job), run.job.k, limits)
+    asked = ClassConditions(**run.job.classes.model_dump(exclude={"several"}))
+    verdict = judge(evidence(run.context), promise_of(run.job), run.job.k, limits, asked)
     write_json(run.staging.file("verdict.json"), verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     return verdict

@@ -150,7 +150,7 @@ def _scan(job: Job, source: Source) -> Scan:
     scans = []
     for unit in source.units:
         for first_row, batch in read_batches(source, unit, list(job.released)):
-            scans.append(scan_batch(batch, job.columns, first_row, job.strata.by))
+            scans.append(scan_batch(batch, job.columns, first_row, job.counted))
     return merge_scans(scans)
 
 

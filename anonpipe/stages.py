@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,24 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.cluster import cluster, refine
+from anonpipe.certificate import measure, set_aside
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.scan import merge_scans, scan_batch, write_scan
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
-from anonpipe.job import Job, Kmeans, Mdav, MicroPerturbation, Pca
+from anonpipe.grouping import disclosures, form_groups, groupings
+from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.options import Gaussian, MicroPerturbation, Pca
 from anonpipe.partition.tree import route
 from anonpipe.release import sha256
 from anonpipe.rng import row_keys
 from anonpipe.source import read_batches
 from anonpipe.store import Shelf, create_shelf, disk_errors
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
-from anonpipe.synthesize import restore_by_rank, synthesize
+from anonpipe.synthesize import centroid, noise_scatter, restore_by_rank, synthesize
 from anonpipe.verify.unchanged import rows_as_they_were
 from anonpipe.verify.view import View
 
@@ -72,7 +75,7 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     key = ctx.staging.file("start.key").read_bytes()
     scans, sample = [], []
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.released)):
-        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.strata.by))
+        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted))
         chosen = row_keys(key, first_row, batch.num_rows) <= limit
         sample.append(batch.filter(pa.array(chosen)))
     scan = merge_scans(scans)
@@ -154,8 +157,9 @@ def routed_shelf(ctx: Context) -> Shelf:
 
 
 def label_shelf(ctx: Context) -> Shelf:
-    """The group of each row; a region a partition."""
-    return create_shelf(ctx.staging.file("labels"), [p.rows for p in ctx.plan.partitions], None, "int64")
+    """The group of each row in each grouping; a region a partition."""
+    rows = [p.rows for p in ctx.plan.partitions]
+    return create_shelf(ctx.staging.file("labels"), rows, groupings(ctx.job), "int64")
 
 
 def synthetic_shelf(ctx: Context) -> Shelf:
@@ -164,63 +168,93 @@ def synthetic_shelf(ctx: Context) -> Shelf:
     return create_shelf(ctx.staging.file("synthetic"), rows, len(ctx.cells.names), "float64", ctx.plan.files)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grouped:
-    """A partition with its groups; `points` has missing numbers filled from the group."""
+    """A partition with its groupings, nearly always one; `points` has missing numbers filled from the first's groups.
+
+    Attributes
+    ----------
+    cells, points
+        Shapes (n_rows, n_cells) and (n_rows, width).
+    sorted
+        `order` and `starts` of each grouping.
+    """
 
     cells: FloatArray
     points: FloatArray
-    order: IntArray
-    starts: IntArray
+    sorted: tuple[tuple[IntArray, IntArray], ...]
+
+    @property
+    def first(self) -> tuple[IntArray, IntArray]:
+        """`order` and `starts` of the first grouping."""
+        return self.sorted[0]
 
     @property
     def sizes(self) -> IntArray:
-        """Records of each group."""
-        return np.diff(self.starts)
+        """Records of each group of each grouping."""
+        return np.concatenate([np.diff(starts) for _, starts in self.sorted])
+
+    @property
+    def averaged(self) -> bool:
+        """Whether several groupings are averaged."""
+        return len(self.sorted) > 1
+
+    @cached_property
+    def centres(self) -> FloatArray:
+        """The mean of each record's group means, shape (n_rows, width)."""
+        centres: FloatArray = np.mean([centroid(self.points, *each) for each in self.sorted], axis=0)
+        return centres
+
+    def moments(self) -> GroupedMoments:
+        """Moments of the points, and what of their scatter the groups do not keep."""
+        if self.averaged:
+            return GroupedMoments.averaged(self.points, self.centres)
+        return GroupedMoments.of(self.points, *self.first)
 
 
 def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> Grouped:
-    order, starts = sort_groups(labels)
-    if int(np.diff(starts).min()) < ctx.job.k or len(labels) != len(cells):
+    groups = tuple(sort_groups(np.ascontiguousarray(column)) for column in labels.T)
+    if any(int(np.diff(starts).min()) < ctx.job.k for _, starts in groups) or len(labels) != len(cells):
         raise InputError(f"partition {index}: a group has fewer than k={ctx.job.k} records; nothing is released")
-    filled = fill_missing(cells, ctx.points.numeric_positions, order, starts, ctx.rng("fill", index))
-    return Grouped(cells, ctx.points.encode(cells, filled), order, starts)
+    filled = fill_missing(cells, ctx.points.numeric_positions, *groups[0], ctx.rng("fill", index))
+    return Grouped(cells, ctx.points.encode(cells, filled), groups)
 
 
 def group_partition(ctx: Context, index: int) -> Receipt:
     """Form groups of at least k inside a partition and count its part of the global statistics."""
     cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
-    labels = _cluster(ctx, index, ctx.points.encode(cells) * np.sqrt(ctx.weights))
+    labels = form_groups(ctx, index, cells)
     label_shelf(ctx).write(index, labels)
     grouped = _grouped(ctx, index, cells, labels)
+    set_aside(ctx, index, grouped.points)
     sizes, counts = np.unique(grouped.sizes, return_counts=True)
-    groups = (grouped.points, grouped.order, grouped.starts)
     return {
         "rows": len(cells),
         "stratum": ctx.plan.partitions[index].stratum,
         "group_sizes": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
-        "grouped": GroupedMoments.of(*groups).to_dict(),
-        "spread": GroupSpread.of(*groups).to_dict() if needs_spread(ctx.job) else None,
+        "grouped": grouped.moments().to_dict(),
+        "noise": _noise(ctx, index, grouped),
+        "spread": GroupSpread.of(grouped.points, *grouped.first).to_dict() if needs_spread(ctx.job) else None,
         "original": _pairwise(ctx.view, cells).to_dict(),
+        "classes": {name: asdict(told) for name, told in disclosures(ctx, cells, labels).items()},
     }
 
 
 def needs_spread(job: Job) -> bool:
     """Whether the standard errors of the job's method depend on the covariance of each group."""
-    return isinstance(job.synthesize, Pca) and job.synthesize.moments == "expected"
+    return isinstance(job.synthesize, Gaussian | Pca) and job.synthesize.moments == "expected"
 
 
-def _cluster(ctx: Context, index: int, scaled: FloatArray) -> IntArray:
-    job, options, rng = ctx.job, ctx.job.cluster, ctx.rng("cluster", index)
-    block = max(3 * job.k, options.block_rows)
-    match options:
-        case Mdav():
-            labels = cluster(scaled, job.k, "mdav", rng=rng, block_rows=block)
-        case Kmeans():
-            labels = cluster(scaled, job.k, "kmeans", rng=rng, block_rows=block, iterations=options.iterations)
-    if options.refine:
-        labels = refine(scaled, labels, job.k)
-    return labels
+def needs_noise_scatter(job: Job) -> bool:
+    """Whether the noise is made to have exact moments in the whole table, so that its draws are counted first."""
+    return isinstance(job.synthesize, MicroPerturbation) and job.synthesize.form == "exact"
+
+
+def _noise(ctx: Context, index: int, grouped: Grouped) -> Receipt | None:
+    """What the synthesis of this partition will draw, from the same generator."""
+    if not needs_noise_scatter(ctx.job):
+        return None
+    return noise_scatter(grouped.first[1], grouped.points.shape[1], rng=ctx.rng("synthesize", index)).to_dict()
 
 
 def _pairwise(view: View, cells: FloatArray) -> PairwiseMoments:
@@ -233,18 +267,18 @@ def _pairwise(view: View, cells: FloatArray) -> PairwiseMoments:
 def synthesize_partition(ctx: Context, index: int) -> Receipt:
     """Replace the records of a partition and send each to a random output file."""
     cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
-    labels = label_shelf(ctx).read(index, 0, len(cells)).astype(np.int64)
+    labels = label_shelf(ctx).read(index, 0, len(cells))
     grouped = _grouped(ctx, index, cells, labels)
+    measure(ctx, index, grouped.points)
     method = ctx.job.synthesize.method
     points = _synthesize(ctx, index, grouped)
     released = ctx.points.decode(
         points,
         cells,
-        grouped.order,
-        grouped.starts,
+        *grouped.first,
         rng=ctx.rng("decode", index),
         categories=ctx.job.decode.categories,
-        identical_groups=SYNTHESIZERS[method].identical_groups,
+        identical_groups=SYNTHESIZERS[method].identical_groups and not grouped.averaged,
     )
     if ctx.job.decode.restore_survival_times:
         _restore_times(ctx, index, released, grouped)
@@ -265,7 +299,8 @@ def synthesize_partition(ctx: Context, index: int) -> Receipt:
 
 def _as_they_were(ctx: Context, grouped: Grouped, released: FloatArray) -> int:
     made = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
-    return rows_as_they_were(grouped.cells[:, made], released[:, made], grouped.order, grouped.starts, ctx.job.k)
+    original, new = grouped.cells[:, made], released[:, made]
+    return max(rows_as_they_were(original, new, *each, ctx.job.k) for each in grouped.sorted)
 
 
 def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
@@ -275,10 +310,11 @@ def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
         options["factor"] = ctx.noise[ctx.plan.partitions[index].stratum if by_stratum else 0]
     if options.get("moments") == "expected":
         options["n_table"] = ctx.plan.rows
-    elif ctx.job.synthesize.method == "gaussian":
-        options.pop("moments")
     rng = ctx.rng("synthesize", index)
-    return synthesize(grouped.points, grouped.order, grouped.starts, ctx.job.synthesize.method, rng=rng, **options)
+    if grouped.averaged:  # each record has a mean of its own
+        groups = np.arange(len(grouped.cells)), np.arange(len(grouped.cells) + 1)
+        return synthesize(grouped.centres, *groups, ctx.job.synthesize.method, rng=rng, **options)
+    return synthesize(grouped.points, *grouped.first, ctx.job.synthesize.method, rng=rng, **options)
 
 
 def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grouped) -> None:
@@ -286,8 +322,7 @@ def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grou
     released[:, position] = restore_by_rank(
         released[:, position],
         grouped.cells[:, position],
-        grouped.order,
-        grouped.starts,
+        *grouped.first,
         rng=ctx.rng("restore", index),
         jitter=ctx.job.decode.jitter_restored_times,
         limits=(ctx.cells.grid(position).low, ctx.cells.grid(position).high),

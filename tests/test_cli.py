@@ -209,17 +209,21 @@ def test_summary_without_a_release(call, job_file):
     assert answer.code == 2 and "there is no release" in answer.err
 
 
-def test_methods_name_their_sources(call):
-    answer = call("methods")
-    assert answer.code == 0 and max(map(len, answer.out.splitlines())) <= 80
+def test_methods_are_listed_and_told_apart(call):
     from anonpipe.cluster import METHODS as clusterers
     from anonpipe.synthesize import METHODS as synthesizers
 
-    for name in [f"cluster.method: {name}" for name in clusterers] + [
-        f"synthesize.method: {name}" for name in synthesizers
-    ]:
-        assert name in answer.out
-    assert answer.out.count("doi:") >= len(clusterers) + len(synthesizers) and "10.1016/j.jbi.2014.01.001" in answer.out
+    answer = call("methods")
+    assert answer.code == 0 and max(map(len, answer.out.splitlines())) <= 80
+    listed = [line.split()[0] for line in answer.out.splitlines() if line.startswith(" ") and len(line.split()) > 1]
+    assert set(listed) >= {*clusterers, *synthesizers}
+    for name, record in {**clusterers, **synthesizers}.items():
+        answer = call("methods", name)
+        words = " ".join(answer.out.split())
+        assert answer.code == 0 and f"method: {name}" in words
+        assert record.reference.split("doi:")[1].split(",")[0] in words.replace(" ", "") and "cost" in words
+    answer = call("methods", "nonesuch")
+    assert answer.code == 2 and "mdav" in answer.err
 
 
 # --- failures -------------------------------------------------------------------------------------------------------

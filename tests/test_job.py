@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import yaml
 
@@ -100,3 +102,23 @@ def test_the_json_schema_tells_the_methods_apart():
         assert parse_job(changed(cluster=options)).cluster.block_rows
     with pytest.raises(ValidationError):
         validate(changed(cluster={"iterations": 3}), schema)
+
+
+def test_every_grouping_method_can_be_asked_for_with_its_options():
+    from anonpipe.cluster import METHODS
+    from anonpipe.options import Cluster, Grouping, names_of
+
+    models = {
+        name: model
+        for model in Cluster.__origin__.__args__
+        for name in model.model_fields["method"].annotation.__args__
+    }
+    assert set(models) == set(names_of(Cluster)) == set(METHODS)
+    for name, model in models.items():
+        own = set(model.model_fields) - set(Grouping.model_fields) - {"method"}
+        assert own == set(METHODS[name].options), name
+        assert model.uses_classes == bool(METHODS[name].needs), name
+        parameters = inspect.signature(METHODS[name].function).parameters
+        assert {option: model.model_fields[option].default for option in own} == {
+            option: parameters[option].default for option in own
+        }

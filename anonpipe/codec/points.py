@@ -28,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Decoding = Literal["calibrated", "most_probable", "sampled"]
+Scale = Literal["z_score", "range"]
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,21 @@ class NumberBlock:
         if self.stop - self.start == 2:
             out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
 
-    def distance_weights(self) -> FloatArray:
-        """Multipliers that give value (nulls at the mean) and indicator together the variance of one number."""
-        return np.array([1.0, 0.25 / (1.0 - self.null_share)])[: self.stop - self.start]
+    def distance_weights(self, scale: Scale) -> FloatArray:
+        """Multipliers: by variance, value (nulls at the mean) and indicator together weigh as one number.
+
+        By range, a difference counts in parts of the column's range, a null
+        against a number 1 more.
+        """
+        weights = [1.0, 0.25 / (1.0 - self.null_share)] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
+        return np.array(weights)[: self.stop - self.start]
+
+    @property
+    def _span(self) -> float:
+        span = self.grid.high - self.grid.low
+        if not np.isfinite(span):
+            raise ValueError(f"column {self.name!r} has no bounds; distances in parts of the range need them declared")
+        return max(span, np.finfo(float).tiny)
 
     def decode(self, points: FloatArray, cells: FloatArray, groups: Groups, how: Decoding) -> FloatArray:
         """Values of the block's column, NaN for nulls, whose counts are calibrated.
@@ -176,8 +189,10 @@ class CategoryBlock:
             raise ValueError(f"the cells of column {self.name!r} hold codes that the codec was not fitted to")
         return at
 
-    def distance_weights(self) -> FloatArray:
-        """Multipliers that give all dummies together the variance of one number."""
+    def distance_weights(self, scale: Scale) -> FloatArray:
+        """Multipliers: by variance all dummies weigh as one number; by range unequal categories differ by 1."""
+        if scale == "range":
+            return np.full(self.stop - self.start, 0.25 if self.stop - self.start == 1 else 0.125)
         variances = 4.0 * self.shares * (1.0 - self.shares)
         width = self.stop - self.start
         return np.full(width, 1.0 / variances[:width].sum()) if width else np.empty(0)
@@ -275,7 +290,9 @@ class PointCodec:
             block.encode(cells, cells if filled is None else filled, points)
         return points
 
-    def distance_weights(self, response: str | None = None, response_weight: float | None = None) -> FloatArray:
+    def distance_weights(
+        self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
+    ) -> FloatArray:
         """Multipliers of squared differences: each column of the table weighs as much as one number.
 
         Parameters
@@ -284,6 +301,10 @@ class PointCodec:
             Gal et al. 2014, Algorithm 2, step 2a: the response column gets
             this share of the whole weight, the other columns share the rest
             equally. Both or none.
+        scale
+            `z_score`: differences in standard deviations. `range`: in parts of
+            the column's declared bounds, and
+            0/1 for equal and unequal categories (Li & Sarkar 2013, section 4).
 
         Returns
         -------
@@ -306,7 +327,7 @@ class PointCodec:
             if response_weight is not None:
                 others = max(1, len(blocks) - 1)
                 share = response_weight if block.name == response else (1.0 - response_weight) / others
-            weights[block.start : block.stop] = block.distance_weights() * block.weight * share
+            weights[block.start : block.stop] = block.distance_weights(scale) * block.weight * share
         return weights
 
     def decode(

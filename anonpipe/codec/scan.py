@@ -49,46 +49,47 @@ class Scan:
         layout and the encoding.
     columns
         The released columns.
-    strata_by, strata_codes, strata_rows
-        Columns that make the strata, the combinations of their codes that
-        occur (nulls: the number of categories), and the records of each;
-        shapes (n_combinations, n_columns) and (n_combinations,).
+    counted_by, counted_codes, counted_rows
+        Columns whose combinations are counted (strata, classes), the
+        combinations of their codes that occur (nulls: the number of
+        categories), and the records of each; shapes (n_combinations,
+        n_columns) and (n_combinations,).
     """
 
     rows: int
     fingerprint: tuple[int, int]
     columns: dict[str, ColumnScan]
-    strata_by: tuple[str, ...] = ()
-    strata_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
-    strata_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    counted_by: tuple[str, ...] = ()
+    counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def code_counts(self, name: str) -> IntArray:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
         return self.columns[name].code_counts
 
     def combination_counts(self, codec: CellCodec, names: Sequence[str]) -> IntArray:
-        """Records of each combination of codes of the strata columns, in mixed radix order.
+        """Records of each combination of codes of some counted columns, in mixed radix order.
 
         Parameters
         ----------
         codec
             Fitted to this scan.
         names
-            The strata columns, as the scan was told them.
+            The columns, all among `counted_by`.
 
         Returns
         -------
         numpy.ndarray
             int64, shape (product of the columns' numbers of codes,).
         """
-        if tuple(names) != self.strata_by:
-            raise ValueError("the scan was made for other strata columns; scan again")
+        if not set(names) <= set(self.counted_by):
+            raise ValueError("the scan did not count these columns together; scan again")
         sizes = [codec.code_count(name) for name in names]
-        index = np.zeros(len(self.strata_rows), dtype=np.int64)
-        for position, size in enumerate(sizes):
-            index = index * size + self.strata_codes[:, position]
+        index = np.zeros(len(self.counted_rows), dtype=np.int64)
+        for name, size in zip(names, sizes, strict=True):
+            index = index * size + self.counted_codes[:, self.counted_by.index(name)]
         counts = np.zeros(math.prod(sizes), dtype=np.int64)
-        np.add.at(counts, index, self.strata_rows)
+        np.add.at(counts, index, self.counted_rows)
         return counts
 
     def digest(self, schema: pa.Schema) -> str:
@@ -101,7 +102,7 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int, strata_by: Sequence[str]) -> Scan:
+def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int, counted_by: Sequence[str]) -> Scan:
     """Scan consecutive rows.
 
     Parameters
@@ -112,8 +113,8 @@ def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: 
         The job's columns.
     first_row
         Position of the first row in the whole input.
-    strata_by
-        Columns that make the strata.
+    counted_by
+        Columns whose combinations are to be counted: those that make the strata, and classes.
 
     Raises
     ------
@@ -142,9 +143,11 @@ def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: 
         else:
             scans[name] = scan_numbers(array, columns[name])
     sums = sum_rows(lanes, np.uint64(first_row))
-    together = np.stack([codes[name] for name in strata_by], axis=1) if strata_by else np.empty((0, 0), dtype=np.int64)
+    together = (
+        np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
+    )
     combinations, counts = _count_combinations(together, np.ones(len(together), dtype=np.int64))
-    return Scan(batch.num_rows, (int(sums[0]), int(sums[1])), scans, tuple(strata_by), combinations, counts)
+    return Scan(batch.num_rows, (int(sums[0]), int(sums[1])), scans, tuple(counted_by), combinations, counts)
 
 
 def _seeds(name: str) -> npt.NDArray[np.uint64]:
@@ -191,19 +194,19 @@ def merge_scans(scans: Sequence[Scan]) -> Scan:
 
 
 def _merge(a: Scan, b: Scan) -> Scan:
-    if a.strata_by != b.strata_by or list(a.columns) != list(b.columns):
+    if a.counted_by != b.counted_by or list(a.columns) != list(b.columns):
         raise ValueError("the scans are of different columns")
     fingerprint = tuple((first + second) % _MODULUS for first, second in zip(a.fingerprint, b.fingerprint, strict=True))
     columns = {name: merge_columns(name, a.columns[name], b.columns[name]) for name in a.columns}
     codes = np.concatenate([_recoded(part, columns) for part in (a, b)])
-    combinations, counts = _count_combinations(codes, np.concatenate([a.strata_rows, b.strata_rows]))
-    return Scan(a.rows + b.rows, (fingerprint[0], fingerprint[1]), columns, a.strata_by, combinations, counts)
+    combinations, counts = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
+    return Scan(a.rows + b.rows, (fingerprint[0], fingerprint[1]), columns, a.counted_by, combinations, counts)
 
 
 def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
-    """The strata codes of a part in terms of the merged categories."""
-    codes = part.strata_codes.copy()
-    for position, name in enumerate(part.strata_by):
+    """The counted codes of a part in terms of the merged categories."""
+    codes = part.counted_codes.copy()
+    for position, name in enumerate(part.counted_by):
         new = code_of(part.columns[name].categories, merged[name].categories)
         codes[:, position] = np.append(new, len(merged[name].categories or ()))[codes[:, position]]
     return codes
@@ -218,7 +221,7 @@ def write_scan(scan: Scan, path: str | Path) -> None:
         "rows": scan.rows,
         "fingerprint": list(scan.fingerprint),
         "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
-        "strata": [list(scan.strata_by), scan.strata_codes.tolist(), scan.strata_rows.tolist()],
+        "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
     }
     write_private(path, pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
 
@@ -237,7 +240,7 @@ def read_scan(path: str | Path) -> Scan:
         counts = None if parts["counts"] is None else np.array(parts["counts"], dtype=np.int64)
         categories = None if counts is None else table.column(name).chunk(0).flatten()
         columns[name] = ColumnScan(**(parts | {"counts": counts, "categories": categories}))
-    by, codes, rows = content["strata"]
+    by, codes, rows = content["counted"]
     lanes = content["fingerprint"]
     shaped = np.array(codes, dtype=np.int64).reshape(len(rows), len(by))
     return Scan(content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, np.array(rows, dtype=np.int64))

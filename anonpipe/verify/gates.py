@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,
@@ -63,6 +64,16 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class ClassConditions:
+    """What the job asks of the classes in every group; see the job's `classes`."""
+
+    l_diversity: float | None
+    diversity: str
+    t_closeness: float | None
+    closeness: str
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum."""
 
@@ -82,11 +93,13 @@ class Evidence:
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
     grouped: list[GroupedMoments]
+    bound: LossBound | None
     synthesized: list[Moments]
+    classes: dict[str, ClassDisclosure]
     spread: list[GroupSpread] | None
 
 
-def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits) -> Verdict:
+def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits, asked: ClassConditions) -> Verdict:
     """All checks of a run.
 
     Parameters
@@ -99,9 +112,12 @@ def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits) -> Verdi
         Smallest permissible group.
     limits
         The job's limits on the written rows.
+    asked
+        The job's conditions on the classes in groups.
     """
     checks = [
         *_counts(evidence, k, limits),
+        *_classes(evidence, asked),
         *_unchanged(evidence, k, limits),
         *_before_decoding(evidence, promise),
         *_written(evidence, promise, limits),
@@ -126,6 +142,23 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         ),
         at_most("values beyond declared bounds or steps", evidence.beyond_limits, 0, on),
     ]
+
+
+def _classes(evidence: Evidence, asked: ClassConditions) -> list[Check]:
+    """Conditions on the classes in groups, which are released: one line a class column and condition."""
+    checks = []
+    for name, told in evidence.classes.items():
+        if asked.l_diversity is not None:
+            distinct = asked.diversity == "distinct"
+            measured = told.smallest_distinct if distinct else told.smallest_entropy_l
+            text = f"{asked.diversity} l-diversity of {name!r}, the least diverse group"
+            checks.append(at_least(text, measured, asked.l_diversity, "all groups", unit="classes", mandatory=True))
+        if asked.t_closeness is not None:
+            ordered = asked.closeness == "ordered"
+            measured = told.largest_ordered if ordered else told.largest_total_variation
+            text = f"t-closeness of {name!r} ({asked.closeness.replace('_', ' ')}), the furthest group"
+            checks.append(at_most(text, measured, asked.t_closeness, "all groups", mandatory=True))
+    return checks
 
 
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
@@ -282,15 +315,33 @@ def _largest(values: FloatArray) -> float:
     return float(np.max(values)) if values.size else 0.0
 
 
+def _bound_in_words(bound: LossBound | None) -> str:
+    if bound is None:
+        return "averaged over several groupings"
+    how = "exact neighbours of every record"
+    if bound.sampled is not None:
+        how = f"exact neighbours of {bound.sampled} records, confidence {CONFIDENCE:.0%}"
+    return f"and no grouping of this k loses less than {bound.percent:.2f} % ({how})"
+
+
+def _classes_in_words(name: str, told: ClassDisclosure) -> str:
+    return (
+        f"class {name!r}: {100 * told.homogeneous_share:.2f} % of the records are in groups of one class, chi-square "
+        f"{told.chi_square:.3g}, mean Jensen-Shannon divergence {told.mean_divergence:.3g}, fewest classes in a group "
+        f"{told.smallest_distinct}, largest distance from the table's shares {told.largest_total_variation:.3g}"
+    )
+
+
 def _notes(evidence: Evidence, promise: Promise) -> tuple[str, ...]:
     whole = merge_all(evidence.grouped)
     loss = 100.0 * np.trace(whole.within) / max(np.trace(whole.total.scatter), np.finfo(float).tiny)
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the points (z-scores and -1/+1 indicators); "
-        f"information loss of the grouping {loss:.2f} %",
+        f"information loss of the grouping {loss:.2f} %, {_bound_in_words(evidence.bound)}",
         "limits on the written rows are the method's own bias and six standard errors, plus the job's gates for "
         "what steps, bounds, categories and nulls add",
     ]
+    notes += [_classes_in_words(name, told) for name, told in evidence.classes.items()]
     if promise.method != "centroid":
         notes.append("groups have at least k records; that is not k-anonymity of the release")
     return tuple(notes)

@@ -17,7 +17,7 @@ def grouping_problems(draw, most_rows=120):
     rows = draw(
         st.one_of(st.sampled_from([k, 2 * k - 1, 2 * k, 3 * k - 1, 3 * k, 4 * k + 1]), st.integers(k, most_rows))
     )
-    width = draw(st.sampled_from([1, 2, 3, 10]))
+    width = draw(st.sampled_from([1, 2, 3, 10, 50]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     points = rng.normal(size=(rows, width))
     shape = draw(st.sampled_from(["normal", "tied", "constant", "duplicated", "one constant column", "heavy"]))

@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anonpipe.cluster import LossBound, class_disclosure
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, noise_factor, s_delta
 from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
-from anonpipe.verify.gates import Evidence, Limits, Promise, judge
+from anonpipe.verify.gates import ClassConditions, Evidence, Limits, Promise, judge
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import build_view
 
+NOTHING = ClassConditions(None, "distinct", None, "total_variation")
 LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01, 0.05)
 COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
 
@@ -52,6 +54,7 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "original": original, "released": released, "grouped": grouped, "synthesized": made,
+        "bound": LossBound(3.0, None), "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
         "spread": spread if promise.form == "expected" else None,
     }  # fmt: skip
     return Evidence(**(content | changes))
@@ -70,7 +73,7 @@ PROMISES = [
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda p: f"{p.method}-{p.form}")
 def test_honest_runs_pass(promise):
-    verdict = judge(evidence(promise), promise, 5, LIMITS)
+    verdict = judge(evidence(promise), promise, 5, LIMITS, NOTHING)
     assert verdict.passed, [check for check in verdict.checks if check.outcome is Outcome.FAILED]
     assert {check.outcome for check in verdict.checks if check.mandatory} == {Outcome.PASSED}
     assert Verdict.from_dict(verdict.to_dict()) == verdict
@@ -91,7 +94,7 @@ def test_honest_runs_pass(promise):
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):
     promise = PROMISES[1]
-    verdict = judge(evidence(promise, **change), promise, 5, LIMITS)
+    verdict = judge(evidence(promise, **change), promise, 5, LIMITS, NOTHING)
     failed = [check.name for check in verdict.checks if check.outcome is Outcome.FAILED]
     assert not verdict.passed and len(failed) == 1 and failing in failed[0]
 
@@ -99,7 +102,7 @@ def test_one_wrong_count_fails_its_gate_alone(change, failing):
 def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding():
     promise, honest = PROMISES[1], evidence(PROMISES[1])
     shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
-    verdict = judge(replace(honest, synthesized=shifted), promise, 5, LIMITS)
+    verdict = judge(replace(honest, synthesized=shifted), promise, 5, LIMITS, NOTHING)
     failed = {check.name for check in verdict.checks if check.outcome is Outcome.FAILED}
     assert failed == {"mean: as promised", "mean in each stratum: as promised"}
 
@@ -107,14 +110,14 @@ def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding
 def test_the_published_form_passed_off_as_unbiased_is_caught():
     independent = Promise("micro_perturbation", "independent", False)
     biased = evidence(Promise("micro_perturbation", "published", False), n=40_000)
-    verdict = judge(biased, independent, 5, LIMITS)
+    verdict = judge(biased, independent, 5, LIMITS, NOTHING)
     assert "covariance: as promised" in {c.name for c in verdict.checks if c.outcome is Outcome.FAILED}
 
 
 def test_a_swapped_written_column_fails_the_covariance():
     promise, honest = PROMISES[1], evidence(PROMISES[1])
     released = [replace(part, cross=part.cross * 1.2) for part in honest.released]
-    verdict = judge(replace(honest, released=released), promise, 5, LIMITS)
+    verdict = judge(replace(honest, released=released), promise, 5, LIMITS, NOTHING)
     assert any(c.name.startswith("covariance") and c.outcome is Outcome.FAILED for c in verdict.checks)
 
 
@@ -124,3 +127,32 @@ def test_what_cannot_be_measured_fails():
     unchecked = Check("a", Outcome.NOT_CHECKED, "", "", "", mandatory=True)
     assert not Verdict((unchecked,)).passed
     assert Verdict((replace(unchecked, mandatory=False),)).passed
+
+
+@pytest.mark.parametrize(
+    ("asked", "failing"),
+    [
+        (ClassConditions(2, "distinct", 0.3, "total_variation"), []),
+        (ClassConditions(1.9, "entropy", 0.3, "ordered"), []),
+        (ClassConditions(3, "distinct", None, "total_variation"), ["distinct l-diversity of 'c'"]),
+        (ClassConditions(1.99, "entropy", 0.1, "ordered"), ["entropy l-diversity of 'c'", "t-closeness of 'c'"]),
+    ],
+)
+def test_conditions_on_classes(asked, failing):
+    """Three records of one class and two of the other in every group; in the table it is two to three."""
+    promise = PROMISES[0]
+    told = class_disclosure(np.arange(4000) // 5, np.arange(4000) % 5 // 3, np.array([0.4, 0.6]))
+    verdict = judge(evidence(promise, classes={"c": told}), promise, 5, LIMITS, asked)
+    failed = [check for check in verdict.checks if check.outcome is Outcome.FAILED]
+    assert [check.name.startswith(name) for check, name in zip(failed, failing, strict=True)] == [True] * len(failing)
+    assert all(check.mandatory for check in failed)
+    assert any("class 'c': 0.00 % of the records" in note for note in verdict.notes)
+
+
+def test_the_loss_is_told_with_its_bound():
+    promise = PROMISES[0]
+    exact = judge(evidence(promise), promise, 5, LIMITS, NOTHING).notes[0]
+    assert "no grouping of this k loses less than 3.00 % (exact neighbours of every record)" in exact
+    sampled = judge(evidence(promise, bound=LossBound(2.5, 128)), promise, 5, LIMITS, NOTHING).notes[0]
+    assert "2.50 % (exact neighbours of 128 records, confidence 99%)" in sampled
+    assert "averaged" in judge(evidence(promise, bound=None), promise, 5, LIMITS, NOTHING).notes[0]

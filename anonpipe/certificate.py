@@ -1,0 +1,63 @@
+"""What no grouping could lose less than, for a run whose rows lie in partitions.
+
+A sample of records, drawn by the run's key, is set aside in the staging while
+groups are formed, and held against every partition while records are replaced.
+A small table is measured whole, and its bound is then exact.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.cluster import LossBound, bound_from_distances, smallest_distances
+from anonpipe.context import Context
+
+FloatArray = npt.NDArray[np.float64]
+
+PAIRS = 200_000_000
+"""Pairs of records that may be measured: all of them up to 14,142 rows, 2,000 against all of 100,000."""
+
+FEWEST = 128
+"""Records measured of the largest tables."""
+
+
+def set_aside(ctx: Context, index: int, points: FloatArray) -> None:
+    """Keep the points of the partition's sampled records."""
+    begin = sum(partition.rows for partition in ctx.plan.partitions[:index])
+    _save(_file(ctx, "records", index), points[_sampled_rows(ctx, begin, len(points))])
+
+
+def _sampled_rows(ctx: Context, begin: int, rows: int) -> npt.NDArray[np.int64]:
+    sampled = max(FEWEST, PAIRS // max(1, ctx.plan.rows))
+    if sampled >= ctx.plan.rows:
+        return np.arange(rows)
+    chosen = ctx.rng("certificate", 0).choice(ctx.plan.rows, sampled, replace=False)
+    return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
+
+
+def measure(ctx: Context, index: int, points: FloatArray) -> None:
+    """Keep the smallest distances of all sampled records to those of one partition."""
+    partitions = range(len(ctx.plan.partitions))
+    queries = np.concatenate([np.load(_file(ctx, "records", at)) for at in partitions])
+    _save(_file(ctx, "distances", index), smallest_distances(points, queries, ctx.job.k))
+
+
+def loss_bound(ctx: Context, total_scatter: float) -> LossBound:
+    """The bound of the whole table, from what the partitions measured."""
+    partitions = range(len(ctx.plan.partitions))
+    distances = np.concatenate([np.load(_file(ctx, "distances", at)) for at in partitions], axis=1)
+    smallest = np.sort(distances, axis=1)[:, : ctx.job.k]
+    return bound_from_distances(smallest, ctx.job.k, ctx.plan.rows, total_scatter)
+
+
+def _file(ctx: Context, what: str, index: int) -> Path:
+    return ctx.staging.folder("certificate") / f"{what}-{index}.npy"
+
+
+def _save(path: Path, array: FloatArray) -> None:
+    draft = path.with_suffix(".draft.npy")
+    np.save(draft, array)
+    draft.replace(path)

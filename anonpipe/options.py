@@ -1,0 +1,239 @@
+"""What each method can be told: one model a method, told apart by its name.
+
+The models of the grouping methods hold what the pipeline adds to every
+method (blocks, refinement, distances) and the method's own options, under
+the names that `anonpipe.cluster.cluster` knows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
+_METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
+
+
+class Options(BaseModel):
+    """Options that nobody changes and that refuse unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Grouping(Options):
+    """What every grouping method can be told.
+
+    The method runs inside blocks of near records, `block_rows` at the most
+    (null: in the whole partition at once).
+    `refine` is the effort of the local search that follows (true: quick).
+    `distance`: differences in standard deviations (`z_score`), or in parts of
+    the column's declared bounds with 0/1 for equal and unequal categories
+    (`range`). `response_weight` is the share that the survival time has in
+    distances.
+    """
+
+    uses_classes: ClassVar[bool] = False
+
+    block_rows: int | None = Field(default=2_000, ge=10)
+    refine: bool | Literal["quick", "normal", "thorough"] = True
+    distance: Literal["z_score", "range"] = "z_score"
+    response_weight: float | None = Field(default=None, gt=0, lt=1)
+
+    @property
+    def effort(self) -> Literal["quick", "normal", "thorough"] | None:
+        """How far the local search goes; None for none."""
+        if isinstance(self.refine, bool):
+            return "quick" if self.refine else None
+        return self.refine
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The method's own options."""
+        return self.model_dump(exclude={"method", *Grouping.model_fields})
+
+
+class Mdav(Grouping):
+    """Maximum distance to average vector."""
+
+    method: Literal["mdav"] = "mdav"
+
+
+class Kmeans(Grouping):
+    """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c).
+
+    As published (`refine: false`) it fills nearly every cluster to exactly k
+    from far away and loses about twice what `mdav` loses; the local search
+    that follows by default brings it level.
+    """
+
+    model_config = _METHOD_NAMED
+    method: Literal["kmeans"] = "kmeans"
+    block_rows: int | None = Field(default=5_000, ge=10)
+    iterations: int = Field(default=10, ge=1)
+    response_weight: float | None = Field(default=0.5, gt=0, lt=1)
+
+
+class Published(Grouping):
+    """Published methods without options of their own; `anonpipe methods NAME` tells of each."""
+
+    model_config = _METHOD_NAMED
+    method: Literal[
+        "mdav_generic",
+        "mdav_1",
+        "mdav_2",
+        "md",
+        "cbfs",
+        "diameter_fixed",
+        "pairwise_systematic",
+        "tfrp_1",
+        "tfrp_2",
+        "dba_1",
+        "dba_2",
+        "optimal_univariate",
+        "k_ward",
+        "mu_approx",
+        "mst",
+        "condensation",
+    ]
+
+
+class Halving(Grouping):
+    """Methods that halve the records again and again: fast enough for a whole partition at once."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["kd_tree", "rhs", "spectral_rhs"]
+    block_rows: int | None = Field(default=None, ge=10)
+
+
+class VMdav(Grouping):
+    """MDAV with groups that grow to up to 2k-1 records where near ones are at hand."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["v_mdav"]
+    gamma: float = Field(default=0.2, ge=0)
+
+
+class Mhm(Grouping):
+    """The best cut of the records put in an order by another heuristic."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["mhm"]
+    order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
+
+
+class FuzzyCMeans(Grouping):
+    """Fuzzy c-means, run with fewer and softer clusters until all have k records."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["fuzzy_c_means"]
+    fuzziness: float = Field(default=1.1, gt=1)
+    step: float = Field(default=0.02, gt=0)
+    shrink: float = Field(default=0.5, gt=0, lt=1)
+    iterations: int = Field(default=20, ge=1)
+
+
+class ByClass(Grouping):
+    """What the methods share that mix the classes of role class; no local search follows, it would undo that."""
+
+    uses_classes: ClassVar[bool] = True
+
+    model_config = _METHOD_NAMED
+    refine: bool | Literal["quick", "normal", "thorough"] = False
+
+
+class MstTClose(ByClass):
+    """Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes."""
+
+    method: Literal["mst_t_close"]
+    t: float = Field(default=0.25, gt=0, le=1)
+
+
+class Crest(ByClass):
+    """Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`."""
+
+    method: Literal["crest"]
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    neighbours: int | None = Field(default=None, ge=2)
+
+
+class CrestPartial(ByClass):
+    """A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1)."""
+
+    method: Literal["crest_partial"]
+
+
+class ClassMdav(ByClass):
+    """MDAV whose groups weigh distance and class divergence by `alpha`."""
+
+    method: Literal["class_mdav"]
+    alpha: float = Field(default=0.5, ge=0, le=1)
+
+
+class ClassKdTree(ByClass):
+    """Median splits that weigh spread and class divergence by `alpha`."""
+
+    method: Literal["class_kd_tree"]
+    block_rows: int | None = Field(default=None, ge=10)
+    alpha: float = Field(default=0.5, ge=0, le=1)
+
+
+class Centroid(Options):
+    """Every record of a group becomes the group's mean (categories: one shared category)."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["centroid"] = "centroid"
+
+
+class Gaussian(Options):
+    """Normal records with the group's mean and scatter, exactly or on average."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["gaussian"] = "gaussian"
+    moments: Literal["exact", "expected"] = "exact"
+
+
+class Pca(Options):
+    """Independent normal principal components per group (Gal 2014, Algorithm 3)."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["pca"] = "pca"
+    moments: Literal["exact", "expected"] = "exact"
+
+
+class MicroPerturbation(Options):
+    """Group means plus noise of one global covariance (Li & Sarkar 2013, eq. 11)."""
+
+    method: Literal["micro_perturbation"] = "micro_perturbation"
+    form: Literal["independent", "centred", "published", "exact"] = "independent"
+    noise_scope: Literal["table", "stratum"] = "table"
+
+
+Cluster = Annotated[
+    Mdav
+    | Kmeans
+    | Published
+    | Halving
+    | VMdav
+    | Mhm
+    | FuzzyCMeans
+    | MstTClose
+    | Crest
+    | CrestPartial
+    | ClassMdav
+    | ClassKdTree,
+    Field(discriminator="method"),
+]
+Synthesize = Annotated[Centroid | Gaussian | Pca | MicroPerturbation, Field(discriminator="method")]
+
+
+def names_of(union: Any) -> tuple[str, ...]:
+    """The methods of `Cluster` or of `Synthesize`.
+
+    Examples
+    --------
+    >>> names_of(Synthesize)
+    ('centroid', 'gaussian', 'pca', 'micro_perturbation')
+    """
+    members = union.__origin__.__args__
+    return tuple(name for member in members for name in member.model_fields["method"].annotation.__args__)

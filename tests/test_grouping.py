@@ -1,0 +1,159 @@
+"""Grouping methods, class conditions and distances through the whole pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.cluster import METHODS
+from anonpipe.errors import InputError, JobError
+from tests import small
+
+COLUMNS = {
+    "age": {"kind": "integer", "bounds": [0, 120]},
+    "income": {"kind": "continuous", "bounds": [0, 1_000_000]},
+    "ward": {"kind": "binary", "role": "kept"},
+    "illness": {"kind": "categorical", "role": "class"},
+    "stage": {"kind": "ordinal", "role": "class", "levels": ["I", "II", "III"]},
+}
+GATES = {"mean": 1.0, "covariance": 1.0, "covariance_unchanged": 1.0, "share_as_they_were": 1.0}
+
+
+def table(rows=1_500):
+    """Income follows the illness, so that near records are alike in class."""
+    rng = np.random.default_rng(5)
+    illness = rng.choice(["flu", "gout", "mumps"], rows, p=[0.6, 0.3, 0.1])
+    income = rng.lognormal(10.0, 0.3, rows) * np.where(illness == "flu", 1.0, 1.4)
+    return pa.table(
+        {
+            "age": rng.integers(18, 90, rows),
+            "income": income,
+            "ward": rng.choice(["a", "b"], rows),
+            "illness": illness,
+            "stage": rng.choice(["I", "II", "III"], rows),
+        }
+    )
+
+
+def job(folder, data=None, columns=COLUMNS, **changes):
+    changes = {"gates": GATES, "partition": {"rows": 1_000, "sample_rows": 500}, **changes}
+    return small.job(folder, table() if data is None else data, columns, **changes)
+
+
+def checks(outcome, text):
+    return [check for check in outcome.verdict.checks if text in check.name]
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_runs_inside_partitions(tmp_path, method):
+    columns, cluster = dict(COLUMNS), {"method": method}
+    if method in ("optimal_univariate", "rhs"):  # the one takes one column, the other fails on many, and on ties
+        columns |= {"age": {"kind": "integer", "role": "dropped"}}
+    if method != "mdav":
+        cluster["block_rows"] = 200
+    given = job(tmp_path, columns=columns, cluster=cluster)
+    outcome = small.run(given)
+    assert outcome.version, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert checks(outcome, "smallest group")[0].outcome == "passed"
+    assert small.released(given).num_rows == 1_500
+    assert small.stagings() == []
+
+
+def test_a_method_that_cannot_group_refuses_with_its_reason(tmp_path):
+    for method, text in (("optimal_univariate", "mhm"), ("rhs", "spectral_rhs")):
+        with pytest.raises(InputError, match=text):
+            small.run(job(tmp_path, cluster={"method": method, "block_rows": 200, "refine": False}))
+        assert small.left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("strata", [{}, {"by": ["ward"]}], ids=["whole", "strata"])
+@pytest.mark.parametrize("method", ["mdav", "crest"])
+def test_conditions_on_classes_are_met_and_held_as_gates(tmp_path, method, strata):
+    classes = {"l_diversity": 2, "t_closeness": 0.35}
+    outcome = small.run(job(tmp_path, cluster={"method": method}, classes=classes, strata=strata))
+    assert outcome.version
+    lines = checks(outcome, "l-diversity") + checks(outcome, "t-closeness")
+    assert len(lines) == 4 and all(line.outcome == "passed" and line.mandatory for line in lines)
+    assert any("'illness': 0.00 % of the records" in note for note in outcome.verdict.notes)
+
+
+def test_entropy_and_ordered_distances(tmp_path):
+    columns = {**COLUMNS, "illness": {"kind": "categorical", "role": "kept"}}
+    classes = {"l_diversity": 2.1, "diversity": "entropy", "t_closeness": 0.2, "closeness": "ordered"}
+    outcome = small.run(job(tmp_path, columns=columns, classes=classes, gates={**GATES, "rows_under_k": 1_500}))
+    assert [line.outcome for line in checks(outcome, "'stage'")] == ["passed", "passed"]
+    plain = small.run(job(tmp_path, columns=columns, gates={**GATES, "rows_under_k": 1_500}))
+    note = next(note for note in plain.verdict.notes if "'stage'" in note)
+    assert "fewest classes in a group 1" in note
+
+
+def test_conditions_that_cannot_be_met_are_refused_before_any_group_is_formed(tmp_path):
+    with pytest.raises(InputError, match=r"column 'illness': the whole table .* records of 3 classes; give at most 3"):
+        small.run(job(tmp_path, classes={"l_diversity": 4}))
+    data = table()
+    gout = pa.array(["gout"] * 1_500)
+    apart = data.set_column(
+        3, "illness", pa.compute.if_else(pa.compute.equal(data["ward"], "a"), gout, data["illness"])
+    )
+    with pytest.raises(InputError, match=r"column 'illness': stratum [12] \(\d+ records\) .* t_closeness is 0.1"):
+        small.run(job(tmp_path, apart, strata={"by": ["ward"]}, classes={"t_closeness": 0.1}))
+    assert small.left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("synthesize", ["micro_perturbation", "centroid"])
+def test_one_run_a_class_averaged(tmp_path, synthesize):
+    given = job(
+        tmp_path,
+        cluster={"method": "crest", "block_rows": 300},
+        classes={"several": "average"},
+        synthesize={"method": synthesize},
+    )
+    outcome = small.run(given)
+    assert outcome.version
+    assert all(line.outcome == "passed" for line in checks(outcome, "as promised"))
+    assert "averaged" in outcome.verdict.notes[0]
+    single = small.run(job(tmp_path / "one", cluster={"method": "crest", "block_rows": 300}))
+    assert "no grouping of this k loses less" in single.verdict.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"cluster": {"method": "crest"}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role class"),
+        ({"classes": {"l_diversity": 2}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role class"),
+        ({"cluster": {"method": "crest", "refine": True}}, "would undo"),
+        ({"classes": {"several": "average"}}, "needs a method that uses classes"),
+        (
+            {"cluster": {"method": "crest"}, "classes": {"several": "average"}, "synthesize": {"method": "gaussian"}},
+            "centroid, or micro_perturbation",
+        ),
+        (
+            {"cluster": {"method": "crest"}, "classes": {"several": "average", "l_diversity": 2}},
+            "no single grouping",
+        ),
+        ({"classes": {"diversity": "entropy"}}, "give l_diversity too"),
+        ({"classes": {"t_closeness": 0.2, "closeness": "ordered"}}, "'illness' is categorical"),
+        (
+            {"cluster": {"distance": "range"}, "columns": {"age": {"kind": "integer"}}},
+            "column 'age' has no bounds",
+        ),
+        ({"cluster": {"method": "crest", "gamma": 1}}, "unknown key"),
+        ({"cluster": {"method": "mst_t_close", "t": 2}}, "less than or equal to 1"),
+    ],
+)
+def test_jobs_that_contradict_themselves(tmp_path, changes, text):
+    with pytest.raises(JobError, match=text):
+        job(tmp_path, **changes)
+
+
+def test_distances_by_range_group_otherwise(tmp_path):
+    data = table()
+    grouped = {}
+    for distance in ("z_score", "range"):
+        given = job(tmp_path / distance, data, cluster={"distance": distance}, synthesize={"method": "centroid"})
+        assert small.run(given).version
+        grouped[distance] = small.released(given).to_pandas().groupby(["age", "income"]).size()
+    spread = {distance: groups.index.get_level_values("age").nunique() for distance, groups in grouped.items()}
+    # Within the bounds incomes differ by little and ages by much: ages are held together.
+    assert spread["range"] > spread["z_score"]
