@@ -1,0 +1,364 @@
+"""Loops of mixtures of ellipsoids: densities, posterior probabilities and the sums that estimates need.
+
+A component has a mean, the inverse of the Cholesky factor of its covariance
+(lower triangular), a constant and its degrees of freedom (infinite: normal).
+Rows go through in tiles stored column by column, so that the compiler handles
+several rows at once; only a tile of densities of all components exists at a
+time. No BLAS: its summation order follows the number of its threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+TILE = 256
+"""Rows handled at a time."""
+
+NEGLIGIBLE = -60.0
+"""Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum."""
+
+
+@nb.njit(cache=True, nogil=True)
+def invert_factors(covariances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Inverse Cholesky factors of many covariances.
+
+    Returns
+    -------
+    inverses : float64, shape (n_groups, width, width)
+        Lower triangular F with F Σ F' = I.
+    half_logs : float64, shape (n_groups,)
+        Half the log determinant of Σ.
+    bad : int64, shape (n_groups,)
+        1 where Σ is not positive definite; its other results mean nothing.
+    """
+    groups, width = covariances.shape[0], covariances.shape[1]
+    inverses = np.zeros((groups, width, width))
+    half_logs = np.zeros(groups)
+    bad = np.zeros(groups, dtype=np.int64)
+    lower = np.zeros((width, width))
+    for g in range(groups):
+        for j in range(width):
+            for h in range(j + 1):
+                total = covariances[g, j, h]
+                for m in range(h):
+                    total -= lower[j, m] * lower[h, m]
+                if h < j:
+                    lower[j, h] = total / lower[h, h]
+                elif total > 0.0 and total < np.inf:
+                    lower[j, j] = math.sqrt(total)
+                else:
+                    bad[g] = 1
+                    lower[j, j] = 1.0
+            half_logs[g] += math.log(lower[j, j])
+        for j in range(width):
+            inverses[g, j, j] = 1.0 / lower[j, j]
+            for h in range(j):
+                total = 0.0
+                for m in range(h, j):
+                    total += lower[j, m] * inverses[g, m, h]
+                inverses[g, j, h] = -total / lower[j, j]
+    return inverses, half_logs, bad
+
+
+@nb.njit(cache=True, nogil=True)
+def _load(points: FloatArray, low: int, count: int, columns: FloatArray) -> None:
+    """Copy `count` rows from `low` on into `columns` (width, TILE)."""
+    for i in range(count):
+        for j in range(points.shape[1]):
+            columns[j, i] = points[low + i, j]
+
+
+@nb.njit(cache=True, nogil=True)
+def _distances(
+    columns: FloatArray,
+    count: int,
+    mean: FloatArray,
+    factor: FloatArray,
+    diagonal: bool,
+    work: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write the squared Mahalanobis distances of a tile to `out`; `work` (width + 1, TILE) is scratch."""
+    width = columns.shape[0]
+    white = work[width]
+    out[:count] = 0.0
+    for j in range(width):
+        row = work[j]
+        column = columns[j]
+        at = mean[j]
+        scale = factor[j, j]
+        for i in range(count):
+            row[i] = column[i] - at
+            white[i] = scale * row[i]
+        if not diagonal:
+            first = j % 4
+            for h in range(first):
+                a, f = work[h], factor[j, h]
+                for i in range(count):
+                    white[i] += f * a[i]
+            for h in range(first, j, 4):
+                a, b, c, d = work[h], work[h + 1], work[h + 2], work[h + 3]
+                e, f, p, q = factor[j, h], factor[j, h + 1], factor[j, h + 2], factor[j, h + 3]
+                for i in range(count):
+                    white[i] += (e * a[i] + f * b[i]) + (p * c[i] + q * d[i])
+        for i in range(count):
+            out[i] += white[i] * white[i]
+
+
+@nb.njit(cache=True, nogil=True)
+def _tile_logs(
+    columns: FloatArray,
+    count: int,
+    means: FloatArray,
+    factors: FloatArray,
+    constants: FloatArray,
+    degrees: FloatArray,
+    diagonal: bool,
+    work: FloatArray,
+    distances: FloatArray,
+    logs: FloatArray,
+) -> None:
+    """Write log(weight · density), shape (n_groups, TILE), and the squared distances of a tile."""
+    width = columns.shape[0]
+    for g in range(means.shape[0]):
+        _distances(columns, count, means[g], factors[g], diagonal, work, distances[g])
+        row, squared, constant = logs[g], distances[g], constants[g]
+        if degrees[g] == np.inf:
+            for i in range(count):
+                row[i] = constant - 0.5 * squared[i]
+        else:
+            power = 0.5 * (degrees[g] + width)
+            for i in range(count):
+                row[i] = constant - power * math.log1p(squared[i] / degrees[g])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _posteriors(logs: FloatArray, count: int, top: FloatArray, total: FloatArray) -> float:
+    """Turn logs into posterior probabilities in place, negligible ones to 0; returns the tile's log-likelihood.
+
+    Not finite where a record is so far away that its density is 0 in every component.
+    """
+    groups = logs.shape[0]
+    top[:count] = logs[0, :count]
+    for g in range(1, groups):
+        row = logs[g]
+        for i in range(count):
+            top[i] = max(top[i], row[i])
+    total[:count] = 0.0
+    for g in range(groups):
+        row = logs[g]
+        for i in range(count):
+            less = row[i] - top[i]
+            if less > NEGLIGIBLE:
+                row[i] = math.exp(less)
+                total[i] += row[i]
+            else:
+                row[i] = 0.0
+    likelihood = 0.0
+    for i in range(count):
+        likelihood += top[i] + math.log(total[i])
+        total[i] = 1.0 / total[i]
+    for g in range(groups):
+        row = logs[g]
+        for i in range(count):
+            row[i] *= total[i]
+    return likelihood
+
+
+@nb.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def _dot(a: FloatArray, b: FloatArray, count: int) -> float:
+    """Sum of products, several partial sums at once; the order depends on `count` alone."""
+    total = 0.0
+    for i in range(count):
+        total += a[i] * b[i]
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatArray, scatter: FloatArray) -> None:
+    """Add weighted sums and products of `rows` (width, TILE), the lower triangle or the diagonal alone."""
+    width = rows.shape[0]
+    diagonal = scatter.shape[0] == 1
+    weighted = np.empty(count)
+    for j in range(width):
+        row = rows[j]
+        for i in range(count):
+            weighted[i] = weights[i] * row[i]
+        sums[j] += _dot(rows[j], weights, count)
+        if diagonal:
+            scatter[0, j] += _dot(row, weighted, count)
+        else:
+            for h in range(j + 1):
+                scatter[j, h] += _dot(rows[h], weighted, count)
+
+
+@nb.njit(cache=True, nogil=True)
+def expectation(
+    points: FloatArray,
+    means: FloatArray,
+    factors: FloatArray,
+    constants: FloatArray,
+    degrees: FloatArray,
+    diagonal: bool,
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """The sums over records that the next estimates need.
+
+    Parameters
+    ----------
+    points
+        Shape (n_rows, width).
+    means, factors, constants, degrees
+        The components; shapes (n_groups, width), (n_groups, width, width),
+        (n_groups,) and (n_groups,).
+    diagonal
+        Whether all factors are diagonal; then only diagonals are summed.
+
+    Returns
+    -------
+    likelihood : float
+        Log-likelihood of the rows.
+    counts, heavy, tails : float64, shape (n_groups,)
+        Sums of z, z u and z (log u - u), z the posterior and u the factor by
+        which a t component weighs the record down (1 for a normal one).
+    sums : float64, shape (n_groups, width)
+        Sums of z u (x - mean).
+    scatters : float64, shape (n_groups, width or 1, width)
+        Sums of z u (x - mean)(x - mean)', or of their diagonals in one row.
+    """
+    n, width = points.shape
+    groups = means.shape[0]
+    counts, heavy, tails = np.zeros(groups), np.zeros(groups), np.zeros(groups)
+    sums = np.zeros((groups, width))
+    scatters = np.zeros((groups, 1 if diagonal else width, width))
+    columns, work, members = np.empty((width, TILE)), np.empty((width + 1, TILE)), np.empty((width, TILE))
+    logs, distances = np.empty((groups, TILE)), np.empty((groups, TILE))
+    top, total, weights = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    likelihood = 0.0
+    for low in range(0, n, TILE):
+        count = min(TILE, n - low)
+        _load(points, low, count, columns)
+        _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
+        likelihood += _posteriors(logs, count, top, total)
+        for g in range(groups):
+            normal = degrees[g] == np.inf
+            inside = 0
+            here, here_heavy, here_tails = 0.0, 0.0, 0.0
+            for i in range(count):
+                z = logs[g, i]
+                if z > 0.0:
+                    u = 1.0 if normal else (degrees[g] + width) / (degrees[g] + distances[g, i])
+                    weights[inside] = z * u
+                    here += z
+                    here_heavy += z * u
+                    here_tails += -z if normal else z * (math.log(u) - u)
+                    for j in range(width):
+                        members[j, inside] = columns[j, i] - means[g, j]
+                    inside += 1
+            if inside > 0:
+                counts[g] += here
+                heavy[g] += here_heavy
+                tails[g] += here_tails
+                add_scatter(members, weights, inside, sums[g], scatters[g])
+    if not diagonal:
+        for g in range(groups):
+            for j in range(width):
+                for h in range(j):
+                    scatters[g, h, j] = scatters[g, j, h]
+    return likelihood, counts, heavy, tails, sums, scatters
+
+
+@nb.njit(cache=True, nogil=True)
+def _log_density(
+    x: FloatArray, mean: FloatArray, factor: FloatArray, constant: float, degrees: float, diagonal: bool
+) -> float:
+    """log(weight · density) of one record in one component."""
+    squared = 0.0
+    for j in range(x.shape[0]):
+        white = factor[j, j] * (x[j] - mean[j])
+        if not diagonal:
+            for h in range(j):
+                white += factor[j, h] * (x[h] - mean[h])
+        squared += white * white
+    if degrees == np.inf:
+        return float(constant - 0.5 * squared)
+    return float(constant - 0.5 * (degrees + x.shape[0]) * math.log1p(squared / degrees))
+
+
+@nb.njit(cache=True, nogil=True)
+def move_costs(
+    points: FloatArray,
+    rows: IntArray,
+    labels: IntArray,
+    targets: IntArray,
+    means: FloatArray,
+    factors: FloatArray,
+    constants: FloatArray,
+    degrees: FloatArray,
+    diagonal: bool,
+) -> FloatArray:
+    """log(weight · density) of each of `rows` in its own component less that in each target, (n, n_targets)."""
+    out = np.empty((rows.shape[0], targets.shape[0]))
+    for i in range(rows.shape[0]):
+        x, g = points[rows[i]], labels[rows[i]]
+        own = _log_density(x, means[g], factors[g], constants[g], degrees[g], diagonal)
+        for t in range(targets.shape[0]):
+            g = targets[t]
+            out[i, t] = own - _log_density(x, means[g], factors[g], constants[g], degrees[g], diagonal)
+    return out
+
+
+@nb.njit(cache=True, nogil=True)
+def most_likely(
+    points: FloatArray,
+    means: FloatArray,
+    factors: FloatArray,
+    constants: FloatArray,
+    degrees: FloatArray,
+    diagonal: bool,
+) -> IntArray:
+    """The component of the largest weight · density of every row, the first of equal ones, shape (n_rows,)."""
+    n, width = points.shape
+    groups = means.shape[0]
+    labels = np.empty(n, dtype=np.int64)
+    columns, work = np.empty((width, TILE)), np.empty((width + 1, TILE))
+    logs, distances = np.empty((groups, TILE)), np.empty((groups, TILE))
+    for low in range(0, n, TILE):
+        count = min(TILE, n - low)
+        _load(points, low, count, columns)
+        _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
+        for i in range(count):
+            best = 0
+            for g in range(1, groups):
+                if logs[g, i] > logs[best, i]:
+                    best = g
+            labels[low + i] = best
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def choose_moves(
+    records: IntArray, targets: IntArray, donors: IntArray, lacking: IntArray, spare: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Which of the possible moves are made, in their order.
+
+    A move is made while its target lacks records, its donor can spare some
+    and its record has not moved; `lacking` and `spare` (n_groups,) count down.
+    `records` are numbers from 0 that tell equal records apart.
+    """
+    moved = np.zeros(records.max() + 1 if records.shape[0] else 0, dtype=np.bool_)
+    chosen = np.zeros(records.shape[0], dtype=np.bool_)
+    for entry in range(records.shape[0]):
+        target, donor = targets[entry], donors[entry]
+        if lacking[target] > 0 and spare[donor] > 0 and not moved[records[entry]]:
+            chosen[entry] = True
+            moved[records[entry]] = True
+            lacking[target] -= 1
+            spare[donor] -= 1
+    return chosen
