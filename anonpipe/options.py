@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 # In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
 _METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
@@ -94,6 +94,7 @@ class Published(Grouping):
         "k_ward",
         "mu_approx",
         "mst",
+        "mst_d",
         "condensation",
     ]
 
@@ -201,6 +202,20 @@ class Pca(Options):
     moments: Literal["exact", "expected"] = "exact"
 
 
+class RMicrohybrid(Options):
+    """Hybrid records: what the columns that are released unchanged explain stays, the rest of each group is rotated.
+
+    Means, covariances, and covariances with the unchanged columns stay exact
+    in every group. `rule` is the smallest k that is accepted: `argus` asks for
+    2 w + u + 1, w and u being the columns of points of the masked and of the
+    unchanged columns (`anonpipe plan` tells them), `rank` for u + 2.
+    """
+
+    model_config = _METHOD_NAMED
+    method: Literal["r_microhybrid"] = "r_microhybrid"
+    rule: Literal["argus", "rank"] = "argus"
+
+
 class MicroPerturbation(Options):
     """Group means plus noise of one global covariance (Li & Sarkar 2013, eq. 11)."""
 
@@ -224,16 +239,120 @@ Cluster = Annotated[
     | ClassKdTree,
     Field(discriminator="method"),
 ]
-Synthesize = Annotated[Centroid | Gaussian | Pca | MicroPerturbation, Field(discriminator="method")]
+Synthesize = Annotated[Centroid | Gaussian | Pca | RMicrohybrid | MicroPerturbation, Field(discriminator="method")]
+
+
+class Noise(Options):
+    """Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["noise"]
+    amount: float = Field(default=0.15, gt=0, allow_inf_nan=False)
+    form: Literal["expected", "centred", "exact"] = "expected"
+    basis: Literal["spectral", "columns"] = "spectral"
+
+
+class DataShuffle(Options):
+    """Every masked column keeps its values, in another order.
+
+    `kept` names columns that are released unchanged and that the order is
+    drawn given: what the masked columns have to do with them stays on
+    average. Relations to unchanged columns that are not named are lost.
+    """
+
+    model_config = _METHOD_NAMED
+    method: Literal["data_shuffle"]
+    kept: tuple[str, ...] = ()
+
+
+class SpectralSwap(Options):
+    """Every principal component permuted by itself."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["spectral_swap"]
+    basis: Literal["spectral", "columns"] = "spectral"
+
+
+class Synthesis(Options):
+    """Every principal component drawn anew."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["synthesis"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    draw: Literal["normal", "quantiles"] = "normal"
+
+
+class Suppression(Options):
+    """Principal components of at most `share` of the variance, and cells far `outside`, put at the mean."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["suppression"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    share: float = Field(default=0.05, ge=0, lt=1)
+    outside: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _something(self) -> Suppression:
+        if self.share == 0 and self.outside is None:
+            raise ValueError("share 0 without outside suppresses nothing; give one of them")
+        return self
+
+
+class SequentialRegression(Options):
+    """Each masked column drawn from its regression on those before it, logistic for categories and nulls."""
+
+    model_config = _METHOD_NAMED
+    method: Literal["sequential_regression"]
+    rounds: int = Field(default=1, ge=1)
+    parameters: Literal["estimated", "drawn"] = "estimated"
+    penalty: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+
+
+class Generalize(Options):
+    """The middle of the interval that at least k records of a partition share, in all masked columns.
+
+    `steps` widens the intervals of numbers and dates, named, to multiples of
+    a step in the column's unit (days for dates), counted from `origin` (0, or
+    1970-01-01, unless given). Without it middles are made of true values.
+    """
+
+    model_config = _METHOD_NAMED
+    method: Literal["generalize"]
+    release: Literal["midpoint"] = "midpoint"
+    cuts: Literal["relaxed", "strict"] = "relaxed"
+    steps: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = None
+    origin: dict[str, Annotated[float, Field(allow_inf_nan=False)]] | None = None
+
+    @field_validator("release", mode="before")
+    @classmethod
+    def _one_column(cls, release: Any) -> Any:
+        if release == "interval":
+            raise ValueError(
+                "a job releases the columns that it was given, and intervals would be two for one; "
+                "take midpoint, or anonpipe.mask.mask in Python"
+            )
+        return release
+
+    @model_validator(mode="after")
+    def _origins_have_steps(self) -> Generalize:
+        if idle := set(self.origin or {}) - set(self.steps or {}):
+            raise ValueError(f"origin is given for {', '.join(sorted(idle))} without steps; give both")
+        return self
+
+
+Mask = Annotated[
+    Noise | DataShuffle | SpectralSwap | Synthesis | Suppression | SequentialRegression | Generalize,
+    Field(discriminator="method"),
+]
 
 
 def names_of(union: Any) -> tuple[str, ...]:
-    """The methods of `Cluster` or of `Synthesize`.
+    """The methods of `Cluster`, `Synthesize` or `Mask`.
 
     Examples
     --------
     >>> names_of(Synthesize)
-    ('centroid', 'gaussian', 'pca', 'micro_perturbation')
+    ('centroid', 'gaussian', 'pca', 'r_microhybrid', 'micro_perturbation')
     """
     members = union.__origin__.__args__
     return tuple(name for member in members for name in member.model_fields["method"].annotation.__args__)

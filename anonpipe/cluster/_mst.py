@@ -22,7 +22,7 @@ def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     Groups have no upper limit. A chain or a star of records that hangs
     together may not be divisible at all: on few columns groups of many k
     occur. The authors also split groups of 2k or more by fixed-size methods
-    afterwards; `refine` does more than that.
+    afterwards (`mst_d`).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""MDAV over the records of one block."""
+"""Rounds of MDAV and its relatives, and what they do with the last records."""
 
 from __future__ import annotations
 
@@ -7,47 +7,100 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.kernels.exact_sum import mean_of, sum_rows
+from anonpipe.kernels.remaining import furthest_record, nearest_records, remaining_records, take_group, tidied
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 @nb.njit(cache=True, nogil=True)
-def mdav_block(points: FloatArray, k: int, rows: IntArray, labels: IntArray, label: int) -> int:
-    """Write labels from `label` on to `rows`; the next free label.
+def pairs_of_groups(points: FloatArray, k: int, least: int) -> IntArray:
+    """Form two groups a round while at least `least` (2k or more) records remain.
 
-    The records still to be grouped are the first `left` of `columns`; a record
-    that leaves is overwritten by the last one. Ties are broken by row number,
-    so that their place in `columns` decides nothing.
+    One around the record r furthest from the mean of the remaining, one around
+    the record furthest from r. Labels from 0 in the order of forming, -1 for
+    the records that remain.
     """
+    n = points.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
+    every = np.arange(n)
+    sums = sum_rows(points, every)
+    tree = remaining_records(points, every)
+    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    label = 0
+    for left in range(n, least - 1, -2 * k):
+        tree = tidied(points, tree)
+        r = points[furthest_record(tree, mean_of(sums, left))]
+        nearest_records(tree, r, rows, distances)
+        s = points[furthest_record(tree, r, True)]
+        take_group(tree, points, sums, rows, labels, label)
+        nearest_records(tree, s, rows, distances)
+        take_group(tree, points, sums, rows, labels, label + 1)
+        label += 2
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def single_groups(points: FloatArray, k: int) -> IntArray:
+    """Form one group a round, around the record furthest from the mean of the remaining, while k remain.
+
+    Labels from 0 in the order of forming, -1 for the records that remain.
+    """
+    n = points.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
+    every = np.arange(n)
+    sums = sum_rows(points, every)
+    tree = remaining_records(points, every)
+    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    for label in range(n // k):
+        tree = tidied(points, tree)
+        r = points[furthest_record(tree, mean_of(sums, n - label * k))]
+        nearest_records(tree, r, rows, distances)
+        take_group(tree, points, sums, rows, labels, label)
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def outermost_group(points: FloatArray, rows: IntArray, k: int) -> IntArray:
+    """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
     columns = gather_columns(points, rows)
-    ids = rows.copy()
-    left = ids.shape[0]
-    distances = np.empty(left)
+    count = rows.shape[0]
+    distances = np.empty(count)
+    squared_distances(columns, count, mean_of(sum_rows(points, rows), count), distances)
+    r = points[rows[furthest(distances, count, rows)]]
+    squared_distances(columns, count, r, distances)
     nearest = np.empty(k, dtype=np.int64)
-    total = np.empty(columns.shape[0])
-    fresh = left
-    sum_columns(columns, left, total)
-    while left >= 2 * k:
-        if 2 * left < fresh:
-            fresh = left
-            sum_columns(columns, left, total)
-        squared_distances(columns, left, total / left, distances)
-        r = columns[:, furthest(distances, left, ids)].copy()
-        squared_distances(columns, left, r, distances)
-        s = columns[:, furthest(distances, left, ids)].copy()
-        pair = left >= 3 * k
-        k_nearest(distances, left, ids, nearest)
-        left = take_out(columns, ids, left, nearest, total, labels, label)
-        label += 1
-        if pair:
-            squared_distances(columns, left, s, distances)
-            k_nearest(distances, left, ids, nearest)
-            left = take_out(columns, ids, left, nearest, total, labels, label)
-            label += 1
-    for i in range(left):
-        labels[ids[i]] = label
-    return label + 1 if left > 0 else label
+    k_nearest(distances, count, rows, nearest)
+    return rows[nearest]
+
+
+@nb.njit(cache=True, nogil=True)
+def group_means(points: FloatArray, labels: IntArray, n_groups: int) -> FloatArray:
+    """Mean of each group, shape (n_groups, width); records with label -1 count for none."""
+    means = np.zeros((n_groups, points.shape[1]))
+    sizes = np.zeros(n_groups)
+    for i in range(labels.shape[0]):
+        if labels[i] >= 0:
+            sizes[labels[i]] += 1.0
+            means[labels[i]] += points[i]
+    for g in range(n_groups):
+        means[g] /= sizes[g]
+    return means
+
+
+@nb.njit(cache=True, nogil=True)
+def join_nearest(points: FloatArray, labels: IntArray) -> None:
+    """Give each record with label -1 the group whose mean is nearest, ties to the lower label.
+
+    The means are those before any of them joins, so that their order decides nothing.
+    """
+    means = group_means(points, labels, labels.max() + 1)
+    columns = means.T.copy()
+    distances = np.empty(means.shape[0])
+    for i in np.flatnonzero(labels < 0):
+        squared_distances(columns, means.shape[0], points[i], distances)
+        labels[i] = np.argmin(distances)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -27,7 +27,7 @@ PUBLISHED = {
     "MD-MHM": ("mhm", {"order": "md"}),
     "CBFS-MHM": ("mhm", {"order": "cbfs"}),
     "NPN-MHM": ("mhm", {"order": "npn"}),
-    "M-d": ("md", {}),
+    "M-d": ("mst_d", {}),
     "mu-Approx": ("mu_approx", {}),
     "TFRP-1": ("tfrp_1", {}),
     "TFRP-2": ("tfrp_2", {}),

@@ -16,39 +16,6 @@ def _mean(points, rows):
     return [sum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
 
 
-def mdav(points, k, threshold=3):
-    """MDAV with two groups a round while `threshold` * k records are left (3: MDAV-generic, 2: the older variant)."""
-    left = list(range(len(points)))
-    groups = []
-
-    def furthest(point):
-        return min(left, key=lambda i: (-_squared(points[i], point), i))
-
-    def form(centre):
-        group = sorted(left, key=lambda i: (_squared(points[i], centre), i))[:k]
-        groups.append(group)
-        for i in group:
-            left.remove(i)
-
-    while len(left) >= threshold * k:
-        r = points[furthest(_mean(points, left))]
-        s = points[furthest(r)]
-        form(r)
-        form(s)
-    if len(left) >= 2 * k:
-        form(points[furthest(_mean(points, left))])
-    if len(left) >= k:
-        groups.append(left)
-    else:
-        for i in left:
-            nearest = min(range(len(groups)), key=lambda g: _squared(points[i], _mean(points, groups[g])))
-            groups[nearest].append(i)
-    labels = np.full(len(points), -1)
-    for g, group in enumerate(groups):
-        labels[group] = g
-    return labels
-
-
 def fill_small(points, k, assigned, centres):
     """Clusters in ascending size take the nearest records of clusters above k, one by one."""
     assigned = list(assigned)

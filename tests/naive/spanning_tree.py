@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from tests.naive.mdav_family import diameter_fixed
+
 
 def squared(a, b):
     total = 0.0
@@ -133,6 +135,17 @@ def cut_by_ratio(points, edges, k, classes, shares):
 
 def mst(points, k):
     return cut_longest(points, shortest_tree(points), k)
+
+
+def mst_d(points, k):
+    labels = mst(points, k)
+    out, label = np.empty(len(points), dtype=np.int64), 0
+    for g in range(int(labels.max()) + 1):
+        rows = np.flatnonzero(labels == g)
+        part = diameter_fixed(points[rows], k) if len(rows) >= 2 * k else np.zeros(len(rows), dtype=np.int64)
+        out[rows] = label + part
+        label += int(part.max()) + 1
+    return out
 
 
 def mst_t_close(points, k, classes, shares, t):

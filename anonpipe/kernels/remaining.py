@@ -1,0 +1,519 @@
+"""The records still to be grouped: the furthest one, the nearest ones, taking one out.
+
+Records lie in leaves of up to ROOM near ones, leaves in branches of FAN.
+Every leaf and every branch knows how many records it has, the box around them
+and how far they reach from a fixed centre; all three are kept exact while
+records leave. A query computes such bounds for all branches, then for the
+leaves of those that may hold an answer, then the distances of the records of
+leaves that may. Each step goes over one axis of neighbouring numbers, which
+the compiler turns into vector instructions. Distances are summed as
+`squared_distances` does: answers, ties included, are those of a loop over all
+records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.kernels.distance import squared_distances
+from anonpipe.kernels.exact_sum import add_row
+from anonpipe.kernels.principal import split_recursively, split_rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+ROOM = 16
+"""Records a leaf has room for."""
+
+FAN = 16
+"""Leaves of a branch."""
+
+FEW = 4096
+"""Up to so many records bounds save less than they cost; all records are then one leaf."""
+
+
+TRIAL = 64
+"""Queries after which bounds are judged."""
+
+USEFUL = 3
+"""Bounds pay where queries look into less than one in so many leaves."""
+
+
+class Remaining(NamedTuple):
+    """Records by leaf, and bounds of leaves and branches.
+
+    Attributes
+    ----------
+    values, ids, radii
+        Of each leaf: the records (n_leaves, width, ROOM), their row numbers
+        and their squared distances to the centre (n_leaves, ROOM).
+    places
+        leaf * ROOM + place of each row of the table; -1 for rows not here.
+    low, high, reach, counts
+        Of each branch and leaf in it: box (n_branches, width, FAN), largest of
+        `radii` and number of records (n_branches, FAN). An empty leaf has a
+        box from infinity to minus infinity and reach -1.
+    branch_low, branch_high, branch_reach
+        The same of whole branches, (1, width, n_branches) and (1, n_branches).
+    left
+        Number of records, shape (1,).
+    looked
+        Leaves that queries have looked into, and queries, shape (2,).
+    centre
+        Mean of the records at the start, shape (width,).
+    branch_bounds, leaf_bounds, distances, one
+        Room to work in.
+    """
+
+    values: FloatArray
+    ids: IntArray
+    radii: FloatArray
+    places: IntArray
+    low: FloatArray
+    high: FloatArray
+    reach: FloatArray
+    counts: IntArray
+    branch_low: FloatArray
+    branch_high: FloatArray
+    branch_reach: FloatArray
+    left: IntArray
+    looked: IntArray
+    centre: FloatArray
+    branch_bounds: FloatArray
+    leaf_bounds: FloatArray
+    distances: FloatArray
+    one: IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def remaining_records(points: FloatArray, rows: IntArray, few: int = FEW) -> Remaining:
+    """Put `rows` of `points` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
+    n = rows.shape[0]
+    if n <= few:
+        return _lay_out(points, rows, np.array([0, n]), n, 1)
+    branches = -(-n // (FAN * ROOM))
+    here = points[rows]
+    order, starts = split_recursively(here, branches, False)
+    for branch in range(branches):
+        _halve(here, order[starts[branch] : starts[branch + 1]])
+    return _lay_out(points, rows[order], starts, ROOM, FAN)
+
+
+@nb.njit(cache=True, nogil=True)
+def _halve(points: FloatArray, rows: IntArray) -> None:
+    """Sort the rows of a branch so that every ROOM of them are near: halves along the widest column."""
+    values = np.empty(rows.shape[0])
+    stack = [(0, rows.shape[0])]
+    while len(stack) > 0:
+        start, end = stack.pop()
+        if end - start <= ROOM:
+            continue
+        part = rows[start:end]
+        column = _widest_column(points, part)
+        for i in range(part.shape[0]):
+            values[i] = points[part[i], column]
+        left = -(-part.shape[0] // ROOM) // 2 * ROOM
+        split_rows(part, values[: part.shape[0]], left)
+        stack.append((start, start + left))
+        stack.append((start + left, end))
+
+
+@nb.njit(cache=True, nogil=True)
+def _widest_column(points: FloatArray, rows: IntArray) -> int:
+    """The column in which `rows` have the largest variance."""
+    widest, most = 0, -1.0
+    for j in range(points.shape[1]):
+        first, total, squares = points[rows[0], j], 0.0, 0.0
+        for i in rows:
+            step = points[i, j] - first
+            total += step
+            squares += step * step
+        spread = squares - total * total / rows.shape[0]
+        if spread > most:
+            widest, most = j, spread
+    return widest
+
+
+@nb.njit(cache=True, nogil=True)
+def _lay_out(points: FloatArray, rows: IntArray, starts: IntArray, room: int, fan: int) -> Remaining:
+    """Write records into leaves in the order given; branch b gets `rows[starts[b]:starts[b + 1]]`."""
+    n, width = rows.shape[0], points.shape[1]
+    branches = starts.shape[0] - 1
+    tree = Remaining(
+        np.zeros((branches * fan, width, room)),
+        np.zeros((branches * fan, room), dtype=np.int64),
+        np.zeros((branches * fan, room)),
+        np.full(points.shape[0], -1, dtype=np.int64),
+        np.full((branches, width, fan), np.inf),
+        np.full((branches, width, fan), -np.inf),
+        np.full((branches, fan), -np.inf),
+        np.zeros((branches, fan), dtype=np.int64),
+        np.full((1, width, branches), np.inf),
+        np.full((1, width, branches), -np.inf),
+        np.full((1, branches), -np.inf),
+        np.array([n]),
+        np.zeros(2, dtype=np.int64),
+        np.zeros(width),
+        np.empty(branches),
+        np.empty(fan),
+        np.empty(room),
+        np.empty(1, dtype=np.int64),
+    )
+    for row in rows:
+        for j in range(width):
+            tree.centre[j] += points[row, j] / n
+    for branch in range(branches):
+        _fill_branch(tree, branch, points, rows[starts[branch] : starts[branch + 1]])
+    return tree
+
+
+@nb.njit(cache=True, nogil=True)
+def _fill_branch(tree: Remaining, branch: int, points: FloatArray, rows: IntArray) -> None:
+    """Write records into the leaves of a branch, one leaf after the other, and set all bounds."""
+    values, ids, radii, places = tree.values, tree.ids, tree.radii, tree.places
+    low, high, reach, centre = tree.low, tree.high, tree.reach, tree.centre
+    room, fan = ids.shape[1], reach.shape[1]
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        leaf, place = divmod(i, room)
+        at = branch * fan + leaf
+        ids[at, place] = row
+        places[row] = at * room + place
+        tree.counts[branch, leaf] = place + 1
+        radius = 0.0
+        for j in range(points.shape[1]):
+            value = points[row, j]
+            values[at, j, place] = value
+            low[branch, j, leaf] = min(low[branch, j, leaf], value)
+            high[branch, j, leaf] = max(high[branch, j, leaf], value)
+            step = value - centre[j]
+            radius += step * step
+        radii[at, place] = radius
+        reach[branch, leaf] = max(reach[branch, leaf], radius)
+    _enclose(tree, branch)
+
+
+@nb.njit(cache=True, nogil=True)
+def _least(values: FloatArray, at: int, column: int, count: int) -> float:
+    """Smallest of the first `count` of `values[at, column]`, infinity of none."""
+    least = np.inf
+    for i in range(count):
+        value = values[at, column, i]
+        least = value if value < least else least
+    return least
+
+
+@nb.njit(cache=True, nogil=True)
+def _most(values: FloatArray, at: int, column: int, count: int) -> float:
+    """Largest of the first `count` of `values[at, column]`, minus infinity of none."""
+    most = -np.inf
+    for i in range(count):
+        value = values[at, column, i]
+        most = value if value > most else most
+    return most
+
+
+@nb.njit(cache=True, nogil=True)
+def _enclose(tree: Remaining, branch: int) -> None:
+    """Set the bounds of a branch from those of its leaves."""
+    tree.branch_reach[0, branch] = tree.reach[branch].max()
+    for j in range(tree.low.shape[1]):
+        tree.branch_low[0, j, branch] = _least(tree.low, branch, j, tree.low.shape[2])
+        tree.branch_high[0, j, branch] = _most(tree.high, branch, j, tree.low.shape[2])
+
+
+@nb.njit(cache=True, nogil=True)
+def take_out(tree: Remaining, row: int) -> None:
+    """Remove a record; the last one of its leaf takes its place."""
+    tree.one[0] = row
+    take_rows(tree, tree.one)
+
+
+@nb.njit(cache=True, nogil=True)
+def take_rows(tree: Remaining, rows: IntArray) -> None:
+    """Remove records one after the other, as `take_out` does."""
+    # Arrays by themselves: to reach for them in the tree takes longer than the work.
+    values, ids, radii, places, counts = tree.values, tree.ids, tree.radii, tree.places, tree.counts
+    low, high, reach = tree.low, tree.high, tree.reach
+    branch_low, branch_high, branch_reach = tree.branch_low, tree.branch_high, tree.branch_reach
+    single = ids.shape[0] == 1
+    for row in rows:
+        if single:
+            _leave_single(values, ids, places, counts, row)
+        else:
+            where = places[row]
+            _leave_bounds(
+                values,
+                radii,
+                low,
+                high,
+                reach,
+                branch_low,
+                branch_high,
+                branch_reach,
+                counts,
+                where // ROOM,
+                where % ROOM,
+            )
+            _leave_leaf(ids, radii, places, counts, row)
+    tree.left[0] -= rows.shape[0]
+
+
+@nb.njit(cache=True, nogil=True)
+def _leave_single(values: FloatArray, ids: IntArray, places: IntArray, counts: IntArray, row: int) -> None:
+    """Remove a record from the only leaf; no bounds are kept."""
+    place = places[row]
+    counts[0, 0] -= 1
+    last = counts[0, 0]
+    ids[0, place] = ids[0, last]
+    places[ids[0, last]] = place
+    places[row] = -1
+    for j in range(values.shape[1]):
+        values[0, j, place] = values[0, j, last]
+
+
+@nb.njit(cache=True, nogil=True)
+def _leave_leaf(ids: IntArray, radii: FloatArray, places: IntArray, counts: IntArray, row: int) -> None:
+    """Remove a record's number and radius from one of several leaves."""
+    at, place = places[row] // ROOM, places[row] % ROOM
+    counts[at // FAN, at % FAN] -= 1
+    last = counts[at // FAN, at % FAN]
+    ids[at, place] = ids[at, last]
+    radii[at, place] = radii[at, last]
+    places[ids[at, last]] = at * ROOM + place
+    places[row] = -1
+
+
+@nb.njit(cache=True, nogil=True)
+def _leave_bounds(
+    values: FloatArray,
+    radii: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    reach: FloatArray,
+    branch_low: FloatArray,
+    branch_high: FloatArray,
+    branch_reach: FloatArray,
+    counts: IntArray,
+    at: int,
+    place: int,
+) -> None:
+    """Remove a record's values from one of several leaves, and draw the bounds that it held closer."""
+    branch, leaf = at // FAN, at % FAN
+    last = counts[branch, leaf] - 1
+    gone = radii[at, place]
+    if gone == reach[branch, leaf]:
+        most = -np.inf
+        for i in range(last + 1):
+            most = max(most, radii[at, i] if i != place else most)
+        reach[branch, leaf] = most
+        if gone == branch_reach[0, branch]:
+            branch_reach[0, branch] = reach[branch].max()
+    for j in range(values.shape[1]):
+        gone = values[at, j, place]
+        values[at, j, place] = values[at, j, last]
+        if gone == low[branch, j, leaf]:
+            low[branch, j, leaf] = _least(values, at, j, last)
+            if gone == branch_low[0, j, branch]:
+                branch_low[0, j, branch] = _least(low, branch, j, FAN)
+        if gone == high[branch, j, leaf]:
+            high[branch, j, leaf] = _most(values, at, j, last)
+            if gone == branch_high[0, j, branch]:
+                branch_high[0, j, branch] = _most(high, branch, j, FAN)
+
+
+@nb.njit(cache=True, nogil=True)
+def take_group(
+    tree: Remaining, points: FloatArray, sums: FloatArray, rows: IntArray, labels: IntArray, label: int
+) -> None:
+    """Give `rows` their label; take them out of `tree` and of the `sums` of what remains."""
+    take_rows(tree, rows)
+    for row in rows:
+        labels[row] = label
+        add_row(sums, points, row, -1.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def tidied(points: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
+    """The records moved together where a quarter of the room is empty, else `tree` itself.
+
+    Records keep their order, so that neighbours stay neighbours. All go into a
+    single leaf when they are few, or when bounds have proved of little use, as
+    they do where many columns have nothing to do with each other.
+    """
+    n, fan, room = tree.left[0], tree.counts.shape[1], tree.ids.shape[1]
+    leaves, queries = tree.ids.shape[0], tree.looked[1]
+    if leaves == 1 or n == 0:
+        return tree
+    useless = queries >= TRIAL and USEFUL * tree.looked[0] > queries * leaves
+    if not useless and 4 * n > 3 * tree.ids.size:
+        return tree
+    rows = np.empty(n, dtype=np.int64)
+    found = 0
+    for at in range(leaves):
+        for place in range(tree.counts[at // fan, at % fan]):
+            rows[found] = tree.ids[at, place]
+            found += 1
+    if useless or n <= few:
+        return _lay_out(points, rows, np.array([0, n]), n, 1)
+    starts = np.minimum(np.arange(-(-n // (fan * room)) + 1) * (fan * room), n)
+    return _lay_out(points, rows, starts, room, fan)
+
+
+@nb.njit(cache=True, nogil=True)
+def _distances(values: FloatArray, leaf: int, count: int, point: FloatArray, out: FloatArray) -> None:
+    """Write the squared distances of a leaf's records, column by column; free places may get any number."""
+    if values.shape[0] == 1:
+        squared_distances(values[0], count, point, out)
+        return
+    out[:] = 0.0
+    for j in range(point.shape[0]):
+        p = point[j]
+        for i in range(values.shape[2]):
+            step = values[leaf, j, i] - p
+            out[i] += step * step
+
+
+@nb.njit(cache=True, nogil=True)
+def _furthest_possible(
+    low: FloatArray,
+    high: FloatArray,
+    reach: FloatArray,
+    at: int,
+    centre: FloatArray,
+    apart: FloatArray,
+    squared: float,
+    out: FloatArray,
+) -> None:
+    """Bound the squared distances of one row of boxes from above; below 0 for an empty one.
+
+    With u = point - centre (`apart`, of squared length `squared`), the squared
+    distance of a record x is |x - centre|² + |u|² - 2 (x - centre)·u: the
+    first is the reach at most, the last least in a corner of the box. That is
+    closer than the distance to the box's furthest corner, which lies far
+    beyond the reach. The slack covers the rounding of this sum and of the
+    record's own distance, the last term numbers too small for relative slack.
+    """
+    slack = 1.0 + 1e-14 * (16 + apart.shape[0])
+    for i in range(out.shape[0]):
+        out[i] = (reach[at, i] + squared) * slack + 1e-300
+    for j in range(apart.shape[0]):
+        u, c = 2.0 * apart[j], centre[j]
+        side = low if u > 0.0 else high
+        for i in range(out.shape[0]):
+            out[i] += (c - side[at, j, i]) * u
+
+
+@nb.njit(cache=True, nogil=True)
+def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> int:
+    """Row of the record furthest from a point; of equals, the lowest row.
+
+    `again` says that the last query was from the same point, and that no
+    record has left since: a single leaf then has its distances already.
+    """
+    values, ids, distances = tree.values, tree.ids, tree.distances
+    low, high, reach, counts = tree.low, tree.high, tree.reach, tree.counts
+    centre, branch_bounds, leaf_bounds = tree.centre, tree.branch_bounds, tree.leaf_bounds
+    apart = point - centre
+    squared = 0.0
+    for j in range(apart.shape[0]):
+        squared += apart[j] * apart[j]
+    single = values.shape[0] == 1
+    _furthest_possible(tree.branch_low, tree.branch_high, tree.branch_reach, 0, centre, apart, squared, branch_bounds)
+    first = int(np.argmax(branch_bounds))
+    largest, row, looked = 0.0, -1, 0
+    for turn in range(-1, branch_bounds.shape[0]):
+        branch = first if turn < 0 else turn
+        if not branch_bounds[branch] >= largest or turn == first:
+            continue
+        _furthest_possible(low, high, reach, branch, centre, apart, squared, leaf_bounds)
+        for leaf in range(leaf_bounds.shape[0]):
+            if not leaf_bounds[leaf] >= largest:
+                continue
+            at, count = branch * leaf_bounds.shape[0] + leaf, counts[branch, leaf]
+            if not (again and single):
+                _distances(values, at, count, point, distances)
+            for i in range(count):
+                value = distances[i]
+                if value >= largest and (value > largest or row < 0 or ids[at, i] < row):
+                    largest, row = value, ids[at, i]
+            looked += 1
+    tree.looked[0] += looked
+    tree.looked[1] += 1
+    return row
+
+
+@nb.njit(cache=True, nogil=True)
+def _nearest_possible(low: FloatArray, high: FloatArray, at: int, point: FloatArray, out: FloatArray) -> None:
+    """Bound the squared distances of one row of boxes from below; infinity for an empty one.
+
+    Summed as the records' own distances are, from steps that are no larger, so
+    that no rounding can lift a bound above one of them.
+    """
+    out[:] = 0.0
+    for j in range(point.shape[0]):
+        p = point[j]
+        for i in range(out.shape[0]):
+            below, above = low[at, j, i] - p, p - high[at, j, i]
+            step = below if below > above else above
+            step = step if step > 0.0 else 0.0
+            out[i] += step * step
+
+
+@nb.njit(cache=True, nogil=True)
+def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest: FloatArray) -> None:
+    """Write the nearest records and their squared distances, nearest first, ties by row number.
+
+    As many as `rows` and `nearest` have room for; the tree must hold as many.
+    """
+    values, ids, distances = tree.values, tree.ids, tree.distances
+    low, high, counts = tree.low, tree.high, tree.counts
+    branch_bounds, leaf_bounds = tree.branch_bounds, tree.leaf_bounds
+    _nearest_possible(tree.branch_low, tree.branch_high, 0, point, branch_bounds)
+    first = int(np.argmin(branch_bounds))
+    found, wanted, looked = 0, rows.shape[0], 0
+    border = np.finfo(np.float64).max
+    for turn in range(-1, branch_bounds.shape[0]):
+        branch = first if turn < 0 else turn
+        if branch_bounds[branch] > border or turn == first:
+            continue
+        _nearest_possible(low, high, branch, point, leaf_bounds)
+        start = int(np.argmin(leaf_bounds))
+        for step in range(-1, leaf_bounds.shape[0]):
+            leaf = start if step < 0 else step
+            if leaf_bounds[leaf] > border or step == start:
+                continue
+            at, count = branch * leaf_bounds.shape[0] + leaf, counts[branch, leaf]
+            _distances(values, at, count, point, distances)
+            for i in range(count):
+                if distances[i] <= border:
+                    found = _insert(rows, nearest, found, ids[at, i], distances[i])
+                    if found == wanted:
+                        border = nearest[wanted - 1]
+            looked += 1
+    tree.looked[0] += looked
+    tree.looked[1] += 1
+
+
+@nb.njit(cache=True, nogil=True)
+def _insert(rows: IntArray, distances: FloatArray, found: int, row: int, distance: float) -> int:
+    """Put a record at its place in a sorted list of `found` records; how many there are now.
+
+    A full list loses its last record, or refuses one that comes after it.
+    """
+    at = found
+    if found == rows.shape[0]:
+        at -= 1
+        if distance == distances[at] and row > rows[at]:
+            return found
+    else:
+        found += 1
+    while at > 0 and (distances[at - 1] > distance or (distances[at - 1] == distance and rows[at - 1] > row)):
+        rows[at], distances[at] = rows[at - 1], distances[at - 1]
+        at -= 1
+    rows[at], distances[at] = row, distance
+    return found

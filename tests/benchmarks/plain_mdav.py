@@ -1,0 +1,38 @@
+"""MDAV as a plain compiled loop over all remaining records: what the fast one is compared with."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.kernels.exact_sum import add_row, mean_of, sum_rows
+from anonpipe.kernels.mdav import furthest, k_nearest
+
+
+@nb.njit(cache=True, nogil=True)
+def plain_pairs(points, k, least):
+    """The labels of `anonpipe.kernels.mdav.pairs_of_groups`."""
+    n = points.shape[0]
+    rows = np.arange(n)
+    columns, ids, labels = gather_columns(points, rows), rows.copy(), np.full(n, -1)
+    sums = sum_rows(points, rows)
+    distances, nearest = np.empty(n), np.empty(k, dtype=np.int64)
+    left, label = n, 0
+    while left >= least:
+        squared_distances(columns, left, mean_of(sums, left), distances)
+        r = columns[:, furthest(distances, left, ids)].copy()
+        squared_distances(columns, left, r, distances)
+        s = columns[:, furthest(distances, left, ids)].copy()
+        for turn in range(2):
+            if turn == 1:
+                squared_distances(columns, left, s, distances)
+            k_nearest(distances, left, ids, nearest)
+            for place in nearest:
+                left -= 1
+                labels[ids[place]] = label
+                add_row(sums, points, ids[place], -1.0)
+                ids[place] = ids[left]
+                columns[:, place] = columns[:, left]
+            label += 1
+    return labels
