@@ -2,82 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.cluster._refine_search import BLOCK_ROWS, EFFORTS, search
 from anonpipe.cluster._sizes import count_groups
-from anonpipe.kernels.blocks import block_order
-from anonpipe.kernels.groups import sort_groups
 from anonpipe.kernels.points import checked_points
-from anonpipe.kernels.refine import refine_blocks
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-SWEEPS = 200
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How far the local search goes.
-
-    Attributes
-    ----------
-    rounds
-        How often groups are put into new blocks and searched.
-    candidates
-        Near groups that a record may go to, its own included.
-    depth
-        Most steps of a chain.
-    stake
-        By how much the scatter may rise on the way of a chain, in units of
-        the squared distance of its first record to its centroid.
-    chain_k
-        Largest k with chains: their cost grows with the cube of k.
-    """
-
-    rounds: int
-    candidates: int
-    depth: int
-    stake: float
-    chain_k: int
-
-
-EFFORTS = {
-    "quick": Effort(rounds=2, candidates=10, depth=8, stake=0.5, chain_k=10),
-    "normal": Effort(rounds=4, candidates=16, depth=8, stake=2.0, chain_k=20),
-}
 
 
 def refine(
     points: FloatArray,
     labels: IntArray,
     k: int,
+    effort: Literal["quick", "normal", "thorough"] = "quick",
     *,
-    effort: Literal["quick", "normal"] = "quick",
-    block_rows: int = 4_000,
+    rng: np.random.Generator | None = None,
+    progress: Callable[[float], None] | None = None,
+    seconds: float | None = None,
+    block_rows: int = BLOCK_ROWS,
 ) -> IntArray:
     """Lower the information loss of a grouping by local search; it never rises.
 
-    A record may move from a group of more than k records to a near one of
-    fewer than 2k - 1, or swap places with a record there. With n the sizes, c
-    the means and u = x_j - x_i these steps add to the scatter
+    Groups of 2k or more are split. Then a record may move from a group of
+    more than k to a near one with room, or swap places with a record there; a
+    group may end by giving its records to near groups, and one may begin with
+    records from near groups that have more than k. With n the sizes, c the
+    means and u = x_j - x_i, a step adds to the scatter
 
         move i from a to b:   n_b/(n_b+1) |x_i - c_b|² - n_a/(n_a-1) |x_i - c_a|²
         swap i in a, j in b:  2 u·(c_b - c_a) - |u|² (1/n_a + 1/n_b)
 
-    and the best step of each record is taken where it subtracts, in sweeps
-    over all records until none does. Then each group under 2k is dissolved
-    into its neighbours where that subtracts, and last, chains of steps are
-    tried whose first ones add and whose sum subtracts.
+    The groups are annealed in several runs. In a run such steps are taken
+    where they add less than an allowance that shrinks from sweep to sweep, in
+    units of each group's own scatter, and at last only steps that subtract.
+    Then every region of the table keeps the better of its groups before and
+    after the run, and the next run begins with those. Thorough begins several
+    times with the given groups of a small table, and combines what comes of it
+    in the same way.
 
-    All this happens inside blocks of whole groups, by their means. The second
-    round cuts the blocks along other directions, so that groups the first
-    round held apart come together. Nothing is drawn at random. Time is linear
-    in the rows.
+    Near groups are those of nearest mean in the whole table, so that the
+    borders of blocks in which groups were formed do not stay. Time is linear
+    in the rows: in a sweep each group tries one step. Memory is a small
+    multiple of that of the points.
 
     Parameters
     ----------
@@ -85,59 +58,75 @@ def refine(
         Finite, shape (n_rows, width).
     labels
         Group of each record, 0 to n_groups - 1, shape (n_rows,); every group
-        has at least k. Larger groups than 2k - 1 may give records away and
-        are not split.
+        has at least k.
     k
         Smallest size of a group.
     effort
-        "quick" or "normal", see `EFFORTS`.
+        How many runs and sweeps, see `EFFORTS`: "quick", "normal" or "thorough".
+    rng
+        Thorough draws from it what is tried in which order; the others try in
+        an order that is the same every time, and draw nothing.
+    progress
+        Called with the fraction done, 0 to 1, now and then.
+    seconds
+        Ends the sweeps early, with a warning. A descent and a count follow,
+        which take some microseconds a row; the groups depend on the speed of
+        the machine.
     block_rows
-        Size of a block, in records on average, 1 or more.
+        Records, on average, of the blocks in which the search for near groups
+        begins, 1 or more; it goes on across their borders.
 
     Returns
     -------
     int64, shape (n_rows,)
-        New labels, 0 to n_groups - 1; there can be fewer groups than before.
+        New labels, 0 to n_groups - 1, for groups of k to 2k - 1 records.
 
     Raises
     ------
     ValueError
-        The points are not a finite matrix, k or block_rows is below 1, or the
-        effort is unknown.
+        The points are not a finite matrix, k or block_rows is below 1, the
+        seconds are negative, the effort is unknown, or effort "thorough" has
+        no rng.
     AnonpipeError
         A group of `labels` is under k, or a record has none.
 
+    Warns
+    -----
+    UserWarning
+        The `seconds` were over before the sweeps.
+
     References
     ----------
-    The formulas follow from the change of two means. Chains of steps are the
-    idea of Kernighan and Lin 1970, doi:10.1002/j.1538-7305.1970.tb01770.x.
+    The formulas follow from the change of two means. Annealing is Kirkpatrick,
+    Gelatt and Vecchi 1983, doi:10.1126/science.220.4598.671; here every group
+    has a temperature of its own. The choice by regions is that of `combine`.
 
     Examples
     --------
     >>> points = np.array([[0.0], [1.0], [10.0], [11.0]])
     >>> refine(points, np.array([0, 1, 0, 1]), 2).tolist()
-    [1, 1, 0, 0]
+    [0, 0, 1, 1]
     """
     points = checked_points(points)
     if effort not in EFFORTS:
         raise ValueError(f"effort is {effort!r}; allowed are {', '.join(EFFORTS)}")
     if k < 1 or block_rows < 1:
         raise ValueError(f"k is {k} and block_rows {block_rows}; give 1 or more")
+    if seconds is not None and not seconds >= 0:
+        raise ValueError(f"seconds is {seconds}; give 0 or more, or None for no limit")
+    if EFFORTS[effort].draws and rng is None:
+        raise ValueError(f"effort {effort!r} draws at random and rng is None; give a numpy.random.Generator")
     count_groups(labels, len(points), k, "the grouping to be refined")
-    labels = labels.copy()
-    for number in range(EFFORTS[effort].rounds if len(points) else 0):
-        if not _search(points, labels, k, EFFORTS[effort], block_rows, turned=number % 2 == 0):
-            break
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    count_groups(labels, len(points), k, "refine")
-    return labels
-
-
-def _search(points: FloatArray, labels: IntArray, k: int, effort: Effort, block_rows: int, turned: bool) -> int:
-    """One round, on `labels` in place; the number of steps taken."""
-    order, starts = sort_groups(labels)
-    centroids = np.add.reduceat(points[order], starts[:-1]) / np.diff(starts)[:, None]
-    in_block = max(2, block_rows * len(centroids) // len(points))
-    blocks = block_order(centroids, in_block, turned=turned)
-    depth = effort.depth if k <= effort.chain_k else 1
-    return int(refine_blocks(points, k, order, starts, *blocks, effort.candidates, SWEEPS, depth, effort.stake, labels))
+    if k == 1:
+        return np.arange(len(points))
+    if len(points) < 2 * k:
+        return np.zeros(len(points), dtype=np.int64)
+    refined, share = search(points, labels, k, EFFORTS[effort], rng, progress, seconds, block_rows)
+    if share < 1.0:
+        warnings.warn(
+            f"refine stopped after {seconds} seconds with {share:.0%} of its sweeps done; "
+            f"the groups are valid and no worse than those given",
+            stacklevel=2,
+        )
+    count_groups(refined, len(points), k, "refine")
+    return refined
