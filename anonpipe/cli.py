@@ -172,11 +172,19 @@ def verify(release: Annotated[str, typer.Argument(help="Output folder of a run, 
 def methods(
     name: Annotated[str | None, typer.Argument(help="Tell all about this method: source, cost, options, sizes")] = None,
 ) -> None:
-    """List the grouping and synthesis methods; with a name, all that is known of that method."""
+    """List the methods of grouping, synthesis and masking; with a name, all that is known of that method."""
     from anonpipe.cluster import METHODS as CLUSTERERS
+    from anonpipe.mask import MASKERS
+    from anonpipe.options import Synthesize, names_of
     from anonpipe.synthesize import METHODS as SYNTHESIZERS
 
-    registries: dict[str, Any] = {"cluster": CLUSTERERS, "synthesize": SYNTHESIZERS}
+    chosen = names_of(Synthesize)
+    registries: dict[str, Any] = {
+        "cluster.method": CLUSTERERS,
+        "synthesize.method": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name in chosen},
+        "decode.categories": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name not in chosen},
+        "mask.method": MASKERS,
+    }
     if name is None:
         for title, registry in registries.items():
             out.print(_methods_table(title, registry))
@@ -184,14 +192,14 @@ def methods(
         return
     found = [(title, registry[name]) for title, registry in registries.items() if name in registry]
     if not found:
-        known = ", ".join([*CLUSTERERS, *SYNTHESIZERS])
+        known = ", ".join([*CLUSTERERS, *SYNTHESIZERS, *MASKERS])
         raise InputError(f"there is no method {name!r}; known are: {known}")
     for title, record in found:
         out.print(_method_table(title, record))
 
 
 def _methods_table(title: str, registry: Any) -> Table:
-    table = Table(title=f"{title}.method", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("method", no_wrap=True)
     table.add_column("published as", overflow="fold")
     table.add_column("source", overflow="fold")
@@ -201,15 +209,17 @@ def _methods_table(title: str, registry: Any) -> Table:
 
 
 def _method_table(title: str, record: Any) -> Table:
-    table = Table(title=f"{title}.method: {record.name}", title_justify="left", box=None, show_header=False)
+    table = Table(title=f"{title}: {record.name}", title_justify="left", box=None, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     rows = [("published as", record.published), ("source", record.reference), ("cost", record.cost)]
-    if title == "cluster":
+    if title == "cluster.method":
         rows += [("sizes", record.sizes), ("needs", ", ".join(record.needs) or "nothing but the points")]
         rows += [("options", ", ".join(record.options) or "none of its own")]
     else:
-        rows += [("promise", record.promise), ("options", ", ".join(record.options) or "none")]
+        rows += [("promise", record.promise)]
+        told = {} if title == "decode.categories" else record.options  # a job has this rule in one form
+        rows += [("option", f"{name}: {text}") for name, text in told.items()] or [("options", "none")]
     for heading, text in rows:
         table.add_row(heading, escape(text))
     return table

@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.codec.beside import BesideCodec
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import ClassColumn, Compound, class_columns, compound_of
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression
 from anonpipe.codec.scan import Scan, read_scan
 from anonpipe.job import Job, parse_job
+from anonpipe.mask import Step
+from anonpipe.masker import job_steps
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.plan import Plan
@@ -59,9 +62,21 @@ class Context:
         return PointCodec.fit(self.cells, self.scan)
 
     @cached_property
+    def beside(self) -> BesideCodec:
+        """The unchanged columns that the masked ones are drawn given, as numbers."""
+        return BesideCodec.fit(self.cells, self.scan, self.job.beside)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the job's masker."""
+        return job_steps(self.job, self.points, self.beside.width)
+
+    @cached_property
     def weights(self) -> FloatArray:
         """Multipliers of squared differences, shape (width,)."""
-        options = self.job.cluster
+        if self.job.mask is not None:
+            return self.points.distance_weights()
+        options = self.job.by_groups.cluster
         response = self.job.time_column if options.response_weight is not None else None
         weight = options.response_weight if response else None
         return self.points.distance_weights(response, weight, options.distance)

@@ -14,11 +14,13 @@ from anonpipe.cluster import ClassDisclosure
 from anonpipe.context import Context
 from anonpipe.grouping import groupings
 from anonpipe.job import Job
+from anonpipe.masker import job_promise, masker_of
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.options import MicroPerturbation
 from anonpipe.stages import count_combinations, needs_spread, unchanged_names
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
-from anonpipe.verify.gates import Evidence, Promise
+from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
+from anonpipe.verify.promises import Promise
 
 
 def by_stratum(ctx: Context, stage: str, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -35,21 +37,27 @@ def grouped_by_stratum(ctx: Context) -> list[GroupedMoments]:
 
 def promise_of(job: Job) -> Promise:
     """What the job's synthesizer promises of means and covariances."""
-    options = job.synthesize
+    options = job.by_groups.synthesize
     exact_groups = SYNTHESIZERS[options.method].exact_group_moments and getattr(options, "moments", "exact") == "exact"
     form = options.form if isinstance(options, MicroPerturbation) else getattr(options, "moments", None)
     strata = exact_groups or options.method == "centroid"
     if isinstance(options, MicroPerturbation):
         strata = options.noise_scope == "stratum"
-    return Promise(options.method, form, strata, exact_groups)
+    identical = options.method == "centroid" and job.decode.categories != "histogram"
+    return Promise(options.method, form, strata, exact_groups, identical)
+
+
+def middle_stages(job: Job) -> tuple[str, str]:
+    """The stages whose receipts tell of the original and of the synthetic records of each partition."""
+    return ("group", "synthesize") if job.mask is None else ("encode", "decode")
 
 
 def evidence(ctx: Context) -> Evidence:
     """All that the gates look at."""
     staging, job = ctx.staging, ctx.job
-    grouped = grouped_by_stratum(ctx)
+    before, after = middle_stages(job)
     written = staging.receipts("write").read_all(ctx.plan.files)
-    made = staging.receipts("synthesize").read_all(len(ctx.plan.partitions))
+    made = staging.receipts(after).read_all(len(ctx.plan.partitions))
     released = [
         merge_all([PairwiseMoments.from_dict(r["released"][str(at)]) for r in written if str(at) in r["released"]])
         for at in range(len(ctx.strata.rows))
@@ -58,7 +66,6 @@ def evidence(ctx: Context) -> Evidence:
         rows_in=ctx.scan.rows,
         rows_dropped=ctx.strata.dropped,
         rows_out=sum(receipt["rows"] for receipt in written),
-        smallest_group=min(receipt["smallest_group"] for receipt in made),
         rows_under_k=_rows_under_k(ctx),
         rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
         suppressed_share=ctx.suppression.largest_share,
@@ -68,14 +75,44 @@ def evidence(ctx: Context) -> Evidence:
         beyond_limits=sum(receipt["beyond_limits"] for receipt in written),
         files=len(written),
         view=ctx.view,
-        original=by_stratum(ctx, "group", lambda r: PairwiseMoments.from_dict(r["original"])),
+        original=by_stratum(ctx, before, lambda r: PairwiseMoments.from_dict(r["original"])),
         released=released,
-        grouped=grouped,
-        bound=None if groupings(job) > 1 else loss_bound(ctx, float(np.trace(merge_all(grouped).total.scatter))),
-        synthesized=by_stratum(ctx, "synthesize", lambda r: Moments.from_dict(r["synthesized"])),
-        classes=_disclosures(ctx),
-        spread=by_stratum(ctx, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
+        synthesized=by_stratum(ctx, after, lambda r: Moments.from_dict(r["synthesized"])),
+        by=_of_groups(ctx, made) if job.mask is None else _of_mask(ctx, made),
     )
+
+
+def _of_groups(ctx: Context, made: list[dict[str, Any]]) -> GroupEvidence:
+    job, grouped = ctx.job, grouped_by_stratum(ctx)
+    return GroupEvidence(
+        promise=promise_of(job),
+        asked=ClassConditions(**job.by_groups.classes.model_dump(exclude={"several"})),
+        smallest_group=min(receipt["smallest_group"] for receipt in made),
+        grouped=grouped,
+        spread=by_stratum(ctx, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
+        bound=None if groupings(job) > 1 else loss_bound(ctx, float(np.trace(merge_all(grouped).total.scatter))),
+        classes=_disclosures(ctx),
+    )
+
+
+def _of_mask(ctx: Context, made: list[dict[str, Any]]) -> MaskEvidence:
+    masker = masker_of(ctx.job)
+    encoded = ctx.staging.receipts("encode").read_all(len(ctx.plan.partitions))
+    points = merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])
+    width = ctx.points.width
+    changed = [old != new for old, new in zip(_column_sums(encoded), _column_sums(made), strict=True)]
+    return MaskEvidence(
+        method=masker.name,
+        original=Moments(points.n, points.mean[:width], points.scatter[:width, :width]),
+        expected=job_promise(ctx.job, ctx.points, ctx.beside.width, points),
+        columns_changed=sum(changed) if masker.exact_columns else None,
+        fewest_alike=min(receipt["fewest_alike"] for receipt in made) if masker.identical_rows else None,
+    )
+
+
+def _column_sums(receipts: list[dict[str, Any]]) -> list[int]:
+    """Of each column of points, the sum of the hashes of its values in all partitions."""
+    return [sum(sums) % 2**64 for sums in zip(*(receipt["column_sums"] for receipt in receipts), strict=True)]
 
 
 def _disclosures(ctx: Context) -> dict[str, ClassDisclosure]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from anonpipe import ledger
 from anonpipe.cluster import unreachable
+from anonpipe.codec.beside import BesideCodec
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import class_columns, compound_of
 from anonpipe.codec.points import PointCodec
@@ -19,6 +20,8 @@ from anonpipe.context import Context
 from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
 from anonpipe.job import Job
+from anonpipe.masker import job_steps
+from anonpipe.options import RMicrohybrid
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.plan import leaf_counts, partition_rows
@@ -35,6 +38,7 @@ class Settled:
     suppression: Suppression
     codec: CellCodec
     points: PointCodec
+    beside: BesideCodec
     strata: Strata
     warnings: list[str]
 
@@ -55,9 +59,11 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     codec = CellCodec.fit(schema, job.columns, scan)
     points = PointCodec.fit(codec, scan)
     strata = strata_of(job, codec, scan)
+    beside = BesideCodec.fit(codec, scan, job.beside)
+    check_methods(job, points, beside)
     check_classes(job, codec, scan, strata)
     warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
-    return Settled(scan, digest, suppression, codec, points, strata, warnings)
+    return Settled(scan, digest, suppression, codec, points, beside, strata, warnings)
 
 
 def fit(ctx: Context) -> None:
@@ -75,6 +81,29 @@ def fit(ctx: Context) -> None:
     write_json(staging.file("trees.json"), _trees(ctx, settled.codec, settled.strata, units))
 
 
+def check_methods(job: Job, points: PointCodec, beside: BesideCodec) -> None:
+    """Refuse options that the columns do not allow, before any work.
+
+    Raises
+    ------
+    JobError
+        What is wrong, and the least k where k is too small.
+    """
+    if job.mask is not None:
+        if points.width == 0:
+            raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
+        job_steps(job, points, beside.width)
+    if isinstance(job.synthesize, RMicrohybrid):
+        argus = job.synthesize.rule == "argus"
+        least = 2 * points.width + beside.width + 1 if argus else beside.width + 2
+        if job.k < least:
+            raise JobError(
+                f"k is {job.k}, and synthesize.method r_microhybrid needs {least} with rule {job.synthesize.rule}: the "
+                f"masked columns make {points.width} columns of points, the unchanged ones {beside.width}; raise k, "
+                "or mask and keep fewer columns" + (", or take rule: rank and see its warnings" if argus else "")
+            )
+
+
 def small_group_warnings(job: Job, width: int) -> list[str]:
     """What exact group moments give away in small groups.
 
@@ -83,12 +112,12 @@ def small_group_warnings(job: Job, width: int) -> list[str]:
     JobError
         k is 2: the synthetic records would be the original ones.
     """
-    if not promise_of(job).exact_groups or job.k > width + 1:
+    if job.mask is not None or not promise_of(job).exact_groups or job.k > width + 1:
         return []
     if job.k == 2:
         raise JobError(
-            f"synthesize.method {job.synthesize.method} keeps the moments of every group exactly, and with k=2 the "
-            "synthetic records are the original ones; raise k, or take micro_perturbation"
+            f"synthesize.method {job.by_groups.synthesize.method} keeps the moments of every group exactly, and with "
+            "k=2 the synthetic records are the original ones; raise k, or take micro_perturbation"
         )
     return [
         f"k={job.k} is at most the {width} columns of points plus one: exact group moments keep the synthetic records "
@@ -137,13 +166,16 @@ def check_classes(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> 
     InputError
         Which condition, of which column, and how far it can be met.
     """
-    if job.cluster.uses_classes and job.classes.several == "compound":
+    if job.mask is not None:
+        return
+    cluster, classes = job.by_groups.cluster, job.by_groups.classes
+    if cluster.uses_classes and classes.several == "compound":
         compound_of(codec, scanned, class_columns(codec, scanned, job.class_columns))
-    for column in class_columns(codec, scanned, job.class_columns) if job.classes.conditions else ():
+    for column in class_columns(codec, scanned, job.class_columns) if classes.conditions else ():
         counted = scanned.combination_counts(codec, (*job.strata.by, column.name)).reshape(-1, len(column.shares))
         for stratum, rows in enumerate(strata.rows):
             counts = counted[np.asarray(strata.stratum) == stratum].sum(axis=0)
-            problem = unreachable(counts, column.shares, **job.classes.conditions)
+            problem = unreachable(counts, column.shares, **classes.conditions)
             if problem:
                 where = f"stratum {stratum + 1} ({rows:,} records)" if len(strata.rows) > 1 else "the whole table"
                 raise InputError(

@@ -17,7 +17,7 @@ IntArray = npt.NDArray[np.int64]
 
 def groupings(job: Job) -> int:
     """How many groupings a partition gets: one, or one a class column whose results are averaged."""
-    return len(job.class_columns) if job.classes.several == "average" else 1
+    return len(job.class_columns) if job.by_groups.classes.several == "average" else 1
 
 
 def form_groups(ctx: Context, index: int, cells: FloatArray) -> IntArray:
@@ -34,14 +34,15 @@ def form_groups(ctx: Context, index: int, cells: FloatArray) -> IntArray:
 
 def _classes(ctx: Context, cells: FloatArray) -> list[dict[str, Any]]:
     """What each grouping is told of classes."""
-    if not ctx.job.cluster.uses_classes:
+    methods = ctx.job.by_groups
+    if not methods.cluster.uses_classes:
         return [{}]
-    each = ctx.classes if ctx.job.classes.several == "average" else (ctx.compound,)
+    each = ctx.classes if methods.classes.several == "average" else (ctx.compound,)
     return [{"classes": classes.codes(cells), "class_shares": classes.shares} for classes in each]
 
 
 def _one(ctx: Context, index: int, points: FloatArray, cells: FloatArray, given: dict[str, Any]) -> IntArray:
-    job, options = ctx.job, ctx.job.cluster
+    job, options = ctx.job, ctx.job.by_groups.cluster
     rng = ctx.rng("cluster", index)
     labels = cluster(points, job.k, options.method, rng=rng, block_rows=options.block_rows, **given, **options.own)
     if options.effort is not None:
@@ -51,7 +52,7 @@ def _one(ctx: Context, index: int, points: FloatArray, cells: FloatArray, given:
 
 def _constrained(ctx: Context, points: FloatArray, cells: FloatArray, labels: IntArray) -> IntArray:
     """Merge groups until every class column meets the job's conditions; one column's merging can undo another's."""
-    conditions = ctx.job.classes.conditions
+    conditions = ctx.job.by_groups.classes.conditions
     groups = -1
     while conditions and groups != int(labels.max()):
         groups = int(labels.max())

@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from anonpipe.errors import JobError
-from anonpipe.options import Cluster, Mdav, MicroPerturbation, Options, Synthesize, names_of
+from anonpipe.options import (
+    Cluster,
+    DataShuffle,
+    Generalize,
+    Mask,
+    MicroPerturbation,
+    Options,
+    RMicrohybrid,
+    Synthesize,
+    names_of,
+)
 from anonpipe.schema import Column, Kind, Role
 
 
 class Strata(Options):
     """Records of different strata are never in one group.
+
+    A `mask` has no groups and works on all strata together: there they only
+    cut the partitions (and the sets of equal rows of `generalize`), and
+    `small` applies.
 
     `by` lists columns that are released unchanged (roles survival_status,
     kept, class). `use_event` splits a survival status by event/censored
@@ -86,15 +101,18 @@ class Decode(Options):
     """How points become values again.
 
     `categories`: `calibrated` keeps each category's count inside the group
-    (inside the partition for `centroid`, whose groups stay identical);
-    `most_probable` and `sampled` are those of Lasko & Vinterbo 2010, III.
+    (inside the partition for `centroid`, whose groups stay identical, and for
+    a mask, which has no groups); `most_probable` and `sampled` are those of
+    Lasko & Vinterbo 2010, III. `histogram` hands the group's own categories
+    out at random, each column by itself (Gal 2014, on Aggarwal & Yu): what
+    two columns have in common inside a group is lost.
     `restore_survival_times` puts the group's true times back by rank (Gal
     2014, Algorithm 2, d.ii): these are then true values of persons.
     `jitter_restored_times` is the largest uniform shift added to them, in the
     column's unit.
     """
 
-    categories: Literal["calibrated", "most_probable", "sampled"] = "calibrated"
+    categories: Literal["calibrated", "most_probable", "sampled", "histogram"] = "calibrated"
     restore_survival_times: bool = False
     jitter_restored_times: float = Field(default=0.0, ge=0)
 
@@ -140,8 +158,23 @@ class Run(Options):
     retries: int = Field(default=2, ge=0)
 
 
+@dataclass(frozen=True)
+class ByGroups:
+    """The methods of a job that replaces records group by group; see `Job`."""
+
+    cluster: Cluster
+    classes: Classes
+    synthesize: Synthesize
+
+
 class Job(Options):
-    """Everything a run needs to know, as the steward writes it."""
+    """Everything a run needs to know, as the steward writes it.
+
+    Records are replaced in one of two ways: group by group (`cluster`,
+    `classes`, `synthesize`; MDAV and micro-perturbation unless given), or by
+    a `mask`, which works on the whole table at once, whatever the strata, and
+    forms no groups. With a `mask` the other three are null.
+    """
 
     input: str
     output: str
@@ -149,20 +182,28 @@ class Job(Options):
     columns: dict[str, Column]
     strata: Strata = Strata()
     partition: Partition = Partition()
-    cluster: Cluster = Mdav()
-    classes: Classes = Classes()
-    synthesize: Synthesize = MicroPerturbation()
+    cluster: Cluster | None = None
+    classes: Classes | None = None
+    synthesize: Synthesize | None = None
+    mask: Mask | None = None
     decode: Decode = Decode()
     gates: Gates = Gates()
     release: Release = Release()
     run: Run = Run()
 
-    @field_validator("cluster", "synthesize", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _default_method(cls, options: Any, info: ValidationInfo) -> Any:
-        if isinstance(options, dict) and "method" not in options:
-            return {"method": {"cluster": "mdav", "synthesize": "micro_perturbation"}[str(info.field_name)], **options}
-        return options
+    def _one_way(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        if content.get("mask") is None:
+            return content | {name: _with_method(content.get(name), usual) for name, usual in _USUAL.items()}
+        if given := [name for name in _USUAL if content.get(name) is not None]:
+            raise ValueError(
+                f"mask works on the whole table and forms no groups: {', '.join(given)} would mean nothing; "
+                f"leave out either mask or {' and '.join(given)}"
+            )
+        return content
 
     @field_validator("columns")
     @classmethod
@@ -191,16 +232,18 @@ class Job(Options):
             raise ValueError("decode.restore_survival_times needs a column with role survival_time")
         if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
             raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+        return self
+
+    @model_validator(mode="after")
+    def _cluster_fits(self) -> Job:
+        if self.cluster is None:
+            return self
         weight = self.cluster.response_weight
         unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
         if unusual and self.time_column is None:
             raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
         if self.cluster.block_rows is not None and self.cluster.block_rows < 3 * self.k:
             raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
-        return self
-
-    @model_validator(mode="after")
-    def _ranges_known(self) -> Job:
         if self.cluster.distance == "range":
             for name, column in self.columns.items():
                 if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds:
@@ -211,8 +254,37 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
+    def _mask_fits(self) -> Job:
+        if self.mask is None:
+            return self
+        if self.decode.restore_survival_times:
+            raise ValueError(
+                "decode.restore_survival_times restores times inside groups, and a mask has none; set it to false"
+            )
+        if self.decode.categories == "histogram":
+            raise ValueError("decode.categories histogram permutes inside groups, and a mask has none; take another")
+        if isinstance(self.mask, DataShuffle):
+            if len(set(self.mask.kept)) != len(self.mask.kept):
+                raise ValueError("mask.kept names a column twice")
+            for name in self.mask.kept:
+                if name not in self.columns or not self.columns[name].role.unchanged:
+                    raise ValueError(
+                        f"mask.kept names {name!r}; give columns that are released unchanged "
+                        "(roles survival_status, kept and class)"
+                    )
+        if isinstance(self.mask, Generalize):
+            if self.decode.categories == "sampled":
+                raise ValueError("decode.categories sampled draws at random; with mask generalize take another")
+            for name in self.mask.steps or {}:
+                if name not in self.columns or not self.columns[name].role.synthesized or self.columns[name].kind.coded:
+                    raise ValueError(f"mask.steps names {name!r}; give numbers and dates that are masked")
+        return self
+
+    @model_validator(mode="after")
     def _classes_fit(self) -> Job:
-        options, classes = self.cluster, self.classes
+        if self.mask is not None:
+            return self
+        options, classes, synthesize = self.by_groups.cluster, self.by_groups.classes, self.by_groups.synthesize
         needs_some = options.uses_classes or bool(classes.conditions)
         if needs_some and not self.class_columns:
             whose = f"cluster.method {options.method}" if options.uses_classes else "classes.l_diversity or t_closeness"
@@ -222,10 +294,10 @@ class Job(Options):
                 f"cluster.refine does not look at classes and would undo what {options.method} does; set it to false"
             )
         if classes.several == "average":
-            form = getattr(self.synthesize, "form", None)
+            form = getattr(synthesize, "form", None)
             if not options.uses_classes or len(self.class_columns) < 2:
                 raise ValueError("classes.several: average needs a method that uses classes, and two class columns")
-            if self.synthesize.method != "centroid" and form != "independent":
+            if synthesize.method != "centroid" and form != "independent":
                 raise ValueError(
                     "classes.several: average needs synthesize.method centroid, or micro_perturbation with form "
                     "independent: the moments of one group mean nothing where a record is in several"
@@ -239,6 +311,19 @@ class Job(Options):
         return self
 
     @property
+    def by_groups(self) -> ByGroups:
+        """The methods of grouping.
+
+        Raises
+        ------
+        JobError
+            The job masks the whole table.
+        """
+        if self.cluster is None or self.classes is None or self.synthesize is None:
+            raise JobError("the job masks the whole table (mask) and forms no groups; ask for one or the other")
+        return ByGroups(self.cluster, self.classes, self.synthesize)
+
+    @property
     def class_columns(self) -> tuple[str, ...]:
         """Columns with role class whose classes can mix in a group: not those that make the strata."""
         named = (name for name, column in self.columns.items() if column.role is Role.CLASS)
@@ -247,8 +332,19 @@ class Job(Options):
     @property
     def counted(self) -> tuple[str, ...]:
         """Columns whose combinations the scan counts: the strata, and the classes where groups depend on them."""
-        mixed = self.class_columns if self.cluster.uses_classes or self.classes.conditions else ()
+        held = self.cluster is not None and self.cluster.uses_classes
+        held = held or (self.classes is not None and bool(self.classes.conditions))
+        mixed = self.class_columns if held else ()
         return (*self.strata.by, *mixed)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that are released unchanged and that the masked ones are drawn given."""
+        if isinstance(self.mask, DataShuffle):
+            return self.mask.kept
+        if isinstance(self.synthesize, RMicrohybrid):
+            return tuple(name for name, column in self.columns.items() if column.role.unchanged)
+        return ()
 
     @property
     def released(self) -> dict[str, Column]:
@@ -307,6 +403,20 @@ class Job(Options):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+_USUAL: dict[str, dict[str, str]] = {
+    "cluster": {"method": "mdav"},
+    "classes": {},
+    "synthesize": {"method": "micro_perturbation"},
+}
+
+
+def _with_method(options: Any, usual: dict[str, str]) -> Any:
+    """The options of a section, with what is usual where they do not say it."""
+    if options is None:
+        return usual
+    return {**usual, **options} if isinstance(options, dict) else options
+
+
 def parse_job(content: Any) -> Job:
     """Check a mapping (from YAML, JSON or Prefect) and return the job.
 
@@ -346,7 +456,7 @@ def _explain(item: Any) -> str:
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
-        methods = {"cluster": Cluster, "synthesize": Synthesize}
+        methods = {"cluster": Cluster, "synthesize": Synthesize, "mask": Mask}
         return f"{where}: unknown method; known are: {', '.join(names_of(methods[where]))}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
 

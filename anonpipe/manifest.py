@@ -9,6 +9,7 @@ from typing import Any
 
 from anonpipe import release
 from anonpipe.context import Context
+from anonpipe.job import Job
 from anonpipe.verify.verdict import Verdict
 
 
@@ -21,22 +22,23 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": ctx.plan.rows,
         "k": job.k,
-        "methods": {
-            "cluster": job.cluster.model_dump(mode="json"),
-            "classes": job.classes.model_dump(mode="json"),
-            "synthesize": job.synthesize.model_dump(mode="json"),
-            "decode": job.decode.model_dump(mode="json"),
-        },
+        "methods": _methods(job),
         "schema": release.describe_schema(ctx.cells.schema),
         "columns": {
             name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
             for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
         },
-        "group_sizes": group_size_histogram(ctx),
+        "group_sizes": group_size_histogram(ctx) if job.mask is None else None,
         "verdict": {"verdict": "passed" if verdict.passed else "failed", "checks": _releasable(verdict, job.k)},
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
         "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
     }
+
+
+def _methods(job: Job) -> dict[str, Any]:
+    """The sections of the job that say how records were replaced."""
+    sections = {"cluster", "classes", "synthesize", "mask", "decode"}
+    return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}
 
 
 def _releasable(verdict: Verdict, k: int) -> list[dict[str, Any]]:

@@ -208,7 +208,10 @@ class RMicrohybrid(Options):
     Means, covariances, and covariances with the unchanged columns stay exact
     in every group. `rule` is the smallest k that is accepted: `argus` asks for
     2 w + u + 1, w and u being the columns of points of the masked and of the
-    unchanged columns (`anonpipe plan` tells them), `rank` for u + 2.
+    unchanged columns (`anonpipe plan` tells them), `rank` for u + 2. A record
+    that alone in its group has a category of an unchanged column is explained
+    whole and released as it is, whatever the rule: gates.share_as_they_were
+    counts them, and strata.by of that column prevents them.
     """
 
     model_config = _METHOD_NAMED

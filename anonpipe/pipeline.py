@@ -1,4 +1,4 @@
-"""The whole run in order: open, scan, route, group, synthesize, write, verify, publish.
+"""The whole run in order: open, scan, route, group, synthesize (or mask), write, verify, publish.
 
 Each step is a function of the `Run`; the steps between two mapped stages are
 the reductions, done here in the order of the partitions. A step that finds
@@ -26,18 +26,20 @@ from anonpipe import engine, ledger, release
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError
-from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, promise_of
+from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, middle_stages
 from anonpipe.fit import fit
 from anonpipe.job import Job
 from anonpipe.manifest import manifest
+from anonpipe.masking import mask_table
 from anonpipe.moments import NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.rng import keyed, steward_secret
+from anonpipe.shelves import routed_shelf, synthetic_shelf
 from anonpipe.source import check_types, open_source, save_source
-from anonpipe.stages import label_shelf, routed_shelf, synthetic_shelf, work
+from anonpipe.stages import label_shelf, work
 from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
-from anonpipe.verify.gates import ClassConditions, Limits, judge
+from anonpipe.verify.gates import Limits, judge
 from anonpipe.verify.verdict import Verdict
 
 
@@ -92,16 +94,17 @@ class Run:
         """What the workers see of this run."""
         return Context(self.staging, self.token)
 
-    def map_stage(self, mapper: Mapper, stage: str, count: int) -> None:
-        """Run the unfinished pieces of a stage."""
+    def map_stage(self, mapper: Mapper, stage: str, count: int, title: str | None = None) -> None:
+        """Run the unfinished pieces of a stage; `title` is what progress shows instead of its name."""
+        shown = title or stage
         done = self.staging.receipts(stage).done(count)
         state = {"done": len(done), "rows": 0}
-        self.on_progress(Progress(stage, state["done"], count, 0))
+        self.on_progress(Progress(shown, state["done"], count, 0))
 
         def on_done(receipt: dict[str, Any]) -> None:
             state["done"] += 1
             state["rows"] += int(receipt["rows"])
-            self.on_progress(Progress(stage, state["done"], count, state["rows"]))
+            self.on_progress(Progress(shown, state["done"], count, state["rows"]))
 
         tasks = [Task(str(self.staging.root), self.token, stage, at) for at in range(count) if at not in done]
         mapper(work, tasks, on_done)
@@ -226,8 +229,13 @@ def route(run: Run, mapper: Mapper) -> None:
 
 
 def group(run: Run, mapper: Mapper) -> None:
-    """Form groups inside each partition, then reduce their statistics to the global noise covariance."""
+    """Form groups inside each partition, then reduce their statistics to the global noise covariance.
+
+    Nothing where a mask works on the whole table.
+    """
     ctx = run.context
+    if run.job.mask is not None:
+        return
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
     if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.file("noise.npy").exists():
@@ -250,11 +258,15 @@ def _noise_factors(ctx: Context, options: MicroPerturbation) -> list[FloatArray]
 
 
 def synthesize(run: Run, mapper: Mapper) -> None:
-    """Replace the records of every partition."""
+    """Replace the records of every partition: group by group, or by a mask of the whole table."""
     partitions = len(run.context.plan.partitions)
     synthetic_shelf(run.context)
-    run.map_stage(mapper, "synthesize", partitions)
-    counts = [receipt["file_rows"] for receipt in run.staging.receipts("synthesize").read_all(partitions)]
+    if run.job.mask is None:
+        run.map_stage(mapper, "synthesize", partitions)
+    else:
+        mask_table(run.context, lambda stage, count, title: run.map_stage(mapper, stage, count, title))
+    made = run.staging.receipts(middle_stages(run.job)[1]).read_all(partitions)
+    counts = [receipt["file_rows"] for receipt in made]
     write_json(run.staging.file("file_rows.json"), counts)
 
 
@@ -270,8 +282,7 @@ def verify(run: Run) -> Verdict:
     """Hold all that was measured against the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
     limits = Limits(**run.job.gates.model_dump())
-    asked = ClassConditions(**run.job.classes.model_dump(exclude={"several"}))
-    verdict = judge(evidence(run.context), promise_of(run.job), run.job.k, limits, asked)
+    verdict = judge(evidence(run.context), run.job.k, limits)
     write_json(run.staging.file("verdict.json"), verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     return verdict

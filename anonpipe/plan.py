@@ -108,7 +108,11 @@ COPIES = 3
 """Arrays of the size of a partition's points and cells that are alive at once."""
 
 
-def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: Job) -> int:
+COLUMN_COPIES = 8
+"""Arrays of the length of the table that a mask's step over columns has alive at once."""
+
+
+def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: Job, column_rows: int = 0) -> int:
     """Predicted memory of all processes together (summed PSS) at the peak of a run.
 
     Parameters
@@ -117,7 +121,11 @@ def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: J
         Records of the largest partition.
     width, cells
         Columns of the points and of the cells.
+    column_rows
+        Records of the table where a mask works on whole columns, one a
+        worker; 0 where nothing does.
     """
     partition = 8 * rows * (width * COPIES + cells * 3)
     file = 8 * job.release.file_rows * cells * 3
-    return PROCESS_BYTES * (workers + 1) + workers * max(partition, file)
+    column = 8 * column_rows * COLUMN_COPIES
+    return PROCESS_BYTES * (workers + 1) + workers * max(partition, file, column)

@@ -8,8 +8,10 @@ from textwrap import fill
 from anonpipe import release
 from anonpipe.codec.scan import Scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
-from anonpipe.fit import settle
+from anonpipe.fit import Settled, settle
 from anonpipe.job import Job
+from anonpipe.mask import Columns
+from anonpipe.masker import job_steps
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.source import Source, check_types, open_source, read_batches
 
@@ -66,8 +68,7 @@ class Preview:
             *columns,
             f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
             *strata,
-            _wrapped("group", f"{job.cluster.method}, k={job.k}, {_options(job.cluster)}"),
-            _wrapped("synthesize", f"{job.synthesize.method}, {_options(job.synthesize) or 'no options'}"),
+            *_method_lines(job),
             _wrapped("decode", _options(job.decode)),
             f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
             f"point columns, {_counted(self.files, 'output file')}",
@@ -76,6 +77,16 @@ class Preview:
             _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
             *(f"warning: {warning}" for warning in self.warnings),
         ]
+
+
+def _method_lines(job: Job) -> list[str]:
+    if job.mask is not None:
+        return [_wrapped("mask", f"{job.mask.method} of the whole table, {_options(job.mask)}; k={job.k}, no groups")]
+    cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
+    return [
+        _wrapped("group", f"{cluster.method}, k={job.k}, {_options(cluster)}"),
+        _wrapped("synthesize", f"{synthesize.method}, {_options(synthesize) or 'no options'}"),
+    ]
 
 
 def _column_line(job: Job, name: str) -> str:
@@ -125,7 +136,8 @@ def preview(job: Job) -> Preview:
     check_types(source.schema, job.columns)
     settled = settle(job, source.schema, _scan(job, source))
     codec, strata = settled.codec, settled.strata
-    width = max(settled.points.width, len(codec.names))
+    channels = settled.points.width + settled.beside.width
+    width = max(channels, len(codec.names))
     rows = partition_rows(job, width)
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
@@ -140,10 +152,18 @@ def preview(job: Job) -> Preview:
         partitions=partitions,
         files=max(1, round(kept / job.release.file_rows)),
         workers=workers,
-        staging_bytes=kept * (2 * 8 * len(codec.names) + 8) + source.bytes,
-        peak_bytes=predicted_peak_bytes(min(rows, max(strata.rows)), width, len(codec.names), workers, job),
+        staging_bytes=kept * (2 * 8 * len(codec.names) + 8 * (3 * channels if job.mask else 1)) + source.bytes,
+        peak_bytes=predicted_peak_bytes(
+            min(rows, max(strata.rows)), width, len(codec.names), workers, job, _column_rows(settled, job, kept)
+        ),
         warnings=(*job.warnings(), *settled.warnings),
     )
+
+
+def _column_rows(settled: Settled, job: Job, rows: int) -> int:
+    """Records of the table where a mask works on whole columns, else 0."""
+    steps = job_steps(job, settled.points, settled.beside.width) if job.mask else ()
+    return rows if any(isinstance(step, Columns) for step in steps) else 0
 
 
 def _scan(job: Job, source: Source) -> Scan:

@@ -30,26 +30,30 @@ from anonpipe.errors import InputError
 from anonpipe.grouping import disclosures, form_groups, groupings
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.mask_stages import decode_partition, encode_partition, mask_step, weigh_partition
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
-from anonpipe.options import Gaussian, MicroPerturbation, Pca
+from anonpipe.options import Gaussian, MicroPerturbation, Pca, RMicrohybrid
 from anonpipe.partition.tree import route
 from anonpipe.release import sha256
 from anonpipe.rng import row_keys
+from anonpipe.shelves import (
+    MEASURE_ROWS,
+    SLAB_ROWS,
+    first_slab,
+    hand_out,
+    routed_shelf,
+    synthetic_shelf,
+    verified_moments,
+)
 from anonpipe.source import read_batches
 from anonpipe.store import Shelf, create_shelf, disk_errors
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.synthesize import centroid, noise_scatter, restore_by_rank, synthesize
 from anonpipe.verify.unchanged import rows_as_they_were
-from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Receipt = dict[str, Any]
-
-MEASURE_ROWS = 65_536
-
-SLAB_ROWS = 262_144
-"""Input rows that are sorted by leaf at once."""
 
 
 def work(task: Task) -> Receipt:
@@ -60,11 +64,17 @@ def work(task: Task) -> Receipt:
     try:
         with disk_errors(f"running stage {task.stage}"):
             if not receipts.has(task.index):
-                receipts.write(task.index, STAGES[task.stage](ctx, task.index))
+                receipts.write(task.index, _stage(ctx, task))
             receipt = receipts.read(task.index)
     finally:
         os.umask(before)
     return {"stage": task.stage, "index": task.index, "rows": receipt["rows"]}
+
+
+def _stage(ctx: Context, task: Task) -> Receipt:
+    if task.stage.startswith("mask-"):
+        return mask_step(ctx, task.stage, task.index)
+    return STAGES[task.stage](ctx, task.index)
 
 
 def scan_unit(ctx: Context, index: int) -> Receipt:
@@ -92,7 +102,7 @@ def route_unit(ctx: Context, index: int) -> Receipt:
     unit = ctx.source.units[index]
     key = ctx.staging.key
     offsets = np.cumsum([0] + [tree.leaves for tree in ctx.trees])
-    shelf, region = routed_shelf(ctx), _first_slab(ctx, index)
+    shelf, region = routed_shelf(ctx), first_slab(ctx, index)
     leaf_rows: list[list[int]] = []
     held: list[tuple[FloatArray, IntArray]] = []
     read = 0
@@ -140,32 +150,10 @@ def _leaf(ctx: Context, cells: FloatArray, stratum: IntArray, offsets: IntArray,
     return leaf
 
 
-def slab_rows(ctx: Context) -> list[list[int]]:
-    """Rows of each slab of each input unit: a unit is routed slab by slab, so that memory does not grow with it."""
-    return [[min(SLAB_ROWS, unit.rows - at) for at in range(0, unit.rows, SLAB_ROWS)] for unit in ctx.source.units]
-
-
-def _first_slab(ctx: Context, index: int) -> int:
-    return sum(len(slabs) for slabs in slab_rows(ctx)[:index])
-
-
-def routed_shelf(ctx: Context) -> Shelf:
-    """The routed rows; a region a slab."""
-    rows = [count for slabs in slab_rows(ctx) for count in slabs]
-    pieces = sum(tree.leaves for tree in ctx.trees)
-    return create_shelf(ctx.staging.file("routed"), rows, len(ctx.cells.names), "float64", pieces)
-
-
 def label_shelf(ctx: Context) -> Shelf:
     """The group of each row in each grouping; a region a partition."""
     rows = [p.rows for p in ctx.plan.partitions]
     return create_shelf(ctx.staging.file("labels"), rows, groupings(ctx.job), "int64")
-
-
-def synthetic_shelf(ctx: Context) -> Shelf:
-    """The synthetic rows on their way to the output files; a region a partition."""
-    rows = [p.rows for p in ctx.plan.partitions]
-    return create_shelf(ctx.staging.file("synthetic"), rows, len(ctx.cells.names), "float64", ctx.plan.files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +223,7 @@ def group_partition(ctx: Context, index: int) -> Receipt:
         "grouped": grouped.moments().to_dict(),
         "noise": _noise(ctx, index, grouped),
         "spread": GroupSpread.of(grouped.points, *grouped.first).to_dict() if needs_spread(ctx.job) else None,
-        "original": _pairwise(ctx.view, cells).to_dict(),
+        "original": verified_moments(ctx, cells).to_dict(),
         "classes": {name: asdict(told) for name, told in disclosures(ctx, cells, labels).items()},
     }
 
@@ -257,20 +245,13 @@ def _noise(ctx: Context, index: int, grouped: Grouped) -> Receipt | None:
     return noise_scatter(grouped.first[1], grouped.points.shape[1], rng=ctx.rng("synthesize", index)).to_dict()
 
 
-def _pairwise(view: View, cells: FloatArray) -> PairwiseMoments:
-    parts = [
-        PairwiseMoments.of(view.measure(cells[at : at + MEASURE_ROWS])) for at in range(0, len(cells), MEASURE_ROWS)
-    ]
-    return merge_all(parts)
-
-
 def synthesize_partition(ctx: Context, index: int) -> Receipt:
     """Replace the records of a partition and send each to a random output file."""
     cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
     labels = label_shelf(ctx).read(index, 0, len(cells))
     grouped = _grouped(ctx, index, cells, labels)
     measure(ctx, index, grouped.points)
-    method = ctx.job.synthesize.method
+    method = ctx.job.by_groups.synthesize.method
     points = _synthesize(ctx, index, grouped)
     released = ctx.points.decode(
         points,
@@ -282,18 +263,14 @@ def synthesize_partition(ctx: Context, index: int) -> Receipt:
     )
     if ctx.job.decode.restore_survival_times:
         _restore_times(ctx, index, released, grouped)
-    rng = ctx.rng("shuffle", index)
-    arrival = rng.permutation(len(released))
-    file = rng.integers(0, ctx.plan.files, len(released))
-    order = arrival[np.argsort(file[arrival], kind="stable")]
-    synthetic_shelf(ctx).write(index, released[order])
+    file_rows = hand_out(ctx, index, released)
     return {
         "rows": len(released),
         "stratum": ctx.plan.partitions[index].stratum,
         "smallest_group": int(grouped.sizes.min()),
         "as_they_were": _as_they_were(ctx, grouped, released),
         "synthesized": Moments.of(points).to_dict(),
-        "file_rows": np.bincount(file, minlength=ctx.plan.files).tolist(),
+        "file_rows": file_rows,
     }
 
 
@@ -304,17 +281,20 @@ def _as_they_were(ctx: Context, grouped: Grouped, released: FloatArray) -> int:
 
 
 def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
-    options = ctx.job.synthesize.model_dump(exclude={"method", "noise_scope"})
-    if isinstance(ctx.job.synthesize, MicroPerturbation):
-        by_stratum = ctx.job.synthesize.noise_scope == "stratum"
+    chosen = ctx.job.by_groups.synthesize
+    options = chosen.model_dump(exclude={"method", "noise_scope"})
+    if isinstance(chosen, MicroPerturbation):
+        by_stratum = chosen.noise_scope == "stratum"
         options["factor"] = ctx.noise[ctx.plan.partitions[index].stratum if by_stratum else 0]
     if options.get("moments") == "expected":
         options["n_table"] = ctx.plan.rows
+    if isinstance(chosen, RMicrohybrid):
+        options["kept"] = ctx.beside.encode(grouped.cells)
     rng = ctx.rng("synthesize", index)
     if grouped.averaged:  # each record has a mean of its own
         groups = np.arange(len(grouped.cells)), np.arange(len(grouped.cells) + 1)
-        return synthesize(grouped.centres, *groups, ctx.job.synthesize.method, rng=rng, **options)
-    return synthesize(grouped.points, *grouped.first, ctx.job.synthesize.method, rng=rng, **options)
+        return synthesize(grouped.centres, *groups, chosen.method, rng=rng, **options)
+    return synthesize(grouped.points, *grouped.first, chosen.method, rng=rng, **options)
 
 
 def _restore_times(ctx: Context, index: int, released: FloatArray, grouped: Grouped) -> None:
@@ -426,5 +406,8 @@ STAGES: dict[str, Callable[[Context, int], Receipt]] = {
     "route": route_unit,
     "group": group_partition,
     "synthesize": synthesize_partition,
+    "encode": encode_partition,
+    "weigh": weigh_partition,
+    "decode": decode_partition,
     "write": write_file,
 }

@@ -142,6 +142,34 @@ class Shelf:
         start = self.starts[region]
         return np.asarray(array[start + begin : start + end])
 
+    def read_column(self, place: int, region_rows: Sequence[int]) -> FloatArray:
+        """One column of all rows, the regions of these lengths below each other, shape (n_rows,)."""
+        array = zarr.open_array(str(self.path), mode="r")
+        out = np.empty(sum(region_rows))
+        at = 0
+        for start, rows in zip(self.starts, region_rows, strict=True):
+            out[at : at + rows] = array[start : start + rows, place]
+            at += rows
+        return out
+
+    def write_column(self, place: int, region_rows: Sequence[int], values: FloatArray) -> None:
+        """Write one column of all rows; for shelves made `by_column`, whose columns share no chunk.
+
+        Raises
+        ------
+        ValueError
+            The shelf's chunks hold several columns: writers of two of them would lose rows.
+        """
+        array = zarr.open_array(str(self.path), mode="r+")
+        if array.chunks[1] != 1:
+            raise ValueError("the columns of this shelf share chunks; make it with by_column=True")
+        at = 0
+        for start, rows in zip(self.starts, region_rows, strict=True):
+            padded = np.full(-(-rows // array.chunks[0]) * array.chunks[0], np.nan)
+            padded[:rows] = values[at : at + rows]
+            array[start : start + len(padded), place] = padded
+            at += rows
+
     def gather(self, pieces: Sequence[tuple[int, int, int]]) -> npt.NDArray[Any]:
         """The rows of several (region, begin, end) below each other, in the order given."""
         array = zarr.open_array(str(self.path), mode="r")
@@ -155,7 +183,9 @@ class Shelf:
         return rows
 
 
-def create_shelf(path: Path, region_rows: Sequence[int], width: int | None, dtype: str, pieces: int = 1) -> Shelf:
+def create_shelf(
+    path: Path, region_rows: Sequence[int], width: int | None, dtype: str, pieces: int = 1, by_column: bool = False
+) -> Shelf:
     """Make an empty shelf, or the same one again.
 
     Parameters
@@ -166,6 +196,8 @@ def create_shelf(path: Path, region_rows: Sequence[int], width: int | None, dtyp
         Columns, or None for one plain column.
     pieces
         In how many pieces a region will typically be read; sets the chunk length.
+    by_column
+        Whether every column has chunks of its own, to be written and read alone.
     """
     chunk = _chunk_rows(max(region_rows, default=1), pieces)
     padded = [-(-rows // chunk) * chunk for rows in region_rows]
@@ -176,7 +208,7 @@ def create_shelf(path: Path, region_rows: Sequence[int], width: int | None, dtyp
         zarr.create_array(
             str(path),
             shape=(total,) if width is None else (total, width),
-            chunks=(chunk,) if width is None else (chunk, width),
+            chunks=(chunk,) if width is None else (chunk, 1 if by_column else width),
             dtype=dtype,
             fill_value=np.nan if floating else -1,
             compressors=[BloscCodec(cname="lz4", shuffle="shuffle"), Crc32cCodec()],

@@ -211,17 +211,20 @@ def test_summary_without_a_release(call, job_file):
 
 def test_methods_are_listed_and_told_apart(call):
     from anonpipe.cluster import METHODS as clusterers
+    from anonpipe.mask import MASKERS
     from anonpipe.synthesize import METHODS as synthesizers
 
     answer = call("methods")
     assert answer.code == 0 and max(map(len, answer.out.splitlines())) <= 80
     listed = [line.split()[0] for line in answer.out.splitlines() if line.startswith(" ") and len(line.split()) > 1]
-    assert set(listed) >= {*clusterers, *synthesizers}
-    for name, record in {**clusterers, **synthesizers}.items():
+    assert set(listed) >= {*clusterers, *synthesizers, *MASKERS}
+    for name, record in {**clusterers, **synthesizers, **MASKERS}.items():
         answer = call("methods", name)
         words = " ".join(answer.out.split())
-        assert answer.code == 0 and f"method: {name}" in words
-        assert record.reference.split("doi:")[1].split(",")[0] in words.replace(" ", "") and "cost" in words
+        assert answer.code == 0 and (f"method: {name}" in words or f"decode.categories: {name}" in words)
+        doi = record.reference.split("doi:")[1].split(",")[0] if "doi:" in record.reference else ""
+        assert doi.replace(" ", "") in words.replace(" ", "") and "cost" in words
+    assert "amount: variance of the noise" in call("methods", "noise").out
     answer = call("methods", "nonesuch")
     assert answer.code == 2 and "mdav" in answer.err
 

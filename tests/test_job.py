@@ -122,3 +122,50 @@ def test_every_grouping_method_can_be_asked_for_with_its_options():
         assert {option: model.model_fields[option].default for option in own} == {
             option: parameters[option].default for option in own
         }
+
+
+def test_every_masker_can_be_asked_for_with_its_options():
+    from anonpipe.mask import MASKERS
+    from anonpipe.masker import FILLED
+    from anonpipe.options import Mask
+
+    models = {model.model_fields["method"].annotation.__args__[0]: model for model in Mask.__origin__.__args__}
+    assert set(models) == set(MASKERS)
+    not_in_jobs = {"generalize": {"suppress_above"}}  # what it suppresses would be nulls of any column
+    for name, model in models.items():
+        own, filled = set(model.model_fields) - {"method"}, set(FILLED.get(name, ()))
+        assert own | filled | not_in_jobs.get(name, set()) == set(MASKERS[name].options), name
+        parameters = inspect.signature(MASKERS[name].function).parameters
+        assert {option: model.model_fields[option].default for option in own} == {
+            option: parameters[option].default for option in own
+        }
+
+
+def test_every_synthesizer_can_be_asked_for_but_the_one_of_categories():
+    from anonpipe.options import Synthesize, names_of
+    from anonpipe.synthesize import METHODS
+
+    assert set(names_of(Synthesize)) == {name for name, record in METHODS.items() if record.takes == "points"}
+
+
+def test_a_mask_stands_alone_in_job_digest_and_schema(tmp_path):
+    from jsonschema import ValidationError, validate
+
+    grouped, masked = parse_job(BASE), parse_job(changed(mask={"method": "noise"}))
+    assert grouped.mask is None and grouped.by_groups.cluster.method == "mdav"
+    assert (masked.cluster, masked.classes, masked.synthesize) == (None, None, None)
+    with pytest.raises(JobError, match="forms no groups"):
+        masked.by_groups  # noqa: B018
+    for job in (grouped, masked):
+        assert parse_job(job.model_dump(mode="json")) == job
+    assert grouped.digest() != masked.digest()
+    assert parse_job(changed(mask={"method": "noise", "amount": 0.2})).digest() != masked.digest()
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(BASE))
+    overridden = load_job(path, {"mask.method": "spectral_swap", "mask.basis": "columns"})
+    assert overridden.mask.model_dump() == {"method": "spectral_swap", "basis": "columns"}
+    schema = Job.model_json_schema()
+    validate(changed(mask={"method": "synthesis", "draw": "quantiles"}), schema)
+    for mask in ({"method": "synthesis", "amount": 1}, {"amount": 1}):
+        with pytest.raises(ValidationError):
+            validate(changed(mask=mask), schema)

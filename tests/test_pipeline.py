@@ -17,7 +17,9 @@ import pytest
 
 from anonpipe import api, pipeline, release
 from anonpipe.demo import write_registry
+from anonpipe.errors import JobError
 from anonpipe.options import Synthesize, names_of
+from anonpipe.preview import preview
 from tests import small
 from tests.runs import registry_columns
 
@@ -31,6 +33,7 @@ SYNTHESIZERS = [
     {"method": "pca", "moments": "exact"},
     {"method": "pca", "moments": "expected"},
     *({"method": "micro_perturbation", "form": form} for form in ("independent", "centred", "published", "exact")),
+    {"method": "r_microhybrid", "rule": "rank"},
     *({"method": "micro_perturbation", "form": form, "noise_scope": "stratum"} for form in ("independent", "exact")),
 ]
 
@@ -86,7 +89,8 @@ def apart(made, original):
 @pytest.mark.parametrize("synthesize", SYNTHESIZERS, ids=lambda options: "-".join(map(str, options.values())))
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "mdav-plain", "kmeans"])
 def test_every_combination_releases(tmp_path, registry, cluster, synthesize, strata):
-    given = registry_job(tmp_path, registry, cluster=cluster, synthesize=synthesize, strata=strata)
+    gates = {**LOOSE, "share_as_they_were": 1.0} if synthesize["method"] == "r_microhybrid" else LOOSE
+    given = registry_job(tmp_path, registry, cluster=cluster, synthesize=synthesize, strata=strata, gates=gates)
     outcome = small.run(given)
     if failed(outcome):  # said with figures, and nothing released
         assert outcome.version is None
@@ -98,12 +102,60 @@ def test_every_combination_releases(tmp_path, registry, cluster, synthesize, str
     checks = {check.name: check for check in outcome.verdict.checks}
     assert checks["smallest group"].outcome == "passed"
     names = [name for name in checks if "as promised" in name]
-    by_stratum = strata and (synthesize["method"] in ("centroid", "gaussian", "pca") or "noise_scope" in synthesize)
+    exact = ("centroid", "gaussian", "pca", "r_microhybrid")
+    by_stratum = strata and (synthesize["method"] in exact or "noise_scope" in synthesize)
     if by_stratum and synthesize.get("moments") != "expected":
         assert any("in each stratum" in name for name in names)
     on_average = synthesize.get("moments") == "expected" or synthesize.get("form", "exact") != "exact"
     if not on_average:
         assert all(checks[name].limit == "at most 1e-09 sd" for name in names)
+
+
+def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
+    """Exact in every group; k is held against the columns of points before any group is formed."""
+    rng = np.random.default_rng(1)
+    ward = rng.choice(["a", "b", "c"], 900)
+    age = rng.integers(18, 90, 900)
+    income = 500.0 * age + np.where(ward == "a", 9e3, 0.0) + rng.normal(0, 3e3, 900)
+    table = pa.table({"age": age, "income": income, "ward": ward})
+    columns = {
+        "age": {"kind": "integer", "role": "kept"},
+        "income": {"kind": "continuous"},
+        "ward": {"kind": "categorical", "role": "class"},
+    }
+    gates = {"rows_under_k": 900, "covariance_unchanged": 1e-6, "covariance": 1e-6, "mean": 1e-6}
+    given = small.job(tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, gates=gates)
+    assert failed(small.run(given)) == [
+        "share of rows that equal an original row of their group shared by fewer than 6"  # alone with their ward
+    ]
+    given = small.job(
+        tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, strata={"by": ["ward"]}, gates=gates
+    )
+    outcome = small.run(given)
+    assert outcome.version, failed(outcome)
+    made = small.released(given)
+    assert not set(made["income"].to_pylist()) & set(income.tolist())
+    assert counts(made["ward"]) == counts(table["ward"])
+    for act in (preview, small.run):
+        with pytest.raises(JobError, match=r"k is 5, .* needs 6 with rule argus: .* 1 columns of points, .* ones 3"):
+            act(small.job(tmp_path, table, columns, synthesize={"method": "r_microhybrid"}, gates=gates))
+
+
+@pytest.mark.parametrize("method", ["centroid", "gaussian"])
+def test_histograms_keep_the_counts_of_every_group(tmp_path, registry, method):
+    gates = {**LOOSE, "covariance": 5, "covariance_unchanged": 5, "mean": 5}
+    changes = {"strata": {"by": ["vital_status"]}, "synthesize": {"method": method}, "gates": gates}
+    given = registry_job(tmp_path, registry, decode={"categories": "histogram"}, **changes)
+    outcome = small.run(given)
+    made = check_release(given, registry[1], outcome)
+    assert any("not k-anonymity" in note for note in outcome.verdict.notes)
+    for status in ("Alive", "Dead"):
+        parts = [t.filter(pc.equal(t["vital_status"].cast(pa.string()), status)) for t in (made, registry[1])]
+        for name in ("sex", "stage", "site", "region", "smoker"):
+            assert apart(parts[0][name], parts[1][name]) == 0
+    calibrated = registry_job(tmp_path / "calibrated", registry, **changes)
+    small.run(calibrated)
+    assert not made.equals(small.released(calibrated))
 
 
 @pytest.mark.parametrize("rule", ["calibrated", "most_probable", "sampled"])

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.job import parse_job
-from anonpipe.plan import Plan, build_plan, leaf_counts, partition_rows
+from anonpipe.plan import Plan, build_plan, leaf_counts, partition_rows, predicted_peak_bytes
 
 JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}})
 
@@ -32,3 +32,9 @@ def test_wide_tables_get_smaller_partitions():
     assert partition_rows(JOB, 10) == JOB.partition.rows
     assert partition_rows(JOB, 1000) < 20_000
     assert leaf_counts([1, 200_000, 200_001], 200_000) == [1, 1, 2]
+
+
+def test_whole_columns_count_in_the_predicted_memory():
+    few, many = (predicted_peak_bytes(200_000, 30, 12, 2, JOB, rows) for rows in (0, 10**8))
+    assert many - few > 2 * 8 * 10**8
+    assert predicted_peak_bytes(200_000, 30, 12, 2, JOB, 1_000) == few

@@ -35,6 +35,32 @@ def test_shelf_regions_never_share_a_chunk(tmp_path):
     assert all(start % chunk == 0 for start in shelf.starts) and len(set(shelf.starts)) == 3
 
 
+def _write_column(path, lengths, place, values):
+    store.create_shelf(path, lengths, 4, "float64", by_column=True).write_column(place, lengths, values)
+
+
+def test_columns_written_side_by_side_lose_no_row(tmp_path):
+    """Four processes write a column each, of regions that share no chunk; then a partition's rows are rewritten."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    path, lengths = tmp_path / "a", [10, 3000, 1, 2048]
+    shelf = store.create_shelf(path, lengths, 4, "float64", by_column=True)
+    table = np.random.default_rng(0).normal(size=(sum(lengths), 4))
+    with ProcessPoolExecutor(4) as pool:
+        jobs = [pool.submit(_write_column, path, lengths, place, table[:, place]) for place in range(4)]
+        assert [job.result() for job in jobs] == [None] * 4
+    shelf.write(1, table[10:3010])
+    assert np.array_equal(shelf.gather([(at, 0, rows) for at, rows in enumerate(lengths)]), table)
+    for place in range(4):
+        assert np.array_equal(shelf.read_column(place, lengths), table[:, place])
+
+
+def test_columns_that_share_chunks_cannot_be_written_alone(tmp_path):
+    shelf = store.create_shelf(tmp_path / "a", [10], 2, "float64")
+    with pytest.raises(ValueError, match="by_column"):
+        shelf.write_column(0, [10], np.zeros(10))
+
+
 def test_a_flipped_bit_is_noticed(tmp_path):
     shelf = store.create_shelf(tmp_path / "a", [2000], 1, "float64")
     shelf.write(0, np.random.default_rng(0).normal(size=(2000, 1)))

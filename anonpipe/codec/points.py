@@ -22,12 +22,12 @@ from anonpipe.codec.scan import Scan
 from anonpipe.codec.values import Grid
 from anonpipe.kernels.bounds import keep_group_sums
 from anonpipe.schema import Kind
-from anonpipe.synthesize import restore_by_rank
+from anonpipe.synthesize import restore_by_rank, synthesize
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Decoding = Literal["calibrated", "most_probable", "sampled"]
+Decoding = Literal["calibrated", "most_probable", "sampled", "histogram"]
 Scale = Literal["z_score", "range"]
 
 
@@ -76,6 +76,13 @@ class Groups:
             totals = np.bincount(codes, minlength=size)
             return self.spread(calibrated_groups(probabilities(points[self.first]), self.sizes, totals))
         return calibrated(probabilities(points), self.order, self.starts, self.count(codes, size))
+
+
+def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+    """The codes of a column (NaN for null) in another order inside each group, all orders being equally likely."""
+    codes = np.where(np.isnan(column), -1.0, column).astype(np.int64)
+    drawn = synthesize(codes[:, None], groups.order, groups.starts, "histogram", rng=rng)[:, 0]
+    return np.where(drawn < 0, np.nan, drawn)
 
 
 @dataclass(frozen=True)
@@ -134,16 +141,21 @@ class NumberBlock:
             raise ValueError(f"column {self.name!r} has no bounds; distances in parts of the range need them declared")
         return max(span, np.finfo(float).tiny)
 
-    def decode(self, points: FloatArray, cells: FloatArray, groups: Groups, how: Decoding) -> FloatArray:
+    def decode(
+        self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
+    ) -> FloatArray:
         """Values of the block's column, NaN for nulls, whose counts are calibrated.
 
         A calibrated ordinal keeps its categories' counts in each group: the
-        group's own values are handed out in the order of the synthetic ones.
+        group's own values are handed out in the order of the synthetic ones,
+        or by `histogram` at random.
         """
         values = self.mean + self.sd * points[:, self.start]
         if self.stop - self.start == 2:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
             values[groups.calibrate(points[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
+        if self.ordinal and how == "histogram":
+            return histogram_codes(cells[:, self.position], groups, rng)
         if self.ordinal and how == "calibrated" and not groups.identical:
             return restore_by_rank(values, cells[:, self.position], groups.order, groups.starts)
         if not groups.identical:
@@ -201,6 +213,8 @@ class CategoryBlock:
         self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
     ) -> FloatArray:
         """Codes of the block's column."""
+        if how == "histogram":
+            return histogram_codes(cells[:, self.position], groups, rng)
         if self.stop == self.start:
             return np.full(len(points), float(self.codes[0]))
         dummies = points[:, self.start : self.stop]
@@ -268,6 +282,13 @@ class PointCodec:
     def numeric_positions(self) -> tuple[int, ...]:
         """Where the columns carried as z-scores stand among the cells: those that may need filling."""
         return tuple(block.position for block in self.numbers)
+
+    @property
+    def category_columns(self) -> tuple[tuple[int, ...], ...]:
+        """The columns of points of each category, and of each number's nulls: all that hold -1 and +1 only."""
+        nulls = [(block.start + 1,) for block in self.numbers if block.stop - block.start == 2]
+        dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.stop > block.start]
+        return (*nulls, *dummies)
 
     def encode(self, cells: FloatArray, filled: FloatArray | None = None) -> FloatArray:
         """Points of cells, finite, C order.
@@ -353,14 +374,18 @@ class PointCodec:
         order, starts
             The groups (`anonpipe.kernels.groups.sort_groups`).
         rng
-            Used for `sampled` only.
+            Used for `sampled` and `histogram` only.
         categories
             `calibrated`: each category keeps its count in the group (or, for
             identical groups, its count in all groups as nearly as possible);
-            `most_probable`, `sampled`: Lasko & Vinterbo 2010, section III.
+            `most_probable`, `sampled`: Lasko & Vinterbo 2010, section III;
+            `histogram`: the group's own categories, ordinals too, permuted,
+            also where the points of a group are equal
+            (`anonpipe.synthesize.METHODS["histogram"]`).
             Nulls of numbers are always calibrated.
         identical_groups
-            The points of a group are equal, and so will be its cells.
+            The points of a group are equal, and so will be its cells, but
+            for what `histogram` permutes.
 
         Returns
         -------
@@ -374,7 +399,7 @@ class PointCodec:
         groups = Groups(order, starts, identical_groups)
         released = cells.copy()
         for number in self.numbers:
-            released[:, number.position] = number.decode(points, cells, groups, categories)
+            released[:, number.position] = number.decode(points, cells, groups, rng, categories)
         for block in self.categories:
             released[:, block.position] = block.decode(points, cells, groups, rng, categories)
         return released

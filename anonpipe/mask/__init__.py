@@ -6,14 +6,16 @@ that see one part of the rows, or one column of all rows, at a time
 """
 
 from anonpipe.mask._coding import from_logarithms, to_logarithms
-from anonpipe.mask._driver import run_steps
+from anonpipe.mask._driver import counted, run_steps
 from anonpipe.mask._expected import Expected
 from anonpipe.mask._generalize import Intervals, intervals
+from anonpipe.mask._records import RECORDS
 from anonpipe.mask._registry import MASKERS, Masker, mask
 from anonpipe.mask._steps import Columns, Reduce, Rows, Step
 
 __all__ = [
     "MASKERS",
+    "RECORDS",
     "Columns",
     "Expected",
     "Intervals",
@@ -21,6 +23,7 @@ __all__ = [
     "Reduce",
     "Rows",
     "Step",
+    "counted",
     "from_logarithms",
     "intervals",
     "mask",

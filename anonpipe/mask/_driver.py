@@ -74,7 +74,7 @@ def _each_part(channels: FloatArray, step: Rows, params: Any, key: bytes, stage:
                 f"a part has {high - low} records, and {step.name} needs {step.least} or more; make parts larger"
             )
         part = step.function(channels[low:high], params=params, rng=generator(key, stage, place))
-        made.append(_counted(part, high - low, step.name))
+        made.append(counted(part, high - low, step.name, step.channels(channels.shape[1], params)))
     return made[0] if len(made) == 1 else np.concatenate(made)
 
 
@@ -85,13 +85,21 @@ def _each_column(
     for place in range(channels.shape[1]):
         given = {"original": np.ascontiguousarray(points[:, place])} if step.with_original else {}
         column, rng = np.ascontiguousarray(channels[:, place]), generator(key, stage, place)
-        out[:, place] = _counted(
+        out[:, place] = counted(
             step.function(column, place=place, params=params, rng=rng, **given), len(out), step.name
         )
     return out
 
 
-def _counted(made: FloatArray, rows: int, name: str) -> FloatArray:
-    if len(made) != rows:
-        raise AnonpipeError(f"the step {name} returned {len(made)} of {rows} rows; please report this")
+def counted(made: FloatArray, rows: int, name: str, channels: int | None = None) -> FloatArray:
+    """What a step made, if it has the rows, and the channels (None: a column alone), that it must have.
+
+    Raises
+    ------
+    AnonpipeError
+        It lost or added some.
+    """
+    wanted = (rows,) if channels is None else (rows, channels)
+    if made.shape != wanted:
+        raise AnonpipeError(f"the step {name} returned shape {made.shape} for {wanted}; please report this")
     return made

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mondrian import mondrian_groups
-from anonpipe.mask._steps import Reduce, Rows, Step
+from anonpipe.mask._steps import Reduce, Rows, Step, as_many
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -119,7 +119,13 @@ def generalize(
     function = partial(
         replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
     )
-    return Reduce("ranges", Range.of, find_range), Rows("cut", function, least=k)
+    channels = as_many if release == "midpoint" else both_ends
+    return Reduce("ranges", Range.of, find_range), Rows("cut", function, least=k, channels=channels)
+
+
+def both_ends(given: int, params: object) -> int:
+    """Channels of low and high ends."""
+    return 2 * given
 
 
 def find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:

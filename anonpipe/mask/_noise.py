@@ -124,7 +124,8 @@ def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spec
         return learn, Rows("add", add)
     if form == "centred":
         return learn, Rows("add", add), Reduce("mean", count_moments, find_shift), Rows("shift", shift)
-    return learn, Rows("draw", draw), Reduce("draws", count_moments, find_mixing), Rows("mix", mix)
+    mixed = Rows("mix", mix, channels=without_draws)
+    return learn, Rows("draw", draw, channels=with_draws), Reduce("draws", count_moments, find_mixing), mixed
 
 
 def noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArray:
@@ -163,6 +164,16 @@ def shift(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> Float
 def draw(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> FloatArray:
     """Standard normal draws beside the records, shape (n_rows, width + rank)."""
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
+
+
+def with_draws(given: int, params: Noise) -> int:
+    """Channels of records and draws beside them."""
+    return given + int(params.factor.shape[1])
+
+
+def without_draws(given: int, params: Mixing) -> int:
+    """Channels of the records alone."""
+    return int(params.matrix.shape[1])
 
 
 def find_mixing(both: Moments, *, params: Noise, rng: np.random.Generator) -> Mixing:

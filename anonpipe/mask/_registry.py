@@ -55,6 +55,9 @@ class Masker:
         exactly with the default options.
     same_person
         Whether record i of the result is made from record i of the table.
+    identical_rows
+        Whether each part's rows are equal in groups of the option k or more,
+        with the default options.
     """
 
     function: Callable[..., tuple[Step, ...]]
@@ -69,6 +72,7 @@ class Masker:
     exact_covariance: bool
     exact_columns: bool
     same_person: bool
+    identical_rows: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -125,7 +129,10 @@ MASKERS: dict[str, Masker] = {
             published="data shuffling",
             reference="Muralidhar & Sarathy (2006), doi:10.1287/mnsc.1050.0503",
             cost="time n · (log n + w) · w; memory: one part, and three columns of all rows",
-            options={"kept": "numbers of columns that stay, and that the others are drawn given; none by default"},
+            options={
+                "kept": "columns that stay, and that the others are drawn given; none by default; numbers of columns, "
+                "in a job names of unchanged ones"
+            },
             promise=(
                 "every column keeps exactly its values, true extremes included; rank correlations on average, less "
                 "well where columns have ties; records have no link to persons but by their kept columns"
@@ -202,7 +209,7 @@ MASKERS: dict[str, Masker] = {
                 "memory: one part, and (q w)² numbers for each category"
             ),
             options={
-                "categories": "columns of each categorical attribute, in -1 and +1; none by default",
+                "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",
                 "rounds": "1 (default): each attribute given those before; more: further rounds given all others",
                 "parameters": "'estimated' (default), or 'drawn' from their posterior",
                 "penalty": "of slopes of logistic regressions, 0.001 by default",
@@ -224,12 +231,13 @@ MASKERS: dict[str, Masker] = {
             reference="LeFevre, DeWitt & Ramakrishnan (2006), doi:10.1109/ICDE.2006.101",
             cost="time n · w · log n; memory: one part three times",
             options={
-                "k": "smallest number of records that share their intervals",
-                "release": "'midpoint' (default), or 'interval': all low ends, then all high ends",
+                "k": "smallest number of records that share their intervals; in a job its k",
+                "release": "'midpoint' (default), or 'interval': all low ends, then all high ends; not in a job",
                 "cuts": "'relaxed' (default): equal values may be cut apart; 'strict': they stay together",
-                "steps": "intervals are widened to multiples of these, one a column; none by default",
-                "origin": "where the steps are counted from, one a column; 0 by default",
-                "suppress_above": "share of a column's range above which an interval is suppressed; none by default",
+                "steps": "intervals are widened to multiples of these, one a column, in a job by name; none by default",
+                "origin": "where the steps are counted from, one a column, in a job by name; 0 by default",
+                "suppress_above": "share of a column's range above which an interval is suppressed; none by default; "
+                "not in a job",
             },
             promise=(
                 "groups of k or more share all their intervals; ends are true values unless steps widen them; neither "
@@ -240,6 +248,7 @@ MASKERS: dict[str, Masker] = {
             exact_covariance=False,
             exact_columns=False,
             same_person=True,
+            identical_rows=True,
         ),
     )
 }

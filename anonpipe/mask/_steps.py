@@ -19,6 +19,11 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
+def as_many(given: int, params: Any) -> int:
+    """The channels stay as many as they are."""
+    return given
+
+
 @dataclass(frozen=True)
 class Rows:
     """Replaces the channels of any part of the rows.
@@ -32,11 +37,15 @@ class Rows:
         number of channels. `part` is not changed.
     least
         Rows that a part must have at least.
+    channels
+        `channels(given, params)`: how many channels the new part has, of so
+        many given ones. As many, unless said otherwise.
     """
 
     name: str
     function: Callable[..., FloatArray]
     least: int = 0
+    channels: Callable[[int, Any], int] = as_many
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
-from anonpipe.moments import (
-    GroupedMoments,
-    GroupSpread,
-    Moments,
-    PairwiseMoments,
-    expected_covariance,
-    merge_all,
-    sampling_limit,
-)
+from anonpipe.mask import Expected
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.verify.promises import Promise, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
-
-EXACT = 1e-9
-"""Relative tolerance of what a method promises exactly, before decoding."""
-
-DEVIATIONS = 6.0
-"""Width of sampling limits in standard errors: a correct run fails one of 10,000 entries about once in 50,000 runs."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +32,6 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What the chosen synthesizer promises.
-
-    Attributes
-    ----------
-    method, form
-        Its name and the form of its noise (None where it has none).
-    strata
-        Whether it promises the same in every stratum.
-    exact_groups
-        Whether every group's mean and scatter are kept exactly.
-    """
-
-    method: str
-    form: str | None
-    strata: bool
-    exact_groups: bool = False
-
-
-@dataclass(frozen=True)
 class ClassConditions:
     """What the job asks of the classes in every group; see the job's `classes`."""
 
@@ -74,13 +42,75 @@ class ClassConditions:
 
 
 @dataclass(frozen=True)
+class GroupEvidence:
+    """What was measured of groups, and what their synthesizer promises; lists hold one entry a stratum."""
+
+    promise: Promise
+    asked: ClassConditions
+    smallest_group: int
+    grouped: list[GroupedMoments]
+    spread: list[GroupSpread] | None
+    bound: LossBound | None
+    classes: dict[str, ClassDisclosure]
+
+    @property
+    def whole(self) -> Target:
+        """The promise for the table."""
+        return of_groups(self.grouped, self.spread, self.promise)
+
+    @property
+    def strata(self) -> list[Target]:
+        """The promise for each stratum, where it is promised."""
+        if not self.promise.strata or len(self.grouped) < 2:
+            return []
+        spreads = [[each] for each in self.spread] if self.spread else [None] * len(self.grouped)
+        return [of_groups([one], spread, self.promise) for one, spread in zip(self.grouped, spreads, strict=True)]
+
+
+@dataclass(frozen=True)
+class MaskEvidence:
+    """What was measured of a masker, which forms no groups beforehand.
+
+    Attributes
+    ----------
+    method
+        Its name.
+    original
+        Moments of the points.
+    expected
+        What it promises of the masked points; None for nothing that is known.
+    columns_changed
+        Columns of points whose values are not those of the original, in any
+        order; None where that is not promised.
+    fewest_alike
+        Fewest rows that are alike in all synthetic columns, in a partition;
+        None where that is not promised.
+    """
+
+    method: str
+    original: Moments
+    expected: Expected | None
+    columns_changed: int | None
+    fewest_alike: int | None
+
+    @property
+    def whole(self) -> Target:
+        """The promise for the table."""
+        return Target(self.original, self.expected)
+
+    @property
+    def strata(self) -> list[Target]:
+        """None: the whole table is masked at once."""
+        return []
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum."""
 
     rows_in: int
     rows_dropped: int
     rows_out: int
-    smallest_group: int
     rows_under_k: int
     rows_as_they_were: int
     suppressed_share: float
@@ -92,38 +122,31 @@ class Evidence:
     view: View
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
-    grouped: list[GroupedMoments]
-    bound: LossBound | None
     synthesized: list[Moments]
-    classes: dict[str, ClassDisclosure]
-    spread: list[GroupSpread] | None
+    by: GroupEvidence | MaskEvidence
 
 
-def judge(evidence: Evidence, promise: Promise, k: int, limits: Limits, asked: ClassConditions) -> Verdict:
+def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
     """All checks of a run.
 
     Parameters
     ----------
     evidence
-        What was measured.
-    promise
-        What the synthesizer promises.
+        What was measured, and what the method promises.
     k
         Smallest permissible group.
     limits
         The job's limits on the written rows.
-    asked
-        The job's conditions on the classes in groups.
     """
     checks = [
         *_counts(evidence, k, limits),
-        *_classes(evidence, asked),
+        *(_classes(evidence.by) if isinstance(evidence.by, GroupEvidence) else []),
         *_unchanged(evidence, k, limits),
-        *_before_decoding(evidence, promise),
-        *_written(evidence, promise, limits),
+        *_before_decoding(evidence),
+        *_written(evidence, limits),
         Check("disclosure risk (linkage and attribute attacks)", Outcome.NOT_CHECKED, "not measured", "none", "-"),
     ]
-    return Verdict(tuple(checks), _notes(evidence, promise))
+    return Verdict(tuple(checks), _notes(evidence))
 
 
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
@@ -132,7 +155,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
     return [
         at_most("rows lost or added (beyond declared drops)", lost, 0, on, mandatory=True),
-        at_least("smallest group", evidence.smallest_group, k, "all groups", unit="records", mandatory=True),
+        *_sizes(evidence.by, k),
         at_most("identifier or dropped columns released", forbidden, 0, on, mandatory=True),
         at_most(
             "share of rows changed by suppression of rare categories, in the column with most",
@@ -144,10 +167,20 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     ]
 
 
-def _classes(evidence: Evidence, asked: ClassConditions) -> list[Check]:
+def _sizes(by: GroupEvidence | MaskEvidence, k: int) -> list[Check]:
+    """Sizes of groups, or of sets of equal rows where a masker promises them."""
+    if isinstance(by, GroupEvidence):
+        return [at_least("smallest group", by.smallest_group, k, "all groups", unit="records", mandatory=True)]
+    if by.fewest_alike is None:
+        return []
+    name = "fewest rows that are alike in all synthetic columns"
+    return [at_least(name, by.fewest_alike, k, "all rows, after decoding", unit="rows", mandatory=True)]
+
+
+def _classes(by: GroupEvidence) -> list[Check]:
     """Conditions on the classes in groups, which are released: one line a class column and condition."""
-    checks = []
-    for name, told in evidence.classes.items():
+    checks, asked = [], by.asked
+    for name, told in by.classes.items():
         if asked.l_diversity is not None:
             distinct = asked.diversity == "distinct"
             measured = told.smallest_distinct if distinct else told.smallest_entropy_l
@@ -163,6 +196,7 @@ def _classes(evidence: Evidence, asked: ClassConditions) -> list[Check]:
 
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     names = ", ".join(evidence.unchanged) or "none"
+    where = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     return [
         at_most(
             f"rows whose unchanged columns ({names}) occur fewer than {k} times together",
@@ -172,95 +206,38 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
             mandatory=True,
         ),
         at_most(
-            f"share of rows that equal an original row of their group shared by fewer than {k}",
+            f"share of rows that equal an original row of their {where} shared by fewer than {k}",
             evidence.rows_as_they_were / max(1, evidence.rows_out),
             limits.share_as_they_were,
-            "all groups, after decoding",
+            f"all {where}s, after decoding",
         ),
     ]
 
 
-def _before_decoding(evidence: Evidence, promise: Promise) -> list[Check]:
+def _before_decoding(evidence: Evidence) -> list[Check]:
     """Hold the synthetic points against what the method promises: in the whole table, and in each stratum."""
-    checks = _promise("", _whole(evidence), merge_all(evidence.synthesized), promise)
-    if promise.strata and len(evidence.grouped) > 1:
-        pairs = zip(_strata(evidence), evidence.synthesized, strict=True)
-        each = [_promise(" in each stratum", grouping, made, promise) for grouping, made in pairs]
-        checks += [max(same, key=_severity) for same in zip(*each, strict=True)]
+    by = evidence.by
+    checks = against_promise("", by.whole, merge_all(evidence.synthesized))
+    if by.strata:
+        pairs = zip(by.strata, evidence.synthesized, strict=True)
+        checks += worst([against_promise(" in each stratum", target, made) for target, made in pairs])
+    if isinstance(by, MaskEvidence) and by.columns_changed is not None:
+        name, on = "columns that lost or gained a value", "synthetic points before decoding"
+        checks.append(at_most(name, by.columns_changed, 0, on, mandatory=True))
     return checks
 
 
-@dataclass(frozen=True)
-class _Grouping:
-    """Moments of groups, and their spread where the method needs it."""
-
-    moments: GroupedMoments
-    spread: GroupSpread | None
-
-
-def _whole(evidence: Evidence) -> _Grouping:
-    return _Grouping(merge_all(evidence.grouped), merge_all(evidence.spread) if evidence.spread else None)
-
-
-def _strata(evidence: Evidence) -> list[_Grouping]:
-    spreads: list[GroupSpread] | list[None] = evidence.spread or [None] * len(evidence.grouped)
-    return [_Grouping(moments, spread) for moments, spread in zip(evidence.grouped, spreads, strict=True)]
-
-
-def _severity(check: Check) -> tuple[bool, float]:
-    return check.outcome is Outcome.FAILED, float(check.measured.split()[0])
-
-
-def _promise(where: str, grouping: _Grouping, made: Moments, promise: Promise) -> list[Check]:
-    grouped = grouping.moments
-    on = "synthetic points before decoding"
-    scale = np.sqrt(np.diag(grouped.total.covariance))
-    safe = np.where(scale > 0, scale, 1.0)
-    mean_off = np.abs(made.mean - grouped.total.mean)
-    target = expected_covariance(grouped, promise.method, promise.form)
-    covariance_off = np.abs(made.covariance - target)
-    limit = sampling_limit(grouped, promise.method, promise.form, spread=grouping.spread)
-    return [
-        _against_promise(f"mean{where}: as promised", mean_off, limit.mean, safe, on),
-        _against_promise(f"covariance{where}: as promised", covariance_off, limit.covariance, np.outer(safe, safe), on),
-    ]
-
-
-def _against_promise(name: str, off: FloatArray, error: FloatArray, scale: FloatArray, on: str) -> Check:
-    """Exact promises in parts of the standard deviation, random ones in standard errors."""
-    if not error.any():
-        return at_most(name, float(np.max(off / scale)), EXACT, on, unit="sd", mandatory=True)
-    rounding = EXACT * scale
-    return at_most(
-        name, float(np.max(off / (error + rounding))), DEVIATIONS, on, unit="standard errors", mandatory=True
-    )
-
-
-def _written(evidence: Evidence, promise: Promise, limits: Limits) -> list[Check]:
+def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     on = f"{evidence.files} written files"
-    allowed_mean, allowed_covariance = _allowance(_whole(evidence), promise)
     original, released = merge_all(evidence.original), merge_all(evidence.released)
-    checks = _differences("", original, released, evidence.view, allowed_mean, allowed_covariance, limits, on)
-    if len(evidence.original) > 1 and promise.strata:
-        pairs = list(zip(evidence.original, evidence.released, _strata(evidence), strict=True))
-        each = [
-            _differences(" in each stratum", o, r, evidence.view, *_allowance(g, promise), limits, on)[:2]
-            for o, r, g in pairs
-        ]
-        checks += [max(same, key=_severity) for same in zip(*each, strict=True)]
+    checks = _differences("", original, released, evidence.view, evidence.by.whole, limits, on)
+    if evidence.by.strata:
+        each = zip(evidence.original, evidence.released, evidence.by.strata, strict=True)
+        checks += worst(
+            [_differences(" in each stratum", o, r, evidence.view, target, limits, on)[:2] for o, r, target in each]
+        )
     return checks
-
-
-def _allowance(grouping: _Grouping, promise: Promise) -> tuple[float, float]:
-    """What the method itself may change: its known bias plus six standard errors, in standard deviations."""
-    grouped = grouping.moments
-    scale = np.sqrt(np.diag(grouped.total.covariance))
-    safe = np.where(scale > 0, scale, 1.0)
-    limit = sampling_limit(grouped, promise.method, promise.form, spread=grouping.spread)
-    bias = np.abs(expected_covariance(grouped, promise.method, promise.form) - grouped.total.covariance)
-    covariance = (bias + DEVIATIONS * limit.covariance) / np.outer(safe, safe)
-    return float(np.max(DEVIATIONS * limit.mean / safe)), float(np.max(covariance))
 
 
 def _differences(
@@ -268,11 +245,11 @@ def _differences(
     original: PairwiseMoments,
     released: PairwiseMoments,
     view: View,
-    allowed_mean: float,
-    allowed_covariance: float,
+    target: Target,
     limits: Limits,
     on: str,
 ) -> list[Check]:
+    allowed_mean, allowed_covariance = target.allowance
     made = view.synthesized
     kept = ~made
     scale = np.sqrt(np.clip(np.diag(original.covariance), 0.0, None))  # a constant may come out below zero
@@ -332,16 +309,40 @@ def _classes_in_words(name: str, told: ClassDisclosure) -> str:
     )
 
 
-def _notes(evidence: Evidence, promise: Promise) -> tuple[str, ...]:
-    whole = merge_all(evidence.grouped)
+def _notes(evidence: Evidence) -> tuple[str, ...]:
+    by = evidence.by
+    notes = _of_groups_in_words(by) if isinstance(by, GroupEvidence) else _of_mask_in_words(by)
+    return (
+        *notes,
+        "limits on the written rows are the method's own bias and six standard errors, plus the job's gates for "
+        "what steps, bounds, categories and nulls add",
+    )
+
+
+def _of_groups_in_words(by: GroupEvidence) -> list[str]:
+    whole = merge_all(by.grouped)
     loss = 100.0 * np.trace(whole.within) / max(np.trace(whole.total.scatter), np.finfo(float).tiny)
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the points (z-scores and -1/+1 indicators); "
-        f"information loss of the grouping {loss:.2f} %, {_bound_in_words(evidence.bound)}",
-        "limits on the written rows are the method's own bias and six standard errors, plus the job's gates for "
-        "what steps, bounds, categories and nulls add",
+        f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
+        *(_classes_in_words(name, told) for name, told in by.classes.items()),
     ]
-    notes += [_classes_in_words(name, told) for name, told in evidence.classes.items()]
-    if promise.method != "centroid":
+    if not by.promise.identical:
         notes.append("groups have at least k records; that is not k-anonymity of the release")
-    return tuple(notes)
+    return notes
+
+
+def _of_mask_in_words(by: MaskEvidence) -> list[str]:
+    if by.fewest_alike is not None:
+        notes = [
+            f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; columns that are "
+            "released unchanged tell the rows of a set apart"
+        ]
+    else:
+        notes = [
+            f"{by.method} masks the whole table and forms no groups: k governs the suppression of rare categories and "
+            "the combinations of unchanged columns, and nothing else"
+        ]
+    if by.expected is None:
+        notes.append(f"means and covariances after {by.method} are not foretold: only the written rows are compared")
+    return notes

@@ -188,7 +188,11 @@ def test_a_step_that_loses_rows_is_found_out():
 def test_the_driver_hands_every_row_and_column_once_in_order(data, points):
     parts = data.draw(splits(len(points)))
     steps = (
-        Rows("double", lambda part, *, params, rng: np.concatenate([part, part], axis=1)),
+        Rows(
+            "double",
+            lambda part, *, params, rng: np.concatenate([part, part], axis=1),
+            channels=lambda given, params: 2 * given,
+        ),
         Reduce("count", lambda part, *, params: Moments.of(part), lambda m, *, params, rng: m.n),
         Columns("number", lambda column, *, place, params, rng: column + place * params),
     )

@@ -9,16 +9,27 @@ import pytest
 
 from anonpipe.cluster import LossBound, class_disclosure
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.mask import MASKERS, mask
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, noise_factor, s_delta
 from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
-from anonpipe.verify.gates import ClassConditions, Evidence, Limits, Promise, judge
+from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Limits, MaskEvidence
+from anonpipe.verify.gates import judge as judge_evidence
+from anonpipe.verify.promises import Promise
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import build_view
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
 LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01, 0.05)
 COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
+
+
+GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped")
+
+
+def judge(evidence, promise, k, limits, asked):
+    """The verdict where this was promised and asked."""
+    return judge_evidence(replace(evidence, by=replace(evidence.by, promise=promise, asked=asked)), k, limits)
 
 
 def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evidence:
@@ -50,14 +61,34 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         made.append(Moments.of(new))
         spread.append(GroupSpread.of(points[c == at], *groups[at]))
     content = {
-        "rows_in": n, "rows_dropped": 0, "rows_out": n, "smallest_group": 5, "rows_under_k": 0,
+        "rows_in": n, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
         "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
-        "original": original, "released": released, "grouped": grouped, "synthesized": made,
-        "bound": LossBound(3.0, None), "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
+        "original": original, "released": released, "synthesized": made,
+    }  # fmt: skip
+    told = {
+        "promise": promise, "asked": NOTHING, "smallest_group": 5, "grouped": whole, "bound": LossBound(3.0, None),
+        "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
         "spread": spread if promise.form == "expected" else None,
     }  # fmt: skip
-    return Evidence(**(content | changes))
+    by = GroupEvidence(**(told | {name: changes.pop(name) for name in list(changes) if name in GROUPS}))
+    return Evidence(**(content | changes), by=by)
+
+
+def masked(method="spectral_swap", **options):
+    """What an honest run of a masker measures; there are no groups."""
+    honest = evidence(PROMISES[0])
+    rng, masker = np.random.default_rng(3), MASKERS[method]
+    points = rng.normal(size=(4000, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]])
+    made = mask(points, method, rng=rng, **options)
+    total = Moments.of(points)
+    view = build_view({"x": COLUMNS["x"], "y": COLUMNS["y"]}, dict.fromkeys("xy", 0.0), dict.fromkeys("xy", 1.0), {})
+    expected = masker.expect(total, **options) if masker.expect else None
+    return replace(
+        honest, view=view, original=[PairwiseMoments.of(points)], released=[PairwiseMoments.of(made)],
+        synthesized=[Moments.of(made)],
+        by=MaskEvidence(method, total, expected, 0 if masker.exact_columns else None, None),
+    )  # fmt: skip
 
 
 PROMISES = [
@@ -156,3 +187,61 @@ def test_the_loss_is_told_with_its_bound():
     sampled = judge(evidence(promise, bound=LossBound(2.5, 128)), promise, 5, LIMITS, NOTHING).notes[0]
     assert "2.50 % (exact neighbours of 128 records, confidence 99%)" in sampled
     assert "averaged" in judge(evidence(promise, bound=None), promise, 5, LIMITS, NOTHING).notes[0]
+
+
+MASKS = [
+    ("noise", {}),
+    ("noise", {"form": "exact"}),
+    ("spectral_swap", {}),
+    ("synthesis", {}),
+    ("suppression", {"share": 0.3}),
+    ("sequential_regression", {}),
+    ("data_shuffle", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), MASKS)
+def test_honest_maskers_pass_without_a_word_of_groups(method, options):
+    verdict = judge_evidence(masked(method, **options), 5, LIMITS)
+    assert verdict.passed, [check for check in verdict.checks if check.outcome is Outcome.FAILED]
+    names = [check.name for check in verdict.checks]
+    assert not any("group" in name or "stratum" in name for name in names)
+    assert any("forms no groups" in note for note in verdict.notes)
+    assert ("covariance: as promised" in names) == (method != "data_shuffle")
+    assert ("columns that lost or gained a value" in names) == (method == "data_shuffle")
+
+
+def failures(evidence):
+    return [check.name for check in judge_evidence(evidence, 5, LIMITS).checks if check.outcome is Outcome.FAILED]
+
+
+def test_what_a_masker_promises_exactly_is_held_exactly():
+    honest = masked("noise", form="exact")
+    assert honest.by.expected.covariance_error.max() == 0
+    shifted = replace(honest, synthesized=[replace(p, mean=p.mean + 1e-7) for p in honest.synthesized])
+    assert failures(shifted) == ["mean: as promised"]
+    wider = replace(honest, synthesized=[replace(p, scatter=p.scatter * (1 + 1e-7)) for p in honest.synthesized])
+    assert failures(wider) == ["covariance: as promised"]
+
+
+def test_plain_noise_passed_off_as_corrected_is_caught():
+    honest = masked("noise")
+    plain = replace(honest, synthesized=[replace(p, scatter=p.scatter * 1.15) for p in honest.synthesized])
+    assert "covariance: as promised" in failures(plain)
+
+
+def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
+    honest = masked("data_shuffle")
+    assert failures(replace(honest, by=replace(honest.by, columns_changed=1))) == [
+        "columns that lost or gained a value"
+    ]
+    alike = replace(honest, by=replace(honest.by, columns_changed=None, fewest_alike=4))
+    assert failures(alike) == ["fewest rows that are alike in all synthetic columns"]
+    assert failures(replace(alike, by=replace(alike.by, fewest_alike=5))) == []
+
+
+def test_without_a_promise_the_written_rows_are_held_to_the_gates_alone():
+    honest = masked("data_shuffle")
+    assert honest.by.whole.allowance == (0.0, 0.0)
+    moved = replace(honest, released=[replace(part, cross=part.cross * 1.2) for part in honest.released])
+    assert failures(moved) == ["covariance"]

@@ -1,0 +1,336 @@
+"""Maskers of whole tables through the whole pipeline: what is released, resumed, refused and verified."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from anonpipe import pipeline, release
+from anonpipe.context import Context
+from anonpipe.demo import write_registry
+from anonpipe.errors import EngineError, InputError, JobError
+from anonpipe.mask import MASKERS, Rows, run_steps
+from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, mask_step, partition_lengths, read_column
+from anonpipe.options import Mask, names_of
+from anonpipe.preview import preview
+from anonpipe.store import Staging
+from tests import runs, small
+from tests.runs import registry_columns
+
+ROWS = 1_600
+GATES = {
+    "mean": 0.5,
+    "covariance": 1.0,
+    "covariance_unchanged": 1.0,
+    "category_share": 0.05,
+    "null_share": 0.05,
+    "share_as_they_were": 1.0,
+}
+MASKS = [
+    {"method": "noise"},
+    {"method": "noise", "form": "exact"},
+    {"method": "data_shuffle", "kept": ["vital_status"]},
+    {"method": "spectral_swap"},
+    {"method": "synthesis", "draw": "quantiles"},
+    {"method": "suppression", "share": 0.1},
+    {"method": "sequential_regression"},
+    {"method": "generalize", "steps": {"age": 5}},
+]
+CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """A registry as a file, and as a table."""
+    path = tmp_path_factory.mktemp("registry") / "registry.parquet"
+    write_registry(path, ROWS)
+    return str(path), pq.read_table(path)
+
+
+def registry_job(folder, registry, mask, **changes):
+    path, table = registry
+    changes = {"gates": GATES, "partition": {"rows": 1_000, "sample_rows": 500}, **changes}
+    return small.job(folder, path, registry_columns(table.schema), mask=mask, **changes)
+
+
+def names_of_checks(outcome):
+    return [check.name for check in outcome.verdict.checks]
+
+
+def counts(column):
+    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+
+
+def test_every_masker_is_tried():
+    assert {mask["method"] for mask in MASKS} == set(names_of(Mask)) == set(MASKERS)
+
+
+@pytest.mark.parametrize("strata", [{}, {"by": ["vital_status"]}], ids=["whole", "strata"])
+@pytest.mark.parametrize("mask", MASKS, ids=lambda mask: "-".join(map(str, mask.values())))
+def test_every_masker_releases(tmp_path, registry, mask, strata):
+    given = registry_job(tmp_path, registry, mask, strata=strata)
+    outcome = small.run(given)
+    assert outcome.version, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    made, table = small.released(given), registry[1]
+    assert made.num_rows == ROWS and made.column_names == [n for n in table.column_names if n in given.released]
+    assert counts(made["vital_status"]) == counts(table["vital_status"])
+    if mask["method"] != "generalize":  # whose equal rows share one category
+        for name in CODED:
+            assert counts(made[name]) == counts(table[name])
+        assert made["tumour_size_mm"].null_count == table["tumour_size_mm"].null_count
+    assert not any("smallest group" in name or "in each stratum" in name for name in names_of_checks(outcome))
+    manifest = release.read_manifest(release.resolve(given.output))
+    assert manifest["methods"]["mask"]["method"] == mask["method"] and set(manifest["methods"]) == {"mask", "decode"}
+    assert manifest["group_sizes"] is None
+    assert release.check(given.output) == [] and small.stagings() == []
+
+
+def test_shuffled_columns_hold_their_very_values(tmp_path, registry):
+    given = registry_job(tmp_path, registry, {"method": "data_shuffle"})
+    outcome = small.run(given)
+    made, table = small.released(given), registry[1]
+    assert "columns that lost or gained a value" in names_of_checks(outcome)
+    for name in ("age", "diagnosis_date", "follow_up_months"):
+        assert np.array_equal(np.sort(made[name].to_numpy()), np.sort(table[name].to_numpy()))
+        assert not np.array_equal(made[name].to_numpy(), table[name].to_numpy())
+
+
+def months_apart(table):
+    """Mean time of the dead less that of the living."""
+    dead = pc.equal(table["vital_status"].cast(pa.string()), "Dead").to_numpy(zero_copy_only=False)
+    months = table["follow_up_months"].to_numpy()
+    return months[dead].mean() - months[~dead].mean()
+
+
+def test_shuffling_given_a_kept_column_keeps_what_the_others_have_to_do_with_it(tmp_path, registry):
+    true, apart = months_apart(registry[1]), {}
+    for kept in ((), ("vital_status",)):
+        given = registry_job(tmp_path / str(len(kept)), registry, {"method": "data_shuffle", "kept": kept})
+        assert small.run(given).version
+        apart[kept] = months_apart(small.released(given))
+    assert abs(apart[()]) < 0.25 * abs(true)
+    assert abs(apart[("vital_status",)] - true) < 0.25 * abs(true)
+
+
+def test_generalized_rows_are_alike_k_by_k(tmp_path, registry):
+    mask = {"method": "generalize", "steps": {"age": 10}, "origin": {"age": 5}}
+    given = registry_job(tmp_path, registry, mask, k=7, gates={**GATES, "mean": 5, "covariance": 5})
+    outcome = small.run(given)
+    assert outcome.version
+    assert next(c for c in outcome.verdict.checks if "alike" in c.name).limit == "at least 7 rows"
+    made = small.released(given).to_pandas().astype(object)
+    masked = [name for name, column in given.released.items() if column.role.synthesized]
+    assert made.groupby(masked, dropna=False).size().min() >= 7
+    assert set(made["age"].astype(int) % 5) == {0}  # middles of intervals between 5, 15, 25 ...
+
+
+class Stopped(Exception):
+    """Raised where a test stops a run."""
+
+
+@pytest.mark.parametrize("mask", [MASKS[1], MASKS[2], MASKS[6]], ids=lambda mask: mask["method"])
+def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, mask):
+    """The masked points in the staging are those of `run_steps` with the run's key, bit for bit."""
+    seen = {}
+
+    def look(run, _mapper):
+        ctx = Context(run.staging, "look")
+        final, lengths = StepTask.read(ctx, "decode"), partition_lengths(ctx)
+        pieces = [(at, 0, rows) for at, rows in enumerate(lengths)]
+        points = channel_shelf(ctx, POINTS, ctx.points.width + ctx.beside.width).gather(pieces)
+        seen["wanted"] = run_steps(points, ctx.steps, key=run.staging.key, parts=lengths)
+        seen["found"] = channel_shelf(ctx, final.given, final.channels).gather(pieces)
+        assert len(lengths) > 1
+
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, pipeline.write))
+    small.run(registry_job(tmp_path, registry, mask, strata={"by": ["vital_status"]}))
+    assert np.array_equal(seen["found"], seen["wanted"])
+
+
+def _stop_at(monkeypatch, title):
+    """Stop a run before the pieces of this stage, or with a number of pieces done."""
+    whole = pipeline.Run.map_stage
+
+    def stopping(self, mapper, stage, count, shown=None):
+        if (shown or stage) != title:
+            return whole(self, mapper, stage, count, shown)
+
+        def one(work, tasks, on_done):
+            mapper(work, tasks[:1], on_done)
+            raise Stopped
+
+        return whole(self, one, stage, count, shown)
+
+    monkeypatch.setattr(pipeline.Run, "map_stage", stopping)
+
+
+@pytest.mark.parametrize(
+    ("mask", "title"),
+    [
+        (MASKS[2], "encode"),
+        (MASKS[2], "mask: rank correlation"),
+        (MASKS[2], "mask: shuffle"),
+        (MASKS[2], "mask: categories"),
+        (MASKS[2], "decode"),
+        (MASKS[6], "mask: logistic regressions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["method"],
+)
+def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, monkeypatch, mask, title):
+    whole = _undisturbed(tmp_path / "whole", registry, mask)
+    given = registry_job(tmp_path / "stopped", registry, mask)
+    with monkeypatch.context() as patch:
+        _stop_at(patch, title)
+        with pytest.raises(pipeline.engine.EngineError):
+            small.run(given)
+    assert Staging(small.stagings()[0]).root.stat().st_mode & 0o077 == 0
+    news = []
+    pipeline.execute(given, resume=True, cluster=False, on_progress=news.append)
+    assert next(item.done for item in news if item.stage == title) >= 1
+    assert _hashes(given) == whole and small.stagings() == []
+
+
+_KNOWN = {}
+
+
+def _undisturbed(folder, registry, mask):
+    """The hashes of the release of a run that nothing stops."""
+    if mask["method"] not in _KNOWN:
+        given = registry_job(folder, registry, mask)
+        small.run(given)
+        _KNOWN[mask["method"]] = _hashes(given)
+    return _KNOWN[mask["method"]]
+
+
+def _hashes(given):
+    return [entry["sha256"] for entry in release.read_manifest(release.resolve(given.output))["files"]]
+
+
+def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, monkeypatch):
+    from anonpipe.mask import _noise
+
+    monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * 1.5)
+    outcome = small.run(registry_job(tmp_path, registry, {"method": "noise"}))
+    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert outcome.version is None and "covariance: as promised" in failed
+
+
+def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, monkeypatch):
+    from anonpipe.mask import _data_shuffle
+
+    whole = _data_shuffle.shuffle
+
+    def leaky(column, *, place, params, rng, original):
+        made = whole(column, place=place, params=params, rng=rng, original=original)
+        made[0] = made[1]
+        return made
+
+    monkeypatch.setattr(_data_shuffle, "shuffle", leaky)
+    outcome = small.run(registry_job(tmp_path, registry, {"method": "data_shuffle"}))
+    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert outcome.version is None and failed == ["columns that lost or gained a value"]
+
+
+def test_a_step_that_makes_nonsense_is_found_out(tmp_path, registry, monkeypatch):
+    from anonpipe.mask import _noise
+
+    monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * np.nan)
+    with pytest.raises(pipeline.engine.AnonpipeError, match="not finite"):
+        small.run(registry_job(tmp_path, registry, {"method": "noise"}))
+
+
+def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registry, monkeypatch):
+    """A task that slept while its step was done by another, and whose shelf is deleted or loses a chunk meanwhile."""
+
+    def look(run, _mapper):
+        ctx = Context(run.staging, "look")
+        final = StepTask.read(ctx, "decode")
+        shelf = channel_shelf(ctx, final.given, final.channels)
+        before = shelf.read_column(0, partition_lengths(ctx))
+        with pytest.raises(EngineError, match="missing from the staging"):
+            mask_step(ctx, "mask-3", 0)  # whose input was deleted when step 4 was done
+        next(path for path in (ctx.staging.file("masked") / POINTS / "c").rglob("*") if path.is_file()).unlink()
+        with pytest.raises(EngineError, match="missing from the staging"):
+            for place in range(final.channels):
+                read_column(ctx, POINTS, final.channels, place)
+        assert np.array_equal(shelf.read_column(0, partition_lengths(ctx)), before)
+
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, pipeline.write))
+    assert small.run(registry_job(tmp_path, registry, MASKS[2])).version
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"mask": {"method": "noise"}, "cluster": {"method": "mdav"}}, "leave out either mask or cluster"),
+        ({"mask": {"method": "noise"}, "synthesize": {"method": "pca"}}, "leave out either mask or synthesize"),
+        ({"mask": {"method": "noise"}, "classes": {"l_diversity": 2}}, "leave out either mask or classes"),
+        ({"mask": {"method": "magic"}}, "mask: unknown method; known are: noise, data_shuffle"),
+        ({"mask": {}}, "mask"),
+        ({"mask": {"method": "noise", "amount": 0}}, "amount"),
+        ({"mask": {"method": "noise", "amount": float("inf")}}, "amount"),
+        ({"mask": {"method": "noise", "level": 1}}, "unknown key"),
+        ({"mask": {"method": "suppression", "share": 0}}, "suppresses nothing"),
+        ({"mask": {"method": "data_shuffle", "kept": ["age"]}}, "released unchanged"),
+        ({"mask": {"method": "data_shuffle", "kept": ["nowhere"]}}, "released unchanged"),
+        ({"mask": {"method": "data_shuffle", "kept": ["vital_status"] * 2}}, "twice"),
+        ({"mask": {"method": "generalize", "release": "interval"}}, "two for one; take midpoint"),
+        ({"mask": {"method": "generalize", "steps": {"site": 5}}}, "numbers and dates"),
+        ({"mask": {"method": "generalize", "steps": {"age": 0}}}, "greater than 0"),
+        ({"mask": {"method": "generalize", "origin": {"age": 0}}}, "without steps"),
+        ({"mask": {"method": "generalize"}, "decode": {"categories": "sampled"}}, "draws at random"),
+        ({"mask": {"method": "noise"}, "decode": {"restore_survival_times": True}}, "a mask has none"),
+        ({"mask": {"method": "noise"}, "decode": {"categories": "histogram"}}, "a mask has none"),
+    ],
+)
+def test_jobs_that_contradict_themselves(tmp_path, registry, changes, text):
+    with pytest.raises(JobError, match=text):
+        registry_job(tmp_path, registry, **{"mask": None, **changes})
+
+
+def test_what_the_table_does_not_allow_is_refused(tmp_path, registry):
+    constant = pa.table({"age": np.full(100, 3), "place": ["a"] * 100})
+    columns = {"age": {"kind": "integer", "role": "kept"}, "place": {"kind": "categorical"}}
+    for act in (preview, small.run):
+        with pytest.raises(JobError, match="nothing to mask"):
+            act(small.job(tmp_path, constant, columns, mask={"method": "noise"}))
+
+
+def test_a_masker_that_needs_more_records_than_a_partition_has_says_so(tmp_path, registry, monkeypatch):
+    steps = (Rows("greedy", lambda part, *, params, rng: part, least=2_000),)
+    monkeypatch.setattr(Context, "steps", steps)
+    with pytest.raises(InputError, match=r"a partition has \d+ records, and noise needs 2000"):
+        small.run(registry_job(tmp_path, registry, {"method": "noise"}))
+
+
+def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
+    shown = preview(registry_job(tmp_path, registry, {"method": "spectral_swap"}))
+    text = "\n".join(shown.lines())
+    assert "mask       spectral_swap of the whole table, basis=spectral; k=5, no groups" in text
+    assert "group  " not in text and "synthesize " not in text
+    plain = preview(registry_job(tmp_path, registry, {"method": "noise"}))
+    assert shown.staging_bytes == plain.staging_bytes
+
+
+def test_same_bytes_from_one_worker_and_from_two_of_which_one_is_killed(tmp_path):
+    """Swaps and draws follow the run's key, whoever makes them."""
+    changes = {"cluster": None, "mask": {"method": "data_shuffle", "kept": ["vital_status"]}, "gates": GATES}
+    job = str(runs.registry_job(tmp_path, 4_000, 2, **changes))
+    done = runs.run_cli(tmp_path, "run", job, "--workers", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    hashes = runs.released_hashes(tmp_path / "out")
+    process = runs.start_cli(tmp_path, "run", job)
+    assert runs.wait_for_stage(tmp_path, "mask-0", process)
+    runs.kill_worker(process)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert runs.released_hashes(tmp_path / "out") == hashes
