@@ -5,6 +5,7 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="Anonymise large microdata: group, synthesise, verify, publish - or publish nothing.",
     epilog="Exit codes: 0 released or all well; 1 unforeseen error; 2 bad job or input; 3 a gate failed, nothing "
     "released; 4 output or staging cannot be written; 5 a stage failed on the workers (go on with --resume); "
-    "6 the job is already running.",
+    "6 the job is already running; 130 stopped by Ctrl-C.",
 )
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -215,7 +216,11 @@ def _method_table(title: str, record: Any) -> Table:
     rows = [("published as", record.published), ("source", record.reference), ("cost", record.cost)]
     if title == "cluster.method":
         rows += [("sizes", record.sizes), ("needs", ", ".join(record.needs) or "nothing but the points")]
-        rows += [("options", ", ".join(record.options) or "none of its own")]
+        parameters = inspect.signature(record.function).parameters
+        rows += [
+            ("option", f"{name}: {parameters[name].annotation}, default {parameters[name].default!r}")
+            for name in record.options
+        ] or [("options", "none of its own")]
     else:
         rows += [("promise", record.promise)]
         told = {} if title == "decode.categories" else record.options  # a job has this rule in one form

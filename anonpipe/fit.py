@@ -93,6 +93,11 @@ def check_methods(job: Job, points: PointCodec, beside: BesideCodec) -> None:
         if points.width == 0:
             raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
         job_steps(job, points, beside.width)
+    if job.cluster is not None and job.cluster.method == "optimal_univariate" and points.width != 1:
+        raise JobError(
+            f"cluster.method optimal_univariate takes one column of points; the masked ones make {points.width}; "
+            "take mhm, which cuts an order of the records in the same way"
+        )
     if isinstance(job.synthesize, RMicrohybrid):
         argus = job.synthesize.rule == "argus"
         least = 2 * points.width + beside.width + 1 if argus else beside.width + 2

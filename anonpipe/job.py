@@ -281,6 +281,16 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
+    def _weights_count(self) -> Job:
+        for name, column in self.columns.items():
+            if column.weight != 1.0 and not column.role.synthesized:
+                raise ValueError(
+                    f"column {name!r} has a weight and role {column.role.value}: weights are for distances between "
+                    "the columns that are masked; remove it"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _classes_fit(self) -> Job:
         if self.mask is not None:
             return self
@@ -377,6 +387,11 @@ class Job(Options):
             found.append(
                 f"{whose} no bounds: synthetic values may lie outside what is possible; "
                 "declare bounds: [low, high] from the code book, not from the data"
+            )
+        if self.cluster is not None and self.cluster.effort == "thorough":
+            found.append(
+                "cluster.refine is thorough: minutes for every 10,000 records and core, and the progress bar moves "
+                "by whole partitions"
             )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")

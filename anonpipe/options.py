@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 # In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
 _METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
@@ -21,12 +21,20 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _quick_for_true(value: Any) -> Any:
+    return "quick" if value is True else value
+
+
+Refine = Annotated[Literal[False, "quick", "normal", "thorough"], BeforeValidator(_quick_for_true)]
+"""True and quick are the same job: they must draw the same noise."""
+
+
 class Grouping(Options):
     """What every grouping method can be told.
 
     The method runs inside blocks of near records, `block_rows` at the most
     (null: in the whole partition at once).
-    `refine` is the effort of the local search that follows (true: quick).
+    `refine` is the effort of the local search that follows (true is quick).
     `distance`: differences in standard deviations (`z_score`), or in parts of
     the column's declared bounds with 0/1 for equal and unequal categories
     (`range`). `response_weight` is the share that the survival time has in
@@ -36,16 +44,14 @@ class Grouping(Options):
     uses_classes: ClassVar[bool] = False
 
     block_rows: int | None = Field(default=2_000, ge=10)
-    refine: bool | Literal["quick", "normal", "thorough"] = True
+    refine: Refine = "quick"
     distance: Literal["z_score", "range"] = "z_score"
     response_weight: float | None = Field(default=None, gt=0, lt=1)
 
     @property
     def effort(self) -> Literal["quick", "normal", "thorough"] | None:
         """How far the local search goes; None for none."""
-        if isinstance(self.refine, bool):
-            return "quick" if self.refine else None
-        return self.refine
+        return self.refine or None
 
     @property
     def own(self) -> dict[str, Any]:
@@ -140,7 +146,7 @@ class ByClass(Grouping):
     uses_classes: ClassVar[bool] = True
 
     model_config = _METHOD_NAMED
-    refine: bool | Literal["quick", "normal", "thorough"] = False
+    refine: Refine = False
 
 
 class MstTClose(ByClass):

@@ -83,8 +83,11 @@ def _method_lines(job: Job) -> list[str]:
     if job.mask is not None:
         return [_wrapped("mask", f"{job.mask.method} of the whole table, {_options(job.mask)}; k={job.k}, no groups")]
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
+    told = ", ".join(job.class_columns)
+    classes = [_wrapped("classes", f"{told}: {_options(job.by_groups.classes)}")] if told else []
     return [
         _wrapped("group", f"{cluster.method}, k={job.k}, {_options(cluster)}"),
+        *classes,
         _wrapped("synthesize", f"{synthesize.method}, {_options(synthesize) or 'no options'}"),
     ]
 
@@ -94,6 +97,8 @@ def _column_line(job: Job, name: str) -> str:
     parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
     if column.bounds is not None:
         parts.append(f"bounds {list(column.bounds)}")
+    if column.weight != 1.0:
+        parts.append(f"weight {column.weight:g}")
     if column.resolution is not None and column.role.synthesized:
         parts.append(f"step {column.resolution:g}")
     return ", ".join(parts)

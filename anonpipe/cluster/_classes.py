@@ -9,6 +9,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
+MOST_CODES = 100_000
+"""Counts are kept for every code up to the largest: codes beyond are meant for something else."""
+
+
 def compound_classes(classes: IntArray) -> IntArray:
     """One class of several: every combination that occurs is a class of its own.
 
@@ -67,6 +71,11 @@ def checked_classes(
     classes = np.ascontiguousarray(classes, dtype=np.int64)
     if classes.min() < 0:
         raise ValueError("a class is negative; give codes from 0")
+    if classes.max() >= MOST_CODES:
+        raise ValueError(
+            f"the largest class code is {MOST_CODES:,} or more; number the classes from 0, "
+            "for example by np.unique(classes, return_inverse=True)[1]"
+        )
     if shares is None:
         shares = class_shares_of(classes)
     shares = np.ascontiguousarray(shares, dtype=np.float64)

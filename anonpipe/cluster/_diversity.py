@@ -34,8 +34,9 @@ def constrain_classes(
 
     The smallest group that breaks a limit, of equals the one of lowest label,
     is merged with the group that raises the within-group scatter least
-    (Ward's criterion), among those with which it keeps the limits; among all
-    where there is none. So until no group breaks a limit. Mixtures of groups
+    (Ward's criterion) among those with which it keeps the limits, or with one
+    that brings it nearer to them where that costs less than a tenth; with any
+    where there is neither. So until no group breaks a limit. Mixtures of groups
     that keep the limits keep them too, but a mixture with one that does not
     may break them: it is then merged further. All records in one group keep
     the limits, or the call is refused before anything is merged.

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import checked_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,7 +35,8 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
     Raises
     ------
     ValueError
-        The shapes do not fit each other, or a label is negative.
+        The shapes do not fit each other, the points are not finite, or a
+        label is not a whole number from 0 to n_rows - 1.
 
     References
     ----------
@@ -52,9 +54,12 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
         )
     if len(labels) == 0:
         return 0.0
-    if labels.min() < 0:
-        raise ValueError("a label is negative; give 0 to n_groups - 1")
-    centred = np.ascontiguousarray(points - points.mean(axis=0), dtype=np.float64)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"labels have type {labels.dtype}; give whole numbers, 0 to n_groups - 1")
+    if labels.min() < 0 or labels.max() >= len(labels):
+        raise ValueError("a label is negative, or not below the number of records; give 0 to n_groups - 1")
+    points = checked_points(points)
+    centred = points - points.mean(axis=0)
     total = float(np.square(centred).sum())
     if total <= 0.0:
         return 0.0

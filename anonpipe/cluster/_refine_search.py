@@ -45,6 +45,9 @@ SLICE = 1_000_000
 FINEST = 0.001
 """Smallest share of all sweeps after which progress is told."""
 
+LONG = 1 / 3
+"""Share of a start's sweeps that its first run takes, where there are several starts."""
+
 SETTLING = 2
 """Most descents at the end, each with near groups found anew."""
 
@@ -174,7 +177,7 @@ def search(
     for first, last in pieces(runs, starts):
         reopen(groups, home)
         # Where there are several starts, a long run finds each a region of its own.
-        longer = 1 if starts == 1 else max(1, (last - first) // 3)
+        longer = 1 if starts == 1 else max(1, int(LONG * (last - first)))
         for number in [first, *range(first + longer, last)]:
             if not clock.over:
                 sweeps = effort.sweeps * (longer if number == first else 1)

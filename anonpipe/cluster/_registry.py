@@ -447,6 +447,12 @@ def cluster(
             allowed = ", ".join((*entry.options, "block_rows"))
             raise ValueError(f"{method} has no option {name!r}; allowed are {allowed}")
     points = checked_points(points)
+    if points.shape[1] == 0:
+        raise ValueError("points has no columns; give one or more")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise ValueError(f"k has type {type(k).__name__}; give a whole number")
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng has type {type(rng).__name__}; give a numpy.random.Generator, as from default_rng()")
     if not 1 <= k <= len(points):
         raise ValueError(f"k is {k} for {len(points)} records; give 1 to as many as there are records")
     given: dict[str, Any] = dict(options)

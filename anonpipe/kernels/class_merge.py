@@ -16,6 +16,10 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+HELP = 0.1
+"""A merger that only helps is taken where it costs less than this share of the cheapest that mends."""
+
+
 class Limits(NamedTuple):
     """What a group must fulfil.
 
@@ -41,22 +45,28 @@ class Limits(NamedTuple):
 
 
 @nb.njit(cache=True, nogil=True)
-def fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
-    """Whether class counts of `total` records keep the limits."""
+def shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
+    """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
+    short = 0.0
     if limits.distinct > 1.0:
-        found = 0
+        found = 0.0
         for c in range(counts.shape[0]):
             if counts[c] > 0.0:
-                found += 1
-        if found < limits.distinct:
-            return False
-    if limits.entropy > 0.0 and entropy(counts, total) < rounded(limits.entropy):
-        return False
-    if limits.t >= 1.0:
-        return True
-    if limits.ordered:
-        return bool(ordered_distance(counts, total, limits.shares) <= rounded(limits.t))
-    return bool(total_variation(counts, total, limits.shares) <= rounded(limits.t))
+                found += 1.0
+        short += max(0.0, limits.distinct - found)
+    if limits.entropy > 0.0:
+        short += max(0.0, rounded(limits.entropy) - entropy(counts, total))
+    if limits.t < 1.0 and limits.ordered:
+        short += max(0.0, ordered_distance(counts, total, limits.shares) - rounded(limits.t))
+    elif limits.t < 1.0:
+        short += max(0.0, total_variation(counts, total, limits.shares) - rounded(limits.t))
+    return short
+
+
+@nb.njit(cache=True, nogil=True)
+def fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
+    """Whether class counts of `total` records keep the limits."""
+    return bool(shortfall(counts, total, limits) <= 0.0)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -119,26 +129,38 @@ def partner(
 ) -> int:
     """Place of the group that raises the within-group scatter least when group a takes it in.
 
-    Groups that mend a come before those that do not; of equals the lowest
-    number comes first.
+    Groups that mend a come first, but for a group that brings it nearer to
+    the limits for less than `HELP` of the scatter: without these, one large
+    group in the right shares would take in all the others one by one. Where
+    there is neither, any group will do; of equals the lowest number.
     """
     squared_distances(means, left, means[:, a].copy(), costs)
     for g in range(left):
         costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
-    best = -1
-    mends = False
+    short = shortfall(counts[a], sizes[a], limits)
+    mending, helping, other = -1, -1, -1
     for g in range(left):
         if g == a:
             continue
-        nearer = best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best])
-        if mends and not nearer:
-            continue
         for c in range(union.shape[0]):
             union[c] = counts[a, c] + counts[g, c]
-        good = fulfils(union, sizes[a] + sizes[g], limits)
-        if (good and not mends) or (good == mends and nearer):
-            best = g
-            mends = good
+        after = shortfall(union, sizes[a] + sizes[g], limits)
+        if after <= 0.0:
+            mending = cheaper(mending, g, costs, ids)
+        elif after < short:
+            helping = cheaper(helping, g, costs, ids)
+        else:
+            other = cheaper(other, g, costs, ids)
+    if helping >= 0 and (mending < 0 or costs[helping] < HELP * costs[mending]):
+        return helping
+    return mending if mending >= 0 else other
+
+
+@nb.njit(cache=True, nogil=True)
+def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
+    """The one of lower cost, of equals the one of lower number; g where there is no best yet."""
+    if best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best]):
+        return g
     return best
 
 

@@ -25,6 +25,9 @@ def checked_points(points: FloatArray) -> FloatArray:
     >>> checked_points(np.ones((2, 3))).shape
     (2, 3)
     """
+    points = np.asarray(points)
+    if points.dtype.kind not in "fiub":
+        raise ValueError(f"points has type {points.dtype}; give real numbers")
     if points.ndim != 2:
         raise ValueError(f"points has {points.ndim} dimensions; give an array of shape (n_rows, width)")
     points = np.ascontiguousarray(points, dtype=np.float64)

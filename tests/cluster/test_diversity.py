@@ -30,16 +30,16 @@ def keeps(found, limits):
 
 
 def naive_limits(limits, shares):
-    def fine(f):
+    def short(f):
+        lacks = 0.0
         if limits.get("diversity") == "entropy":
-            if naive.steps(naive.entropy(f)) < naive.steps(math.log(limits["l_diversity"])):
-                return False
-        elif sum(p > 0 for p in f) < limits.get("l_diversity", 1):
-            return False
+            lacks += max(0.0, naive.steps(math.log(limits["l_diversity"])) - naive.steps(naive.entropy(f)))
+        else:
+            lacks += max(0.0, limits.get("l_diversity", 1) - sum(p > 0 for p in f))
         distance = naive.ordered_distance if limits.get("distance") == "ordered" else naive.total_variation
-        return naive.steps(distance(f, shares)) <= naive.steps(limits.get("t_closeness", 1))
+        return lacks + max(0.0, naive.steps(distance(f, shares)) - naive.steps(limits.get("t_closeness", 1)))
 
-    return fine
+    return short
 
 
 def constrained(points, labels, classes, limits, shares=None):
@@ -140,3 +140,13 @@ def test_thousands_of_groups():
     found = class_disclosure(merged, classes)
     assert found.smallest_distinct >= 2
     assert found.largest_total_variation <= 0.5
+
+
+@pytest.mark.parametrize("t", [0.1, 0.2, 0.25, 0.3, 0.34])
+def test_one_right_group_does_not_take_in_all_others(t):
+    """Groups of one of three classes each: three near ones can be right, and no two are below t = 1/3."""
+    rng = np.random.default_rng(0)
+    points = np.repeat(rng.normal(size=(40, 3)), 15, axis=0) + 0.05 * rng.normal(size=(600, 3))
+    labels = np.arange(600) // 5
+    merged = constrain_classes(points, labels, labels % 3, t_closeness=t)
+    assert np.bincount(merged).max() <= 60 and merged.max() >= 19

@@ -102,21 +102,27 @@ def ordered_distance(f, g):
     return sum(abs(sum(f[: c + 1]) - sum(g[: c + 1])) for c in range(len(f))) / max(1, len(f) - 1)
 
 
-def constrain(points, labels, classes, shares, fine):
-    """Merge the smallest wrong group with the cheapest that mends it, or the cheapest of all; fine(list of shares)."""
+def constrain(points, labels, classes, shares, short, help_share=0.1):
+    """Merge the smallest wrong group with the cheapest that mends it, or one that helps it for far less."""
     groups = [[i for i, label in enumerate(labels) if label == g] for g in sorted(set(labels))]
 
-    def good(group):
-        return fine(shares_of(group, classes, len(shares)))
+    def lacks(group):
+        return short(shares_of(group, classes, len(shares)))
 
     def ward(a, b):
         return squared(mean(points, a), mean(points, b)) * len(a) * len(b) / (len(a) + len(b))
 
-    while not all(good(g) for g in groups):
+    while any(lacks(g) > 0 for g in groups):
         # Groups stand in the order of their lowest label.
-        a = min((g for g in range(len(groups)) if not good(groups[g])), key=lambda g: (len(groups[g]), g))
-        others = [g for g in range(len(groups)) if g != a]
-        b = min(others, key=lambda g: (not good(groups[a] + groups[g]), ward(groups[a], groups[g]), g))
+        a = min((g for g in range(len(groups)) if lacks(groups[g]) > 0), key=lambda g: (len(groups[g]), g))
+        priced = sorted((ward(groups[a], groups[g]), g) for g in range(len(groups)) if g != a)
+        after = {g: lacks(groups[a] + groups[g]) for _, g in priced}
+        mending = [(cost, g) for cost, g in priced if after[g] == 0]
+        helping = [(cost, g) for cost, g in priced if 0 < after[g] < lacks(groups[a])]
+        if helping and (not mending or helping[0][0] < help_share * mending[0][0]):
+            b = helping[0][1]
+        else:
+            b = (mending or priced)[0][1]
         groups[min(a, b)] = groups[a] + groups[b]
         del groups[max(a, b)]
     return labels_of(groups, len(labels))
