@@ -45,7 +45,7 @@ SLICE = 1_000_000
 FINEST = 0.001
 """Smallest share of all sweeps after which progress is told."""
 
-LONG = 1 / 3
+LONG = 0.15
 """Share of a start's sweeps that its first run takes, where there are several starts."""
 
 SETTLING = 2
@@ -93,7 +93,7 @@ class Effort:
 EFFORTS = {
     "quick": Effort(runs=(4, 20), trials=400_000, sweeps=25, near=12, draws=False),
     "normal": Effort(runs=(40, 200), trials=4_000_000, sweeps=25, near=16, draws=False),
-    "thorough": Effort(runs=(200, 24_000), trials=400_000_000, sweeps=25, near=24, draws=True, starts=8),
+    "thorough": Effort(runs=(200, 24_000), trials=400_000_000, sweeps=25, near=24, draws=True, starts=4),
 }
 
 
