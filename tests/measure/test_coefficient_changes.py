@@ -57,7 +57,7 @@ def test_only_slopes_that_are_determined_count(seed):
     two = regressions(old[:, :3])[0]
     assert slopes[0, 0] == pytest.approx(two[0, 0]) and slopes[1, 0] == pytest.approx(two[1, 0])
     assert np.isnan(errors[2:]).all()
-    found = coefficient_changes(old, new)
+    found = coefficient_changes(old, new, least=0.0)
     assert found.coefficients.left_out >= 4 and found.standard_errors.left_out == 10
     turned = coefficient_changes(new, old, least=0.0)
     assert turned.coefficients.lost == 4 and turned.standard_errors.lost == 10
