@@ -16,6 +16,7 @@ from anonpipe.measure._changes import Changes
 from anonpipe.measure._coefficient_changes import CoefficientChanges, coefficient_changes
 from anonpipe.measure._formula import Analysis
 from anonpipe.measure._lasko_table import LaskoTable, lasko_table
+from anonpipe.measure._measurement import Curve, Measurement
 from anonpipe.measure._moment_changes import moment_changes
 from anonpipe.measure._propensity import Propensity, propensity
 from anonpipe.measure._terms import interaction_terms
@@ -25,10 +26,12 @@ __all__ = [
     "Changes",
     "CoefficientChange",
     "CoefficientChanges",
+    "Curve",
     "Estimate",
     "Fit",
     "FittedModel",
     "LaskoTable",
+    "Measurement",
     "ModelComparison",
     "Propensity",
     "Shares",

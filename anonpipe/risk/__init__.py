@@ -1,0 +1,1 @@
+"""What an intruder could learn from a release: one attack or disclosure measure a file."""
