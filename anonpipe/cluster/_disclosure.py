@@ -34,6 +34,10 @@ class ClassDisclosure:
     groups_with_a_single
         Number of groups in which a class has one record only: who knows all
         others of the group, or is that record, learns from it.
+    single_records
+        Number of records that are the only one of their class in their group
+        (Li and Sarkar 2013, section 7): who knows one of its group and its
+        class has found it.
     smallest_distinct
         Fewest classes in a group: the grouping is distinctly l-diverse up to
         this l.
@@ -51,6 +55,7 @@ class ClassDisclosure:
     largest_divergence: float
     homogeneous_share: float
     groups_with_a_single: int
+    single_records: int
     smallest_distinct: int
     smallest_entropy_l: float
     largest_total_variation: float
@@ -72,6 +77,7 @@ class ClassDisclosure:
             largest_divergence=max(self.largest_divergence, other.largest_divergence),
             homogeneous_share=mean("homogeneous_share", self.n_rows, rows),
             groups_with_a_single=self.groups_with_a_single + other.groups_with_a_single,
+            single_records=self.single_records + other.single_records,
             smallest_distinct=min(self.smallest_distinct, other.smallest_distinct),
             smallest_entropy_l=min(self.smallest_entropy_l, other.smallest_entropy_l),
             largest_total_variation=max(self.largest_total_variation, other.largest_total_variation),
@@ -131,6 +137,7 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
         largest_divergence=float(of_groups[figures.DIVERGENCE].max()),
         homogeneous_share=float(weights[of_groups[figures.DISTINCT] == 1].sum()),
         groups_with_a_single=int((of_groups[figures.SINGLES] > 0).sum()),
+        single_records=int(of_groups[figures.SINGLES].sum()),
         smallest_distinct=int(of_groups[figures.DISTINCT].min()),
         smallest_entropy_l=float(np.exp(of_groups[figures.ENTROPY].min())),
         largest_total_variation=float(of_groups[figures.VARIATION].max()),

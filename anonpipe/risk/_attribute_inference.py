@@ -1,0 +1,289 @@
+"""Attack: all of a person's columns but one are known, and the release is used to guess the last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.measure import Measurement
+from anonpipe.risk._groups import column_names, records_of
+from anonpipe.risk._guesses import best_constant, by_trees, closest_rows, encode, spread
+from anonpipe.risk._interval import grouped_share, wilson
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Guess = Literal["nearest", "trees"]
+_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+
+
+@dataclass(frozen=True)
+class AttributeRisk:
+    """How well one column is guessed.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    members, controls
+        Share of right guesses for records that the release was made from, and
+        for held-out ones.
+    constant
+        Share of right guesses for members by the one best value, whatever is known.
+    risk
+        (members - controls) / (1 - controls): of what cannot be guessed
+        anyway, the share that the release gives away; NaN where controls are
+        always guessed.
+    low, high
+        Ends of its 95 % interval; None where it is not defined.
+    """
+
+    name: str
+    members: float
+    controls: float
+    constant: float
+    risk: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class AttributeInference:
+    """How well each column is guessed from all others.
+
+    Attributes
+    ----------
+    guess
+        How the attacker guesses.
+    tolerance
+        Largest error of a right guess of a number, in its standard deviations.
+    columns
+        One for each column attacked.
+    success, success_low, success_high
+        Share of right guesses for members over all columns, and its 95 % interval.
+    control
+        The same for held-out records.
+    records, controls
+        Members and held-out records attacked.
+    of
+        Members that there are.
+    """
+
+    guess: Guess
+    tolerance: float
+    columns: tuple[AttributeRisk, ...]
+    success: float
+    success_low: float
+    success_high: float
+    control: float
+    records: int
+    controls: int
+    of: int
+
+    @property
+    def worst(self) -> AttributeRisk:
+        """The column with the largest risk; the first where none is defined."""
+        return max(self.columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Risk of the worst column, and success over all columns beside that on the hold-out."""
+        worst = self.worst
+        how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
+        note = (
+            f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations. "
+            f"{self.controls} held-out records are the control: what is guessed of them is known without their data."
+        )
+        weak = [column.name for column in self.columns if column.members < column.constant]
+        if weak:
+            note += f" In {len(weak)} of {len(self.columns)} columns the one best value is right more often."
+        parts = tuple((column.name, column.risk) for column in self.columns)
+        shares = tuple(
+            (f"{column.name}, {what}", value)
+            for column in self.columns
+            for what, value in (
+                ("members", column.members),
+                ("hold-out", column.controls),
+                ("best constant", column.constant),
+            )
+        )
+        undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
+        return (
+            Measurement(
+                name="attribute_inference.risk",
+                title="What the release gives away of an unknown column, in the worst column",
+                value=worst.risk,
+                unit="share",
+                better="lower",
+                source=_SOURCE,
+                records=self.records,
+                of=self.of,
+                low=worst.low,
+                high=worst.high,
+                baseline=0.0,
+                baseline_is="a release that says no more of its own persons than of others",
+                note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}; the largest of several "
+                f"is somewhat too large by chance. {note}",
+                parts=parts,
+            ),
+            Measurement(
+                name="attribute_inference.success",
+                title="Share of unknown values guessed right from all other columns",
+                value=self.success,
+                unit="share",
+                better="near baseline",
+                source=_SOURCE,
+                records=self.records,
+                of=self.of,
+                low=self.success_low,
+                high=self.success_high,
+                baseline=self.control,
+                baseline_is="the same guesses of held-out records",
+                note=note,
+                parts=shares,
+            ),
+        )
+
+
+def attribute_inference(
+    released: npt.ArrayLike,
+    members: npt.ArrayLike,
+    controls: npt.ArrayLike,
+    *,
+    categories: Sequence[int] = (),
+    names: Sequence[str] | None = None,
+    columns: Sequence[int] | None = None,
+    guess: Guess = "nearest",
+    tolerance: float = 0.1,
+    of: int | None = None,
+    seed: int = 0,
+) -> AttributeInference:
+    """Guess each column of members and of held-out records from all their other columns.
+
+    Parameters
+    ----------
+    released
+        Cells of the release, shape (n_rows, n_columns), two columns or more:
+        numbers as they are, categories as codes, NaN for null. The whole
+        release, or a sample: one that holds what became of the members makes
+        the risk of `nearest` somewhat too large, as fewer others are close.
+    members, controls
+        Cells of records that the release was made from, and of records of the
+        same population that it was not made from; see `typed_cells`.
+    categories
+        Numbers of the columns that hold codes.
+    names
+        Of the columns.
+    columns
+        Numbers of the columns to guess; None for all.
+    guess
+        `nearest`: the value of the closest released record (equally close:
+        the lower row). `trees`: a forest of extremely randomised trees, grown
+        on at most 10,000 released records (64 commonest categories of a column).
+    tolerance
+        Largest error of a right guess of a number, in standard deviations of
+        the released column. A null is right where a null is guessed.
+    of
+        Members that there are, of which these are a sample; None for all.
+    seed
+        Of the trees, and of the records they are grown on.
+
+    Notes
+    -----
+    *Distances.* A number counts by its z-score on the released scale, a
+    category as much as one number on average: its dummies are scaled so that
+    two released records differ by 2 in squares. Nulls of a number lie at its
+    mean, with a dummy of their own.
+
+    *The control.* Guesses right for held-out persons too follow from the
+    population, which is what a release is for; what members have beyond is
+    what it says of its own persons. The interval of the risk joins Wilson's
+    of both shares, each by its slope.
+
+    Raises
+    ------
+    InputError
+        The tables do not fit each other, or have values that are not allowed.
+    JobError
+        A column, the guess or the tolerance makes no sense.
+
+    Examples
+    --------
+    >>> table = np.column_stack([np.arange(40.0), np.arange(40) % 2])
+    >>> found = attribute_inference(table[:20], table[:20], table[20:], categories=[1], columns=[1])
+    >>> found.columns[0].members, found.columns[0].controls
+    (1.0, 0.5)
+    """
+    if guess not in get_args(Guess):
+        raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
+    if not (np.isfinite(tolerance) and tolerance >= 0):
+        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number")
+    tables = _checked(released, members, controls)
+    width = tables[0].shape[1]
+    secrets = tuple(range(width)) if columns is None else tuple(columns)
+    if not secrets or any(not 0 <= at < width for at in (*secrets, *categories)):
+        raise JobError(f"columns or categories name columns that do not exist, or none; there are {width}, from 0")
+    titles = column_names(names, width)
+    coded = [at in categories for at in range(width)]
+    pieces = [encode([table[:, at] for table in tables], coded[at]) for at in range(width)]
+    asked = np.concatenate(tables[1:])
+    n = len(tables[1])
+    right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
+    constant = []
+    closest = closest_rows(pieces) if guess == "nearest" else np.empty((0, width), dtype=np.int64)
+    for place, at in enumerate(secrets):
+        values = tables[0][:, at]
+        guesses = values[closest[:, at]] if guess == "nearest" else by_trees(pieces, values, at, coded[at], seed)
+        allowed = 0.0 if coded[at] else tolerance * spread(values)
+        right[:, place] = _right(guesses, asked[:, at], allowed)
+        best = np.full(n, best_constant(values, allowed))
+        constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
+    success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
+    return AttributeInference(
+        guess=guess,
+        tolerance=tolerance,
+        columns=tuple(
+            _risk(titles[at], right[:n, place], right[n:, place], constant[place]) for place, at in enumerate(secrets)
+        ),
+        success=success,
+        success_low=low,
+        success_high=high,
+        control=float(right[n:].mean()),
+        records=n,
+        controls=len(asked) - n,
+        of=records_of(of, n, "members"),
+    )
+
+
+def _checked(*tables: npt.ArrayLike) -> list[FloatArray]:
+    found = [np.asarray(table, dtype=np.float64) for table in tables]
+    for name, table in zip(("released", "member", "held-out"), found, strict=True):
+        if table.ndim != 2 or not len(table) or table.shape[1] < 2 or table.shape[1] != found[0].shape[1]:
+            raise InputError(f"the {name} cells have shape {table.shape}; give rows of the same two columns or more")
+        if np.isinf(table).any():
+            raise InputError(f"the {name} cells have values that are infinite; give numbers, and NaN for null")
+    return found
+
+
+def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
+    # A guess at the very edge must not depend on rounding.
+    right: BoolArray = (np.abs(guesses - truth) <= allowed * (1 + 1e-9)) | (np.isnan(guesses) & np.isnan(truth))
+    return right
+
+
+def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float) -> AttributeRisk:
+    """Share of what is not guessed of controls that is guessed of members, with its interval."""
+    attack, control = float(members.mean()), float(controls.mean())
+    if control == 1.0:
+        return AttributeRisk(name, attack, control, constant, math.nan, None, None)
+    risk = (attack - control) / (1 - control)
+    (low, high), (c_low, c_high) = (wilson(float(s.sum()), len(s)) for s in (members, controls))
+    # The risk grows with the attack by 1 / (1 - control), and falls with the control by (1 - attack) / (1 - control)².
+    slope, fall = 1 / (1 - control), (1 - attack) / (1 - control) ** 2
+    below = math.hypot(slope * (attack - low), fall * (c_high - control))
+    above = math.hypot(slope * (high - attack), fall * (control - c_low))
+    return AttributeRisk(name, attack, control, constant, risk, risk - below, min(1.0, risk + above))

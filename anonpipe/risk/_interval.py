@@ -1,0 +1,93 @@
+"""Intervals of shares: of independent trials, and of trials that come in groups."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+Z = 1.959963984540054
+"""97.5 % point of the normal distribution: all intervals here are of 95 %."""
+
+
+def wilson(successes: float, trials: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; (0, 1) for no trial.
+
+    Parameters
+    ----------
+    successes, trials
+        Counts; need not be whole, as an effective number of trials is not.
+
+    References
+    ----------
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in wilson(0, 10)]
+    [0.0, 0.2775]
+    """
+    if trials <= 0:
+        return 0.0, 1.0
+    share, square = successes / trials, Z * Z
+    centre = (share + square / (2 * trials)) / (1 + square / trials)
+    half = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials)) / (1 + square / trials)
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
+
+
+def difference(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """95 % interval of the difference of two independent shares, from Wilson's of each.
+
+    Parameters
+    ----------
+    first, second
+        Successes and trials of each.
+
+    References
+    ----------
+    Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in difference((56, 70), (48, 80))]
+    [0.0524, 0.3339]
+    """
+    (low, high), (other_low, other_high) = wilson(*first), wilson(*second)
+    one, other = (hits / trials if trials > 0 else 0.5 for hits, trials in (first, second))
+    below = math.hypot(one - low, other_high - other)
+    above = math.hypot(high - one, other - other_low)
+    return max(-1.0, one - other - below), min(1.0, one - other + above)
+
+
+def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, float, float]:
+    """A share whose trials come in groups: (share, low, high).
+
+    Trials of one group hit or miss together, so that their number says little.
+    Wilson's interval is taken with the number of independent trials that would
+    have the variance between groups (of a ratio: total hits / total trials),
+    at most the number of trials, and the number of groups where all or none hit.
+
+    Parameters
+    ----------
+    hits, trials
+        Counts of each group, shape (n_groups,); trials above 0.
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in grouped_share([2, 0, 2, 0], [2, 2, 2, 2])]
+    [0.5, 0.125, 0.875]
+    """
+    hit, tried = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    groups, total = len(tried), float(tried.sum())
+    if not total:
+        return math.nan, 0.0, 1.0
+    share = float(hit.sum()) / total
+    effective = float(groups)
+    if groups > 1 and 0 < share < 1:
+        left = hit - share * tried
+        variance = groups / (groups - 1) * float(left @ left) / total**2
+        effective = min(total, share * (1 - share) / variance) if variance > 0 else total
+    return share, *wilson(share * effective, effective)

@@ -1,0 +1,80 @@
+"""Slow, literal twins of the searches and of the measures that rest on them: lists and loops."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+
+def _squared(a, b):
+    """Products, not powers, whose last bit may differ."""
+    total = 0.0
+    for p, q in zip(a, b, strict=True):
+        step = float(p) - float(q)
+        total += step * step
+    return total
+
+
+def nearest(points, queries, count, without=None):
+    """(squared distances, rows) of the nearest, ties by row, filled up with inf and -1."""
+    found = []
+    for at, query in enumerate(queries):
+        rows = [row for row in range(len(points)) if without is None or row != without[at]]
+        rows.sort(key=lambda row: (_squared(points[row], query), row))
+        rows = rows[:count]
+        distances = [_squared(points[row], query) for row in rows]
+        found.append((distances + [math.inf] * (count - len(rows)), rows + [-1] * (count - len(rows))))
+    return [distances for distances, _ in found], [rows for _, rows in found]
+
+
+def link_within_groups(original, released, labels):
+    """Expected number of records that link to their own row, over the records."""
+    total = 0.0
+    for i, query in enumerate(original):
+        members = [j for j in range(len(original)) if labels[j] == labels[i]]
+        least = min(_squared(query, released[j]) for j in members)
+        best = [j for j in members if _squared(query, released[j]) == least]
+        total += (i in best) / len(best)
+    return total / len(original)
+
+
+def rank_share(value, column):
+    return sum((other < value) + (other == value) / 2 for other in column) / len(column)
+
+
+def predictions(points, query, k):
+    """Distance, ambiguity and uncertainty of one record (section II.A of Lasko & Vinterbo)."""
+    (distances,), (rows,) = nearest(points, [query], k)
+    near = [points[row] for row in rows]
+    width = len(query)
+    ambiguity = math.sqrt(distances[0]) / math.sqrt(distances[-1]) if distances[-1] > 0 else 1.0
+    variances = [statistics.pvariance([float(record[j]) for record in near]) for j in range(width)]
+    return math.sqrt(distances[0] / width), ambiguity, statistics.fmean(variances)
+
+
+def excess(values, reference):
+    """Largest excess of one cumulative share over the other."""
+    return max(
+        [0.0]
+        + [
+            sum(v <= x for v in values) / len(values) - sum(v <= x for v in reference) / len(reference)
+            for x in [*values, *reference]
+        ]
+    )
+
+
+def conditional_entropy(a, b, k):
+    """h(A|B) in nats: Kozachenko & Leonenko in the plane and on the line with the same distances."""
+    total = 0.0
+    for i in range(len(a)):
+        others = [j for j in range(len(a)) if j != i]
+        reach = sorted(max(abs(a[i] - a[j]), abs(b[i] - b[j])) for j in others)[k - 1]
+        # Nearer by more than rounding.
+        inside = sum(abs(b[i] - b[j]) < reach * (1 - 1e-10) for j in others)
+        total += math.log(2 * reach) + _digamma(inside + 1) - _digamma(k)
+    return total / len(a)
+
+
+def _digamma(n):
+    """Of a whole number."""
+    return -0.5772156649015329 + sum(1 / i for i in range(1, n))
