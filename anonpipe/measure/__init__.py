@@ -11,22 +11,34 @@ from anonpipe.measure._analyses import (
     fit_models,
     shares_changed,
 )
+from anonpipe.measure._auc import Auc, auc
 from anonpipe.measure._average_bias import abico, abim, abisd
 from anonpipe.measure._changes import Changes
 from anonpipe.measure._coefficient_changes import CoefficientChanges, coefficient_changes
-from anonpipe.measure._formula import Analysis
+from anonpipe.measure._discriminator import discriminator
+from anonpipe.measure._distances import ks_distance, total_variation, wasserstein_distance
+from anonpipe.measure._distributions import CorrelationMatrices, Distribution, correlation_changes, distributions
+from anonpipe.measure._formula import Analysis, columns_used
 from anonpipe.measure._lasko_table import LaskoTable, lasko_table
 from anonpipe.measure._measurement import Curve, Measurement
 from anonpipe.measure._moment_changes import moment_changes
+from anonpipe.measure._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
 from anonpipe.measure._propensity import Propensity, propensity
+from anonpipe.measure._record_distance import eigenvalue_change, il1s
+from anonpipe.measure._subgroups import subgroup_changes, tail_changes
 from anonpipe.measure._terms import interaction_terms
+from anonpipe.measure._tree_propensity import TreePropensity, tree_propensity
+from anonpipe.measure._utility import utility
 
 __all__ = [
     "Analysis",
+    "Auc",
     "Changes",
     "CoefficientChange",
     "CoefficientChanges",
+    "CorrelationMatrices",
     "Curve",
+    "Distribution",
     "Estimate",
     "Fit",
     "FittedModel",
@@ -35,15 +47,33 @@ __all__ = [
     "ModelComparison",
     "Propensity",
     "Shares",
+    "TreePropensity",
     "abico",
     "abim",
     "abisd",
+    "auc",
     "coefficient_changes",
+    "columns_used",
     "compare_models",
+    "contingency_distance",
+    "correlation_changes",
+    "correlation_ratio",
+    "discriminator",
+    "distributions",
+    "eigenvalue_change",
     "fit_models",
+    "il1s",
     "interaction_terms",
+    "ks_distance",
     "lasko_table",
     "moment_changes",
+    "pairwise_correlations",
     "propensity",
     "shares_changed",
+    "subgroup_changes",
+    "tail_changes",
+    "total_variation",
+    "tree_propensity",
+    "utility",
+    "wasserstein_distance",
 ]

@@ -175,6 +175,23 @@ def columns_named(analysis: Analysis, codes: Iterable[str | None], known: Sequen
     return tuple(name for name in known if name in named)
 
 
+def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
+    """Columns that an analysis needs: those of its formula and, with `conditions`, of event and subset.
+
+    Raises
+    ------
+    JobError
+        As `factors_of` and `columns_named`.
+
+    Examples
+    --------
+    >>> columns_used(Analysis("a", "linear", "months ~ age", subset="sex == 'f'"), ["age", "sex", "months", "x"])
+    ('age', 'sex', 'months')
+    """
+    beside = [analysis.event, analysis.subset] if conditions else []
+    return columns_named(analysis, [*factors_of(analysis), *beside], known)
+
+
 def names_in(analysis: Analysis, code: str) -> set[str]:
     """Names that code looks up: words, in backticks, or in Q("...").
 

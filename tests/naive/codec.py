@@ -83,3 +83,25 @@ def fill(values, groups, draws):
                 filled[row] = donors[turn % len(donors)] if donors else sum(known) / len(known)
                 turn += 1
     return filled
+
+
+def exchanged(points, start, stop, pairs, wanted):
+    """The records after every pair that lessens the squared distance to the wanted scatter has exchanged a column."""
+    rows = [list(row) for row in points]
+
+    def off():
+        means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        total = 0.0
+        for j in range(start, stop):
+            for h in range(len(means)):
+                if not start <= h < stop:
+                    scatter = sum((row[j] - means[j]) * (row[h] - means[h]) for row in rows)
+                    total += (wanted[j][h] - scatter) ** 2
+        return total
+
+    for r, s in pairs:
+        before = off()
+        rows[r][start:stop], rows[s][start:stop] = rows[s][start:stop], rows[r][start:stop]
+        if off() >= before:
+            rows[r][start:stop], rows[s][start:stop] = rows[s][start:stop], rows[r][start:stop]
+    return rows

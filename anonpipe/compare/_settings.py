@@ -1,0 +1,203 @@
+"""The settings that are compared: how methods are written, and the job that each stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import yaml
+
+from anonpipe.errors import JobError
+from anonpipe.job import Job, parse_job
+from anonpipe.options import Cluster, Grouping, Mask, Synthesize, names_of
+
+DEFAULT_METHODS = (
+    "mdav+micro_perturbation",
+    "mdav+micro_perturbation:centred",
+    "mdav+centroid",
+    "mdav+gaussian",
+    "kmeans+pca:expected",
+    "condensation+pca:expected",
+    "kd_tree+gaussian:expected",
+    "mask:noise",
+    "mask:data_shuffle",
+    "mask:spectral_swap",
+    "mask:sequential_regression",
+    "mask:generalize",
+)
+"""One or two of every family: fast enough for large tables, and far apart in what they keep and hide."""
+
+DEFAULT_K = (3, 5, 10, 20)
+
+_FORMS = {
+    "micro_perturbation": "form",
+    "gaussian": "moments",
+    "pca": "moments",
+    "r_microhybrid": "rule",
+    "noise": "form",
+    "spectral_swap": "basis",
+    "synthesis": "draw",
+    "generalize": "cuts",
+}
+"""The option that the last part of a method's text sets."""
+
+_HOW = (
+    "write grouping+synthesizer, such as mdav+centroid or kmeans+pca:expected, or mask:method, such as mask:noise; "
+    "anonpipe methods lists them"
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to anonymise that is compared with others.
+
+    Attributes
+    ----------
+    method
+        As the user wrote it: `kmeans+pca:expected`, `mask:noise`.
+    k
+        Smallest group size.
+    sections
+        What it puts in place of the job's sections.
+    """
+
+    method: str
+    k: int
+    sections: dict[str, Any]
+
+    def job(self, base: Job) -> Job:
+        """The job with this setting.
+
+        Raises
+        ------
+        JobError
+            The job does not allow it.
+        """
+        return parse_job(base.model_dump(mode="json") | self.sections | {"k": self.k})
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What to give to `--set` for it, each as key=value.
+
+        Examples
+        --------
+        >>> grid(_example(), ["mask:noise"], [5])[0].overrides
+        ('k=5', 'cluster=null', 'classes=null', 'synthesize=null', 'mask={method: noise}')
+        """
+        return (f"k={self.k}", *(f"{name}={_flow(value)}" for name, value in self.sections.items()))
+
+
+def _example() -> Job:
+    return parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**9, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def grid(base: Job, methods: Sequence[str], ks: Sequence[int]) -> tuple[Setting, ...]:
+    """Every method with every k, in the order given.
+
+    Parameters
+    ----------
+    base
+        The job. A method keeps what the job says of its own section where
+        that has the same method; another method of grouping keeps `block_rows`,
+        `refine`, `distance` and `response_weight` where the job gives them.
+    methods
+        `grouping+synthesizer` or `grouping+synthesizer:form`, `mask:method` or
+        `mask:method:form`.
+    ks
+        At least 2.
+
+    Raises
+    ------
+    JobError
+        A text that is no method, something given twice, or no k of 2 or more.
+
+    Examples
+    --------
+    >>> for setting in grid(_example(), ["kd_tree+pca:expected"], [3]):
+    ...     setting.sections["synthesize"]
+    {'method': 'pca', 'moments': 'expected'}
+    """
+    for what, given in (("methods", methods), ("k", ks)):
+        if not given or len(set(given)) != len(given):
+            raise JobError(f"--{what}: give at least one, and none twice")
+    if low := [k for k in ks if k < 2]:
+        raise JobError(f"--k has {low[0]}; give whole numbers of at least 2, as in --k 3,5,10")
+    sections = {text: _sections(base, text) for text in methods}
+    return tuple(Setting(text, k, sections[text]) for text, k in product(methods, ks))
+
+
+def _sections(base: Job, text: str) -> dict[str, Any]:
+    """What a method puts in place of the job's sections."""
+    if text.startswith("mask:"):
+        name, _, form = text.removeprefix("mask:").partition(":")
+        _known(text, "mask", name, names_of(Mask))
+        own = base.mask is not None and base.mask.method == name
+        mask = _explicit(base.mask) if own else {}
+        return {"cluster": None, "classes": None, "synthesize": None, "mask": _formed(text, name, form, mask)}
+    grouping, plus, rest = text.partition("+")
+    if not plus:
+        raise JobError(f"--methods has {text!r}; {_HOW}")
+    name, _, form = rest.partition(":")
+    _known(text, "cluster", grouping, names_of(Cluster))
+    _known(text, "synthesize", name, names_of(Synthesize))
+    same = base.synthesize is not None and base.synthesize.method == name
+    synthesize = _formed(text, name, form, _explicit(base.synthesize) if same else {})
+    replaced = {"mask": None} if base.mask is not None else {}
+    return {**replaced, "cluster": _grouping(base, grouping), "synthesize": synthesize}
+
+
+def _known(text: str, section: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise JobError(f"--methods has {text!r}, and {section} has no method {name!r}; known are: {', '.join(known)}")
+
+
+def _explicit(options: Any) -> dict[str, Any]:
+    """What a section of the job says itself, its method first."""
+    content: dict[str, Any] = options.model_dump(mode="json", include=options.model_fields_set)
+    return {"method": options.method} | content
+
+
+def _formed(text: str, name: str, form: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a method, with its form where the text gives one."""
+    if not form:
+        return {"method": name} | options
+    if name not in _FORMS:
+        raise JobError(f"--methods has {text!r}, and {name} has no forms; leave out :{form}")
+    return {"method": name} | options | {_FORMS[name]: form}
+
+
+def _grouping(base: Job, name: str) -> dict[str, Any]:
+    """The cluster section: the job's own for its method, and what the job says of every method for another."""
+    if base.cluster is None:
+        return {"method": name}
+    content = _explicit(base.cluster)
+    if base.cluster.method == name:
+        return content
+    model = next(m for m in Cluster.__origin__.__args__ if name in m.model_fields["method"].annotation.__args__)  # type: ignore[attr-defined]
+    general = {key: value for key, value in content.items() if key in Grouping.model_fields}
+    if model.uses_classes:
+        general.pop("refine", None)  # it would undo what such a method does
+    return {"method": name} | general
+
+
+def digest_of(job: Job, draw: int, release: str) -> str:
+    """What a measured figure depends on beside the input: the job but for its paths and cluster, the draw, the version.
+
+    Examples
+    --------
+    >>> digest_of(_example(), 0, "1") == digest_of(_example(), 1, "1")
+    False
+    """
+    content = job.model_dump(mode="json", exclude={"input", "output", "run"})
+    text = json.dumps([content, draw, release], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

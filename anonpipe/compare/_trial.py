@@ -1,0 +1,133 @@
+"""One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from anonpipe.assess import RISK_GATES, Assessment, gated
+from anonpipe.engine import Receipt, Task, account
+from anonpipe.errors import OutputError
+from anonpipe.job import parse_job
+from anonpipe.measure import Measurement, shares_changed
+from anonpipe.pipeline import assess_only
+from anonpipe.rng import trial_secret
+from anonpipe.store import Staging, read_json
+from anonpipe.verify.verdict import Outcome, Verdict
+
+KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is", "disclosive")
+"""What is kept of a measurement: no parts and no curves."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting and a draw, as the worker is told of them.
+
+    Attributes
+    ----------
+    key
+        Names the result; see `digest_of`.
+    setting
+        Position among the settings.
+    draw
+        Which of the draws, from 0.
+    job
+        The job's content, its input the private copy.
+    """
+
+    key: str
+    setting: int
+    draw: int
+    job: dict[str, Any]
+
+
+def measure_trial(task: Task) -> Receipt:
+    """Run the job of a trial in this process, and keep its verdict and its figures.
+
+    A setting that is not feasible is a result too: `problem` is its reason.
+    What stopped by an unforeseen error is told, and not `final`: it is tried
+    again the next time.
+    """
+    staging = Staging(Path(task.staging))
+    trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))
+    begin = time.monotonic()
+    receipt: Receipt = {"rows": 0, "key": trial.key, "final": True, "problem": None}
+    failure = None
+    try:
+        with trial_secret(staging.file(f"draw-{trial.draw}.key").read_bytes()):
+            verdict, assessment = assess_only(parse_job(trial.job))
+    except OutputError:  # the disk: every other trial would fail too
+        raise
+    except Exception as error:
+        failure = account(error, "this setting")
+    if failure is not None:
+        final = failure.kind in ("JobError", "InputError", "InfeasibleError")
+        return receipt | {"problem": failure.message, "final": final}
+    return receipt | told(verdict, assessment) | {"seconds": time.monotonic() - begin}
+
+
+def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
+    """The verdict and the figures of a trial, JSON-able."""
+    failed = [
+        [check.name, f"{check.measured}, limit {check.limit}"]
+        for check in verdict.checks
+        if check.outcome is Outcome.FAILED or (check.mandatory and check.outcome is not Outcome.PASSED)
+    ]
+    found = (*assessment.utility, *assessment.risk, *of_analyses(assessment), *of_gates(assessment))
+    measures = {one.name: {name: one.to_dict()[name] for name in KEPT} for one in found}
+    return {
+        "passed": verdict.passed,
+        "failed": failed,
+        "measures": measures,
+        "utility": [one.name for one in assessment.utility],
+        "risk": [one.name for one in assessment.risk],
+    }
+
+
+_GATES = {
+    "linked_share": "records linked correctly",
+    "homogeneous_share": "records in groups of one class",
+    "membership_auc": "membership inference, area under the curve",
+    "attribute_inference": "attribute inference beyond the hold-out",
+}
+
+
+def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
+    """What each gate on risk judges, under the gate's name: so that methods can be compared whose attacks differ."""
+    judged = {gate: gated(gate, assessment.risk) for gate in RISK_GATES}
+    found = [(gate, one) for gate, one in judged.items() if one is not None]
+    return tuple(replace(one, name=gate, title=_GATES.get(gate, one.title)) for gate, one in found)
+
+
+_ANALYSES = {
+    "changed_significance": ("coefficients whose significance changed", "lower"),
+    "changed_direction": ("significant coefficients that changed direction", "lower"),
+    "outside": ("coefficients outside the original's 95 % interval", "lower"),
+    "overlap": ("mean overlap of the 95 % intervals", "higher"),
+}
+
+
+def of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
+    """What became of the recipient's analyses: of all together (`analyses.outside`), and of each by name.
+
+    A share that is not defined, as no coefficient is significant, is left out.
+    """
+    if not assessment.analyses:
+        return ()
+    comparisons = {"analyses": [one.comparison for one in assessment.analyses]}
+    comparisons |= {f"analysis.{one.comparison.analysis.name}": [one.comparison] for one in assessment.analyses}
+    records, of = assessment.analyses[0].records, assessment.analyses[0].of
+    found = []
+    for prefix, several in comparisons.items():
+        shares = shares_changed(several)
+        whose = "all analyses" if prefix == "analyses" else f"analysis {prefix.removeprefix('analysis.')!r}"
+        for name, (title, better) in _ANALYSES.items():
+            value = getattr(shares, name)
+            if value == value:
+                source = "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001"
+                found.append(
+                    Measurement(f"{prefix}.{name}", f"{title}, {whose}", value, "share", better, source, records, of)  # type: ignore[arg-type]
+                )
+    return tuple(found)

@@ -1,0 +1,8 @@
+"""The report of a run: `report.json` first, and the page that is drawn from it."""
+
+from anonpipe.report.build import Facts, internal, releasable
+from anonpipe.report.content import FORMAT, Report
+from anonpipe.report.gather import gather
+from anonpipe.report.page import documents, read_report, render
+
+__all__ = ["FORMAT", "Facts", "Report", "documents", "gather", "internal", "read_report", "releasable", "render"]

@@ -1,0 +1,277 @@
+"""From the facts of a run to the two reports: pure, and the place that decides what recipients may see.
+
+The releasable report is put together from what is allowed, not by deleting
+from the steward's: a new fact is not in it before somebody puts it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anonpipe.job import Job
+from anonpipe.measure import Estimate, Fit, Measurement
+from anonpipe.report import words
+from anonpipe.report.content import (
+    AnalysisPart,
+    Audience,
+    Coefficient,
+    Correlations,
+    Figure,
+    FileLine,
+    Interval,
+    Line,
+    Picture,
+    Report,
+    SizeLine,
+    Unchecked,
+)
+from anonpipe.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from anonpipe.assess import AnalysisOutcome, Assessment
+    from anonpipe.measure import CorrelationMatrices, Distribution
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run knows at its end.
+
+    Attributes
+    ----------
+    job, verdict, assessment, warnings
+        As the run has them.
+    releasable_checks
+        The checks as recipients may see them, as in the manifest.
+    created, anonpipe
+        Time of the end (UTC, ISO) and version of the program.
+    rows, partitions
+        Released rows, and partitions.
+    identical
+        Whether the records of a group (or of a set that a mask makes) are
+        released as one and the same.
+    group_sizes
+        The manifest's ranges, none under k; None where there are no groups.
+    files
+        Name, rows, bytes and SHA-256 of each written file.
+    distributions
+        Of the columns, for either audience; empty where nothing was measured.
+    correlations
+        Of both tables; None where nothing was measured.
+    pictured
+        Records that distributions and correlations were measured on.
+    """
+
+    job: Job
+    verdict: Verdict
+    assessment: Assessment
+    warnings: tuple[str, ...]
+    releasable_checks: Sequence[Mapping[str, Any]]
+    created: str
+    anonpipe: str
+    rows: int
+    partitions: int
+    identical: bool
+    group_sizes: Sequence[Mapping[str, Any]] | None
+    files: Sequence[Mapping[str, Any]]
+    distributions: Mapping[Audience, Sequence[Distribution]]
+    correlations: CorrelationMatrices | None
+    pictured: int
+
+
+def internal(facts: Facts, version: str | None) -> Report:
+    """The steward's report: everything.
+
+    Parameters
+    ----------
+    version
+        The published version's path; None where nothing was released.
+    """
+    checks = tuple(Line(**check) for check in facts.verdict.to_dict()["checks"])
+    assessed = facts.assessment
+    return Report(
+        audience="internal",
+        source=facts.job.input,
+        output=facts.job.output,
+        version=version,
+        columns=words.columns(facts.job, releasable=False),
+        correlations=_correlations(facts.correlations, with_original=True),
+        utility=tuple(_figure(one) for one in assessed.utility),
+        risk=tuple(_figure(one) for one in assessed.risk),
+        analyses=tuple(_analysis(one) for one in assessed.analyses),
+        files=_files(facts) if version is not None else (),
+        warnings=facts.warnings,
+        notes=facts.verdict.notes,
+        **_common(facts, "internal", checks),
+    )
+
+
+def releasable(facts: Facts) -> Report:
+    """The recipients' report: nothing of single persons, no original moment, no place of the input."""
+    checks = tuple(Line(**check) for check in facts.releasable_checks)
+    assessed, k = facts.assessment, facts.job.k
+    return Report(
+        audience="releasable",
+        columns=words.columns(facts.job, releasable=True),
+        correlations=_correlations(facts.correlations, with_original=False),
+        utility=_released_figures(assessed.utility, k),
+        risk=_released_figures(assessed.risk, k),
+        analyses=tuple(_released_analysis(one) for one in assessed.analyses),
+        files=_files(facts),
+        **_common(facts, "releasable", checks),
+    )
+
+
+def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[str, Any]:
+    """What both reports hold."""
+    job, passed = facts.job, facts.verdict.passed
+    grouped = any(check.name.startswith("smallest group") for check in checks)
+    return {
+        "created": facts.created,
+        "anonpipe": facts.anonpipe,
+        "passed": passed,
+        "headline": words.headline(passed, facts.rows, checks),
+        "summary": words.summary(checks),
+        "k": job.k,
+        "rows": facts.rows,
+        "strata": job.strata.by,
+        "partitions": facts.partitions,
+        "methods": words.methods(job),
+        "promises": words.promises(job, grouped, facts.identical),
+        "limits_of_promise": words.limits_of_promise(job, grouped, facts.identical),
+        "checks": checks,
+        "group_sizes": tuple(
+            SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
+            for line in facts.group_sizes or ()
+        ),
+        "pictures": tuple(_picture(job, one) for one in facts.distributions.get(audience, ())),
+        "pictured": facts.pictured,
+        "not_checked": tuple(Unchecked(what=each.what, why=each.why) for each in facts.assessment.not_checked),
+    }
+
+
+def _files(facts: Facts) -> tuple[FileLine, ...]:
+    return tuple(FileLine(**{key: entry[key] for key in FileLine.model_fields}) for entry in facts.files)
+
+
+def _picture(job: Job, one: Distribution) -> Picture:
+    unchanged = one.name in job.columns and job.columns[one.name].role.unchanged
+    return Picture(
+        name=one.name,
+        kind=one.kind.value,
+        treatment="unchanged" if unchanged else "synthetic",
+        edges=one.edges if one.original else (),
+        labels=one.labels if one.original else (),
+        original=_shares(one.original),
+        released=_shares(one.released),
+        nulls_original=_null_share(one.original_nulls, one.original_records),
+        nulls_released=_null_share(one.released_nulls, one.released_records),
+        note=one.note,
+    )
+
+
+def _shares(counts: Sequence[int]) -> tuple[float, ...]:
+    total = sum(counts)
+    return tuple(round(count / total, 6) if total else 0.0 for count in counts)
+
+
+def _null_share(nulls: int | None, records: int | None) -> float | None:
+    return round(nulls / records, 6) if nulls is not None and records else None
+
+
+def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Correlations | None:
+    if found is None or len(found.names) < 2:
+        return None
+    original = _matrix(found.original) if with_original else None
+    return Correlations(names=found.names, original=original, released=_matrix(found.released))
+
+
+def _matrix(values: Any) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(
+        tuple(round(v, 4) if math.isfinite(v) else None for v in row)
+        for row in np.asarray(values, dtype=float).tolist()
+    )
+
+
+def _figure(one: Measurement) -> Figure:
+    return Figure(**one.to_dict())
+
+
+def _released_figures(measured: Iterable[Measurement], k: int) -> tuple[Figure, ...]:
+    """What is not disclosive, was measured on k records at least, and does not count fewer than k persons."""
+    return tuple(_hidden_count(_figure(one), k) for one in measured if not one.disclosive and one.records >= k)
+
+
+def _hidden_count(figure: Figure, k: int) -> Figure:
+    """An exact share of all records is a count of persons: told from k on only."""
+    exact = figure.unit == "share" and figure.low is None and figure.records == figure.of
+    if exact and figure.value is not None and 0 < figure.value * figure.of < k - 1e-6:
+        note = f"fewer than {k} records; the figure is not told. {figure.note}".strip()
+        return figure.model_copy(update={"value": None, "note": note, "parts": (), "curves": ()})
+    return figure
+
+
+def _analysis(one: AnalysisOutcome) -> AnalysisPart:
+    compared = one.comparison
+    coefficients = tuple(
+        Coefficient(name=c.name, original=_interval(c.original), released=_interval(c.released))
+        for c in compared.coefficients
+    )
+    problem = compared.original.problem or compared.released.problem
+    return _analysis_part(one, compared.original.rows, problem, coefficients, _SHARES)
+
+
+def _released_analysis(one: AnalysisOutcome) -> AnalysisPart:
+    """The release's own coefficients, which every recipient can compute, and shares that changed.
+
+    Not their overlap: of few coefficients it would lead back to the original's intervals.
+    """
+    fit: Fit = one.comparison.released
+    coefficients = tuple(
+        Coefficient(name=name, original=None, released=_interval(estimate))
+        for name, estimate in fit.estimates.items()
+        if estimate is not None
+    )
+    return _analysis_part(one, None, fit.problem, coefficients, _SHARES[:3])
+
+
+_SHARES = ("changed_significance", "changed_direction", "outside", "overlap")
+
+
+def _analysis_part(
+    one: AnalysisOutcome,
+    rows_original: int | None,
+    problem: str | None,
+    coefficients: tuple[Coefficient, ...],
+    named: tuple[str, ...],
+) -> AnalysisPart:
+    analysis, shares = one.comparison.analysis, one.comparison.shares
+    return AnalysisPart(
+        name=analysis.name,
+        model=analysis.model,
+        formula=analysis.formula,
+        event=analysis.event,
+        subset=analysis.subset,
+        records=one.records,
+        of=one.of,
+        rows_original=rows_original,
+        rows_released=one.comparison.released.rows,
+        problem=problem,
+        limits=tuple(one.limits.items()),
+        shares=tuple((name, _finite(getattr(shares, name))) for name in named),
+        coefficients=coefficients,
+    )
+
+
+def _interval(estimate: Estimate | None) -> Interval | None:
+    if estimate is None:
+        return None
+    return Interval(**{name: _finite(getattr(estimate, name)) for name in Interval.model_fields})
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

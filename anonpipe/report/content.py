@@ -1,0 +1,274 @@
+"""What a report holds: the schema of `report.json`, from which the page is drawn.
+
+There are two versions. The steward's (`internal`) holds everything that was
+measured. The recipients' (`releasable`) is built from what they may know:
+fields that only the steward may see are empty there, and `Report` refuses a
+releasable report in which one of them is filled.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+FORMAT = "anonpipe-report-1"
+"""Changes when a reader of `report.json` has to."""
+
+Audience = Literal["internal", "releasable"]
+
+Treatment = Literal["synthetic", "unchanged", "not released"]
+
+
+class Part(BaseModel):
+    """A part of a report: nobody changes it, and it has no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Line(Part):
+    """A check of the verdict: what was measured, the limit, and the bytes it was measured on."""
+
+    name: str
+    outcome: Literal["passed", "failed", "not checked"]
+    measured: str
+    limit: str
+    on: str
+    mandatory: bool
+
+
+class ColumnLine(Part):
+    """A column: what it is and what was done with it."""
+
+    name: str
+    kind: str
+    treatment: Treatment
+    limits: str
+
+
+class MethodLine(Part):
+    """A method of the run: where it is published, what it promises, and how it was set."""
+
+    step: str
+    name: str
+    published: str
+    reference: str
+    promise: str
+    options: tuple[tuple[str, str], ...]
+
+
+class SizeLine(Part):
+    """Groups of a range of sizes; a number under k is given as text."""
+
+    smallest: int
+    largest: int
+    groups: int | str
+
+
+class Picture(Part):
+    """A column before and after.
+
+    Attributes
+    ----------
+    name, kind, treatment
+        The column.
+    edges
+        Of the bins of numbers and dates (days since 1970-01-01); None for an
+        open end. Empty for categories.
+    labels
+        Of categories; empty for numbers.
+    original, released
+        Share of the records with a value in each bin or category, 0 to 1.
+    nulls_original, nulls_released
+        Share of nulls; None where it is not told.
+    note
+        What is not drawn.
+    """
+
+    name: str
+    kind: str
+    treatment: Treatment
+    edges: tuple[float | None, ...] = ()
+    labels: tuple[str, ...] = ()
+    original: tuple[float, ...]
+    released: tuple[float, ...]
+    nulls_original: float | None = None
+    nulls_released: float | None = None
+    note: str = ""
+
+
+class Correlations(Part):
+    """Correlations of every pair of variables; the original's for the steward only. None: not defined."""
+
+    names: tuple[str, ...]
+    original: tuple[tuple[float | None, ...], ...] | None
+    released: tuple[tuple[float | None, ...], ...]
+
+
+class CurveLine(Part):
+    """A figure that is a line, and its reference."""
+
+    title: str
+    x_title: str
+    y_title: str
+    x: tuple[float | None, ...]
+    y: tuple[float | None, ...]
+    baseline: tuple[float | None, ...] = ()
+
+
+class Figure(Part):
+    """A measure of risk or utility; see `anonpipe.measure.Measurement`, whose fields these are."""
+
+    name: str
+    title: str
+    value: float | None
+    unit: str
+    better: Literal["lower", "higher", "near baseline"]
+    source: str
+    records: int
+    of: int
+    low: float | None = None
+    high: float | None = None
+    baseline: float | None = None
+    baseline_is: str = ""
+    note: str = ""
+    parts: tuple[tuple[str, float | None], ...] = ()
+    curves: tuple[CurveLine, ...] = ()
+    disclosive: bool = False
+
+
+class Interval(Part):
+    """A coefficient, the ends of its 95 % interval, and p of the test that it is 0."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+
+
+class Coefficient(Part):
+    """A coefficient of an analysis before (for the steward only) and after; None: it has none there."""
+
+    name: str
+    original: Interval | None
+    released: Interval | None
+
+
+class AnalysisPart(Part):
+    """An analysis of the recipients, fitted to the release and (for the steward) to the original.
+
+    `shares` are those of `anonpipe.measure.Shares`, over all coefficients but
+    the intercept; None where there is nothing to share.
+    """
+
+    name: str
+    model: str
+    formula: str
+    event: str | None
+    subset: str | None
+    records: int
+    of: int
+    rows_original: int | None
+    rows_released: int
+    problem: str | None
+    limits: tuple[tuple[str, float], ...]
+    shares: tuple[tuple[str, float | None], ...]
+    coefficients: tuple[Coefficient, ...]
+
+
+class Unchecked(Part):
+    """What was not checked, and why."""
+
+    what: str
+    why: str
+
+
+class FileLine(Part):
+    """A released file."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Report(Part):
+    """A whole report.
+
+    Attributes
+    ----------
+    format, audience, created, anonpipe
+        Which form, for whom, when (UTC), and by which version of the program.
+    passed, headline, summary
+        The verdict, in words.
+    k, rows, strata, partitions
+        The smallest group, released rows, and how many strata and partitions
+        there were.
+    source, output, version
+        Where the data came from and went to; for the steward only.
+    methods, columns, promises, limits_of_promise
+        What was done, what that promises, and what it does not.
+    checks, group_sizes
+        The gates; sizes of groups, empty where a mask forms none.
+    pictures, correlations, pictured
+        Columns before and after, measured on so many records; 0 for none.
+    utility, risk, analyses
+        What was measured.
+    not_checked
+        What was not.
+    files
+        What was released; empty where nothing was.
+    warnings, notes
+        For the steward only.
+    """
+
+    format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
+    audience: Audience
+    created: str
+    anonpipe: str
+    passed: bool
+    headline: str
+    summary: tuple[str, ...]
+    k: int
+    rows: int
+    strata: tuple[str, ...]
+    partitions: int
+    source: str | None = None
+    output: str | None = None
+    version: str | None = None
+    methods: tuple[MethodLine, ...]
+    columns: tuple[ColumnLine, ...]
+    promises: tuple[str, ...]
+    limits_of_promise: tuple[str, ...]
+    checks: tuple[Line, ...]
+    group_sizes: tuple[SizeLine, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    correlations: Correlations | None = None
+    pictured: int = 0
+    utility: tuple[Figure, ...] = ()
+    risk: tuple[Figure, ...] = ()
+    analyses: tuple[AnalysisPart, ...] = ()
+    not_checked: tuple[Unchecked, ...] = ()
+    files: tuple[FileLine, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _nothing_disclosed(self) -> Report:
+        if self.audience == "internal":
+            return self
+        empty = {
+            "source": self.source,
+            "output": self.output,
+            "version": self.version,
+            "warnings": self.warnings,
+            "notes": self.notes,
+            "a disclosive measure": [figure.name for figure in (*self.utility, *self.risk) if figure.disclosive],
+            "original correlations": self.correlations and self.correlations.original,
+            "rows_original": [one.name for one in self.analyses if one.rows_original is not None],
+            "original coefficients": [c.name for one in self.analyses for c in one.coefficients if c.original],
+            "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],
+        }
+        if filled := [name for name, content in empty.items() if content]:
+            raise ValueError(f"a releasable report may not hold {', '.join(filled)}; please report this")
+        return self

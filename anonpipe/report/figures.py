@@ -1,0 +1,363 @@
+"""The pictures of a report as inline SVG: real text, one name each, colours from the page's style sheet.
+
+Every picture is 340 units wide, so that its letters keep their size on a
+telephone. The functions take parts of a report and draw nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import date, timedelta
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, CurveLine, Figure, Picture, SizeLine
+
+WIDTH = 340
+_LETTER = 6.2  # mean width of a letter of 11 units
+_MOST_VARIABLES = 24
+_EPOCH = date(1970, 1, 1)
+
+Place = Callable[[float], float]
+
+
+def tag(element: str, content: str = "", **attributes: object) -> Markup:
+    """An SVG element; text and attributes are escaped, `class_` is `class`, underscores are hyphens.
+
+    Examples
+    --------
+    >>> tag("text", "a<b", x=1.25, text_anchor="end")
+    Markup('<text x="1.2" text-anchor="end">a&lt;b</text>')
+    """
+    pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
+    shown = Markup("").join(Markup(' {}="{}"').format(name, _short(value)) for name, value in pairs)
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(element), shown, content)
+
+
+def _short(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _drawing(name: str, height: float, parts: Sequence[Markup]) -> Markup:
+    box = f"0 0 {WIDTH} {_short(float(height))}"
+    return tag("svg", Markup("").join(parts), viewBox=box, role="img", aria_label=name, focusable="false")
+
+
+def _text(x: float, y: float, content: str, anchor: str | None = None, class_: str | None = None) -> Markup:
+    return tag("text", content, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def _fitted(content: str, width: float) -> str:
+    """The text, shortened to what `width` holds."""
+    most = max(4, int(width / _LETTER))
+    return content if len(content) <= most else content[: most - 1] + "…"
+
+
+def number(value: float | None) -> str:
+    """A figure for readers: four digits.
+
+    Examples
+    --------
+    >>> number(0.123456), number(1234567.0), number(None), number(0.0), number(21.0)
+    ('0.1235', '1,234,567', '–', '0', '21')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0 or 1e4 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(None), percent(0.00012)
+    ('12.3 %', '–', '0.012 %')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{100 * value:.1f} %" if value == 0 or abs(value) >= 0.001 else f"{100 * value:.2g} %"
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A measured figure with its unit."""
+    if unit == "share":
+        return percent(value)
+    return f"{number(value)} {unit}".strip() if value is not None else "–"
+
+
+def place_of(value: float | None, kind: str) -> str:
+    """A value on a column's axis: a date for dates."""
+    if value is None:
+        return ""
+    if kind == "date" and abs(value) < 1_000_000:
+        try:
+            return (_EPOCH + timedelta(days=math.floor(value))).isoformat()
+        except OverflowError:
+            pass
+    return number(value)
+
+
+def bin_names(picture: Picture) -> list[str]:
+    """What each bin or category of a picture holds, in words."""
+    if picture.labels:
+        return list(picture.labels)
+    names = []
+    for low, high in pairwise(picture.edges):
+        first, last = (place_of(edge, picture.kind) for edge in (low, high))
+        if low is None and high is None:
+            names.append("all values")
+        else:
+            names.append(
+                f"below {last}" if low is None else f"{first} and more" if high is None else f"{first} to {last}"
+            )
+    return names
+
+
+def distribution(picture: Picture) -> Markup:
+    """A column before and after: bins as a filled shape and a line, categories as pairs of bars."""
+    name = f"{picture.name}: original and release"
+    return _categories(name, picture) if picture.labels else _bins(name, picture)
+
+
+def _closed(edges: Sequence[float | None]) -> list[float]:
+    """Ends for open bins, as wide as the bins within; only for drawing."""
+    inner = [edge for edge in edges if edge is not None]
+    if len(inner) < 2:
+        middle = inner[0] if inner else 0.0
+        return [middle - 1.0, *inner, middle + 1.0][: len(edges)]
+    widths = sorted(high - low for low, high in pairwise(inner))
+    usual = widths[len(widths) // 2]
+    first = [inner[0] - usual] if edges[0] is None else []
+    last = [inner[-1] + usual] if edges[-1] is None else []
+    return [*first, *inner, *last]
+
+
+def _bins(name: str, picture: Picture) -> Markup:
+    edges, top, bottom = _closed(picture.edges), 8.0, 104.0
+    widths = [max(high - low, 1e-300) for low, high in pairwise(edges)]
+    before, after = (
+        [share / width for share, width in zip(shares, widths, strict=True)]
+        for shares in (picture.original, picture.released)
+    )
+    x = _scale(edges[0], edges[-1], 6.0, WIDTH - 6.0)
+    y = _scale(0.0, max([*before, *after, 1e-300]), bottom, top)
+    parts = [
+        tag("path", d=_steps(edges, before, x, y) + "Z", class_="original"),
+        tag("path", d=_steps(edges, after, x, y), class_="released"),
+        tag("path", d=f"M6 {bottom}H{WIDTH - 6}", class_="axis"),
+    ]
+    inner = [edge for edge in picture.edges if edge is not None]
+    marks = [inner[0], inner[len(inner) // 2], inner[-1]] if len(inner) > 4 else [inner[0], inner[-1]] if inner else []
+    for at, mark in enumerate(dict.fromkeys(marks)):
+        anchor = "start" if at == 0 else "end" if mark == inner[-1] else "middle"
+        parts.append(tag("path", d=f"M{x(mark):.1f} {bottom}v4", class_="axis"))
+        parts.append(_text(x(mark), bottom + 16, place_of(mark, picture.kind), anchor))
+    return _drawing(name, bottom + 22, parts)
+
+
+def _scale(low: float, high: float, first: float, last: float) -> Place:
+    """From values to places; a single value goes to the middle."""
+    width = high - low
+    return lambda value: (first + last) / 2 if width <= 0 else first + (value - low) / width * (last - first)
+
+
+def _steps(edges: Sequence[float], heights: Sequence[float], x: Place, y: Place) -> str:
+    path = [f"M{x(edges[0]):.1f} {y(0.0):.1f}"]
+    for edge, height in zip(edges[1:], heights, strict=True):
+        path.append(f"V{y(height):.1f}H{x(edge):.1f}")
+    return "".join(path) + f"V{y(0.0):.1f}"
+
+
+def _categories(name: str, picture: Picture) -> Markup:
+    largest = max([*picture.original, *picture.released, 1e-300])
+    width = _scale(0.0, largest, 0.0, 122.0)
+    parts = []
+    for at, (label, before, after) in enumerate(zip(picture.labels, picture.original, picture.released, strict=True)):
+        y = 4.0 + 24.0 * at
+        parts += [
+            _text(104, y + 12, _fitted(label, 104), "end"),
+            tag("rect", x=110, y=y, width=width(before), height=8, class_="original"),
+            tag("rect", x=110, y=y + 9, width=width(after), height=8, class_="bar"),
+            _text(116 + max(width(before), width(after)), y + 12, f"{percent(before)} → {percent(after)}"),
+        ]
+    return _drawing(name, 6.0 + 24.0 * len(picture.labels), parts)
+
+
+def sizes(lines: Sequence[SizeLine]) -> Markup:
+    """Groups by size."""
+    known = [line.groups for line in lines if isinstance(line.groups, int)]
+    width = _scale(0.0, float(max([*known, 1])), 0.0, 190.0)
+    parts = []
+    for at, line in enumerate(lines):
+        y, long = 4.0 + 20.0 * at, width(line.groups) if isinstance(line.groups, int) else 0.0
+        label = str(line.smallest) if line.smallest == line.largest else f"{line.smallest} to {line.largest}"
+        groups = f"{line.groups:,}" if isinstance(line.groups, int) else line.groups
+        parts += [
+            _text(74, y + 11, label, "end"),
+            tag("rect", x=80, y=y, width=long, height=14, class_="bar"),
+            _text(86 + long, y + 11, groups),
+        ]
+    return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
+
+
+def changes(correlations: Correlations) -> list[tuple[str, str, float, float]]:
+    """Pairs of variables with both correlations, the largest change first; none without the original."""
+    found = []
+    for row, first in enumerate(correlations.names):
+        for column in range(row):
+            before = correlations.original[row][column] if correlations.original else None
+            after = correlations.released[row][column]
+            if before is not None and after is not None:
+                found.append((correlations.names[column], first, before, after))
+    return sorted(found, key=lambda pair: -abs(pair[3] - pair[2]))
+
+
+def heat_map(correlations: Correlations) -> Markup:
+    """Changes of correlations; without the original, the correlations of the release."""
+    names, values, title = correlations.names, correlations.released, "correlations in the release"
+    if correlations.original is not None:
+        title = "changes of correlations, release minus original"
+        values = tuple(
+            tuple(None if a is None or b is None else a - b for a, b in zip(after, before, strict=True))
+            for after, before in zip(correlations.released, correlations.original, strict=True)
+        )
+    shown = _strongest(values)
+    largest = 1.0
+    if correlations.original is not None:
+        largest = max([abs(values[r][c] or 0.0) for r in shown for c in shown if r != c], default=0.0) or 1.0
+    cell = min(22.0, (WIDTH - 132.0) / max(1, len(shown)))
+    parts = []
+    for at, row in enumerate(shown):
+        y = 16.0 + cell * at
+        parts.append(_text(126, y + cell / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end", _small(cell)))
+        if cell >= 12 or at % 2 == 0:
+            parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", _small(cell)))
+        for side, column in enumerate(shown):
+            value = values[row][column]
+            if row != column and value is not None:
+                colour = "positive" if value > 0 else "negative"
+                opacity = f"{min(1.0, abs(value) / largest):.2f}"
+                side_length = cell - 1
+                parts.append(
+                    tag(
+                        "rect",
+                        x=130 + cell * side,
+                        y=y,
+                        width=side_length,
+                        height=side_length,
+                        class_=colour,
+                        fill_opacity=opacity,
+                    )
+                )
+    y = 16.0 + cell * len(shown) + 8
+    for at, (value, colour) in enumerate(((-largest, "negative"), (largest, "positive"))):
+        parts.append(tag("rect", x=130 + 100 * at, y=y, width=12, height=12, class_=colour))
+        parts.append(_text(147 + 100 * at, y + 10, f"{value:+.2g}"))
+    return _drawing(title, y + 16, parts)
+
+
+def _small(cell: float) -> str | None:
+    return "small" if cell < 12 else None
+
+
+def _strongest(values: Sequence[Sequence[float | None]]) -> list[int]:
+    """The variables that are drawn, in their order: those with the largest entries."""
+    largest = [max([abs(v or 0.0) for c, v in enumerate(row) if c != r], default=0.0) for r, row in enumerate(values)]
+    order = sorted(range(len(values)), key=lambda at: -largest[at])
+    return sorted(order[:_MOST_VARIABLES])
+
+
+def drawn_variables(correlations: Correlations) -> int:
+    """How many variables the heat map shows."""
+    return min(_MOST_VARIABLES, len(correlations.names))
+
+
+def curve(line: CurveLine) -> Markup:
+    """A curve and its reference."""
+    series = [("released", line.y), ("baseline", line.baseline)]
+    points = [
+        (style, [(x, y) for x, y in zip(line.x, ys, strict=True) if x is not None and y is not None])
+        for style, ys in series
+        if ys
+    ]
+    everything = [point for _, each in points for point in each]
+    if not everything:
+        return _drawing(line.title, 24, [_text(6, 16, "no points")])
+    xs, ys = [point[0] for point in everything], [point[1] for point in everything]
+    x = _scale(min(xs), max(xs), 40.0, WIDTH - 8.0)
+    y = _scale(min(0.0, *ys), max(ys), 130.0, 8.0)
+    parts = [tag("path", d=f"M40 8V130H{WIDTH - 8}", class_="axis frame")]
+    for style, each in points:
+        path = "M" + "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in each)
+        parts.append(tag("path", d=path, class_=style))
+    parts += [
+        _text(36, 14, f"{max(ys):.2g}", "end"),
+        _text(36, 130, f"{min(0.0, *ys):.2g}", "end"),
+        _text(40, 145, f"{min(xs):.2g}", "start"),
+        _text(WIDTH - 8, 145, f"{max(xs):.3g}", "end"),
+        _text((WIDTH + 32) / 2, 145, _fitted(line.x_title, 170), "middle"),
+    ]
+    return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
+
+
+def gauge(figure: Figure) -> Markup:
+    """A figure with its interval beside its baseline."""
+    known = [v for v in (figure.value, figure.low, figure.high, figure.baseline) if v is not None]
+    low, high = _axis(known, figure.better == "near baseline")
+    x = _scale(low, high, 8.0, WIDTH - 8.0)
+    parts = [tag("path", d=f"M8 20H{WIDTH - 8}", class_="axis")]
+    if figure.low is not None and figure.high is not None:
+        parts.append(tag("path", d=f"M{x(figure.low):.1f} 12H{x(figure.high):.1f}", class_="released"))
+    if figure.baseline is not None:
+        parts.append(tag("path", d=f"M{x(figure.baseline):.1f} 2V22", class_="baseline"))
+    if figure.value is not None:
+        parts.append(tag("circle", cx=x(figure.value), cy=12, r=4, class_="dot"))
+    parts += [_text(8, 34, amount(low, figure.unit)), _text(WIDTH - 8, 34, amount(high, figure.unit), "end")]
+    compared = f", baseline {amount(figure.baseline, figure.unit)}" if figure.baseline is not None else ""
+    return _drawing(f"{figure.title}: {amount(figure.value, figure.unit)}{compared}", 40, parts)
+
+
+def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:
+    """Round ends that hold all figures: from zero, or about them where they are to be near each other."""
+    low, high = min([*known, 0.0]), max([*known, 0.0])
+    if near and len(known) > 1:
+        low, high = min(known), max(known)
+        low, high = low - 0.5 * (high - low), high + 0.5 * (high - low)
+    if high <= low:
+        return low, low + 1.0
+    step = 10.0 ** math.floor(math.log10(high - low))
+    step = next(part * step for part in (0.1, 0.2, 0.5, 1.0) if (high - low) / (part * step) <= 20)
+    return math.floor(low / step) * step, math.ceil(high / step) * step
+
+
+def forest(analysis: AnalysisPart) -> Markup:
+    """Coefficients with their intervals; each row has its own scale, in which the short line is zero."""
+    parts = []
+    for at, coefficient in enumerate(analysis.coefficients):
+        y = 14.0 + 40.0 * at
+        parts.append(_text(6, y, _fitted(coefficient.name, WIDTH - 12)))
+        parts += _intervals(coefficient, y + 6)
+    both = any(coefficient.original is not None for coefficient in analysis.coefficients)
+    what = "original and release" if both else "the release"
+    return _drawing(f"coefficients of {analysis.name}: {what}", 6.0 + 40.0 * len(analysis.coefficients), parts)
+
+
+def _intervals(coefficient: Coefficient, y: float) -> list[Markup]:
+    sides = [("original", coefficient.original, 4.0), ("released", coefficient.released, 13.0)]
+    ends = [v for _, one, _ in sides if one for v in (one.low, one.high, one.value) if v is not None]
+    x = _scale(min([*ends, 0.0]), max([*ends, 0.0]), 12.0, WIDTH - 12.0)
+    parts = [tag("path", d=f"M{x(0.0):.1f} {y}v18", class_="axis")]
+    for style, one, down in sides:
+        if one is None or one.value is None:
+            continue
+        if one.low is not None and one.high is not None:
+            parts.append(tag("path", d=f"M{x(one.low):.1f} {y + down}H{x(one.high):.1f}", class_=f"interval {style}"))
+        parts.append(tag("circle", cx=x(one.value), cy=y + down, r=3.5, class_=f"dot {style}"))
+    if coefficient.released is None:
+        parts.append(_text(12, y + 17, "not determined by the release", None, "small"))
+    return parts

@@ -1,0 +1,56 @@
+"""The facts of a finished run, from its staging and its manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anonpipe.assess import load_assessment, sampled_tables
+from anonpipe.context import Context
+from anonpipe.evidence import promise_of
+from anonpipe.masker import masker_of
+from anonpipe.measure import correlation_changes, distributions
+from anonpipe.report.build import Facts
+from anonpipe.verify.verdict import Verdict
+
+
+def gather(ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: tuple[str, ...]) -> Facts:
+    """All that the reports of a run are made of.
+
+    Parameters
+    ----------
+    ctx
+        The run; everything up to its verdict is done.
+    verdict
+        As judged: the steward's.
+    manifest
+        Of the release, or of what would have been released.
+    warnings
+        For the steward.
+    """
+    job, tables = ctx.job, sampled_tables(ctx)
+    pictures: dict[str, Any] = {"distributions": {}, "correlations": None, "pictured": 0}
+    if tables is not None and len(tables.original):
+        given = (tables.original, tables.released, tables.kinds)
+        pictures = {
+            "distributions": {
+                "internal": distributions(*given, least=job.k),
+                "releasable": distributions(*given, least=job.k, releasable=True),
+            },
+            "correlations": correlation_changes(*given),
+            "pictured": len(tables.original),
+        }
+    return Facts(
+        job=job,
+        verdict=verdict,
+        assessment=load_assessment(ctx),
+        warnings=warnings,
+        releasable_checks=manifest["verdict"]["checks"],
+        created=manifest["created"],
+        anonpipe=manifest["anonpipe"],
+        rows=manifest["rows"],
+        partitions=len(ctx.plan.partitions),
+        identical=promise_of(job).identical if job.mask is None else masker_of(job).identical_rows,
+        group_sizes=manifest["group_sizes"],
+        files=manifest["files"],
+        **pictures,
+    )

@@ -1,0 +1,79 @@
+"""The page of a report: one file of HTML, with its style and pictures inside and nothing fetched."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from anonpipe.errors import InputError
+from anonpipe.report import figures, words
+from anonpipe.report.content import FORMAT, Report
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_HERE = Path(__file__).parent
+_MOST_PAIRS = 12
+
+_IN_WORDS = {
+    "changed_significance": "coefficients whose significance changed",
+    "changed_direction": "significant coefficients that lost it or changed direction",
+    "outside": "coefficients outside the original's 95 % interval",
+    "overlap": "mean overlap of the two 95 % intervals",
+}
+
+
+def render(report: Report) -> str:
+    """Draw a report as a page.
+
+    Parameters
+    ----------
+    report
+        Either version, made by a run or read from `report.json`.
+
+    Returns
+    -------
+    str
+        HTML that needs no network, no script and no font of its own.
+    """
+    changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
+    return _template().render(report=report, changes=changes, share_titles=_IN_WORDS)
+
+
+def read_report(path: Path) -> Report:
+    """Read `report.json`.
+
+    Raises
+    ------
+    InputError
+        It is no report, or one of another version of the program.
+    """
+    problem = "cannot be read"
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError:
+        problem = f"is no report of the form {FORMAT}"
+    except OSError:
+        pass
+    raise InputError(f"{path} {problem}; give the report.json that a run of this version wrote")
+
+
+def documents(report: Report) -> dict[str, bytes]:
+    """A report as files: `report.json`, and the page drawn from it."""
+    return {"report.json": report.model_dump_json(indent=1).encode(), "report.html": render(report).encode()}
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals["figures"] = figures
+    environment.globals["counted"] = words.counted
+    environment.filters |= {"percent": figures.percent, "number": figures.number}
+    return environment.get_template("page.html")

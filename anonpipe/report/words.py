@@ -1,0 +1,191 @@
+"""What was done, what that promises and what it does not, in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from anonpipe.cluster import METHODS as CLUSTERERS
+from anonpipe.job import Job
+from anonpipe.mask import MASKERS
+from anonpipe.masker import masks_strata
+from anonpipe.report.content import ColumnLine, Line, MethodLine, Treatment
+from anonpipe.synthesize import METHODS as SYNTHESIZERS
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "check"), counted(2000, "row")
+    ('1 check', '2,000 rows')
+    """
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def methods(job: Job) -> tuple[MethodLine, ...]:
+    """The methods of a job in the order of their work."""
+    known: tuple[tuple[str, Any, Any], ...] = (
+        ("grouping", job.cluster, CLUSTERERS),
+        ("replacing records, group by group", job.synthesize, SYNTHESIZERS),
+        ("masking", job.mask, MASKERS),
+    )
+    lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
+    return (
+        *lines,
+        MethodLine(step="decoding", name="", published="", reference="", promise="", options=_told(job.decode)),
+    )
+
+
+def _method(step: str, options: Any, registry: Any) -> MethodLine:
+    record = registry.get(options.method)
+    texts = {name: str(getattr(record, name, "")) for name in ("published", "reference", "promise")}
+    form = getattr(options, "form", None) or getattr(options, "moments", None)
+    texts["promise"] = of_form(texts["promise"], form) if form else texts["promise"]
+    return MethodLine(step=step, name=options.method, options=_told(options), **texts)
+
+
+def of_form(promise: str, form: str) -> str:
+    """Of a promise that tells of several forms, what it says of one.
+
+    Examples
+    --------
+    >>> of_form("exact: means; groups too; expected: means on average", "exact")
+    'means; groups too'
+    >>> of_form("means and covariances", "exact")
+    'means and covariances'
+    """
+    found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", promise)
+    return found.group(1) if found else promise
+
+
+def _told(options: Any) -> tuple[tuple[str, str], ...]:
+    """Options as the job file writes them; what is switched off is left out."""
+    content = options.model_dump(mode="json", exclude={"method"})
+    return tuple((name, _value(value)) for name, value in content.items() if value not in (None, False, 0.0, [], {}))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_value(each)}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def columns(job: Job, releasable: bool) -> tuple[ColumnLine, ...]:
+    """The columns of the input; recipients are told of released ones only, and not of declared limits."""
+    lines = []
+    for name, column in job.columns.items():
+        if releasable and not column.role.released:
+            continue
+        treatment: Treatment = "synthetic" if column.role.synthesized else "unchanged"
+        if not column.role.released:
+            treatment = "not released"
+        limits = "" if releasable else _limits(column)
+        lines.append(ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=limits))
+    return tuple(lines)
+
+
+def _limits(column: Any) -> str:
+    told = []
+    if column.bounds is not None:
+        low, high = ("no limit" if bound is None else str(bound).removesuffix(".0") for bound in column.bounds)
+        told.append(f"{low} to {high}")
+    if column.step is not None:
+        told.append(f"steps of {column.step:g}")
+    if column.levels is not None:
+        told.append(f"{len(column.levels)} declared levels")
+    return ", ".join(told)
+
+
+def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
+    """What a release of this job promises; every sentence stands for a gate.
+
+    Parameters
+    ----------
+    grouped
+        Whether records were replaced group by group.
+    identical
+        Whether the rows of a group, or of a set that a mask makes, are alike
+        in all synthetic columns.
+    """
+    found = []
+    if grouped:
+        found.append(f"Records were replaced in groups of at least {job.k} persons; the smallest group was counted.")
+        if job.strata.by:
+            found.append(f"No group holds records of different {' and '.join(job.strata.by)}.")
+    elif identical:
+        found.append(f"Rows are alike in all synthetic columns in sets of at least {job.k}; the smallest was counted.")
+    elif job.strata.by and masks_strata(job):
+        found.append(f"The table was masked inside each stratum ({', '.join(job.strata.by)}); there are no groups.")
+    else:
+        found.append("The whole table was masked at once; there are no groups.")
+    if job.classes is not None and job.classes.conditions:
+        asked = job.classes
+        if asked.l_diversity is not None:
+            found.append(f"Every group holds {asked.diversity} {asked.l_diversity:g}-diversity in its classes.")
+        if asked.t_closeness is not None:
+            found.append(f"No group's classes are further than {asked.t_closeness:g} from the table's (t-closeness).")
+    found += [
+        "Means and covariances were held against those of the original on the rows that were written, after rounding "
+        "and decoding.",
+        f"Categories of fewer than {job.k} persons are not released as such.",
+        "Columns that identify persons are not in the release.",
+    ]
+    return tuple(found)
+
+
+def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
+    """What nobody should read into it."""
+    found = []
+    unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
+    if grouped and not identical:
+        found.append(
+            f"Groups of at least {job.k} are not k-anonymity of the released rows: rows of a group differ from each "
+            "other. What an attacker gains is told by the attacks under “Risk”, where they were measured."
+        )
+    if identical and unchanged:
+        found.append("Unchanged columns tell apart rows that are alike in all others.")
+    if not grouped and not identical:
+        found.append(f"Without groups, k={job.k} says nothing about how many persons stand behind a released row.")
+    if unchanged:
+        whose = f"column {unchanged[0]} holds" if len(unchanged) == 1 else f"columns {', '.join(unchanged)} hold"
+        found.append(f"The {whose} true values.")
+    if job.decode.restore_survival_times:
+        jitter = job.decode.jitter_restored_times
+        how = f"shifted by up to {jitter:g}" if jitter else "as they are, the extremes included"
+        found.append(f"The column {job.time_column} holds true times of persons, {how}.")
+    found += [
+        "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
+        "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
+        "told under “Utility” and “Analyses”.",
+    ]
+    return tuple(found)
+
+
+def headline(passed: bool, rows: int, checks: Sequence[Line]) -> str:
+    """The verdict in a sentence."""
+    if passed:
+        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed."
+    failed = sum(check.outcome == "failed" for check in checks)
+    what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
+    return f"Nothing was released: {what}."
+
+
+def summary(checks: Sequence[Line]) -> tuple[str, ...]:
+    """What failed, then how many passed, then what was not checked."""
+    failed = [
+        f"Failed: {check.name}. Measured: {check.measured}; allowed: {check.limit}."
+        for check in checks
+        if check.outcome == "failed"
+    ]
+    missing = [
+        f"Missing: {check.name}, which may not be left out."
+        for check in checks
+        if check.outcome == "not checked" and check.mandatory
+    ]
+    passed = sum(check.outcome == "passed" for check in checks)
+    left = sum(check.outcome == "not checked" for check in checks)
+    rest = f" {counted(left, 'check')} not made or without a limit." if left else ""
+    return (*failed, *missing, f"{passed} of {counted(len(checks), 'check')} passed.{rest}")

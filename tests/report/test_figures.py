@@ -1,0 +1,127 @@
+"""Pictures show the figures they are given."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from anonpipe.report import figures
+from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, Figure, Interval, Picture, SizeLine
+
+
+def widths(drawing, name):
+    return [float(w) for w in re.findall(rf'width="([0-9.]+)" height="[0-9.]+" class="{name}"', drawing)]
+
+
+def test_bars_are_as_long_as_shares():
+    picture = Picture(
+        name="sex", kind="binary", treatment="synthetic", labels=("f", "m"), original=(0.25, 0.75), released=(0.5, 0.5)
+    )
+    drawing = figures.distribution(picture)
+    before, after = widths(drawing, "original"), widths(drawing, "bar")
+    assert before[1] / before[0] == pytest.approx(3, rel=0.02) and after[0] == after[1]
+    assert "25.0 % → 50.0 %" in drawing
+
+
+def test_unequal_bins_are_drawn_as_densities():
+    picture = Picture(
+        name="age",
+        kind="continuous",
+        treatment="synthetic",
+        edges=(None, 0.0, 10.0, 30.0, 40.0, None),
+        original=(0.0, 0.25, 0.5, 0.25, 0.0),
+        released=(0.0, 0.25, 0.5, 0.25, 0.0),
+    )
+    path = re.search(r'd="([^"]*)Z" class="original"', figures.distribution(picture)).group(1)
+    heights = re.findall(r"V([0-9.]+)", path)
+    assert heights[1] == heights[2] == heights[3] != heights[0]  # the same density
+    assert figures.bin_names(picture)[0] == "below 0" and figures.bin_names(picture)[-1] == "40 and more"
+
+
+def test_dates_are_dates():
+    picture = Picture(
+        name="d",
+        kind="date",
+        treatment="unchanged",
+        edges=(None, 0.0, 365.0, None),
+        original=(0.5, 0.25, 0.25),
+        released=(0.5, 0.25, 0.25),
+    )
+    assert "1970-01-01" in figures.distribution(picture)
+    assert figures.bin_names(picture)[1] == "1970-01-01 to 1971-01-01"
+
+
+def test_changes_of_correlations_largest_first():
+    found = Correlations(
+        names=("a", "b", "c"),
+        original=((1, 0.5, 0.1), (0.5, 1, None), (0.1, None, 1)),
+        released=((1, 0.4, 0.6), (0.4, 1, 0.2), (0.6, 0.2, 1)),
+    )
+    assert [(one, two) for one, two, _, _ in figures.changes(found)] == [("a", "c"), ("a", "b")]
+    drawing = figures.heat_map(found)
+    assert drawing.count("<rect") == 4 + 2 and "+0.5" in drawing  # two pairs, twice each, and the legend
+    assert figures.changes(found.model_copy(update={"original": None})) == []
+    assert figures.heat_map(found.model_copy(update={"original": None})).count("<rect") == 6 + 2
+
+
+def test_a_wide_heat_map_keeps_the_strongest():
+    size = 40
+    values = [[0.0] * size for _ in range(size)]
+    values[3][39] = values[39][3] = 0.9
+    found = Correlations(names=tuple(f"v{at}" for at in range(size)), original=None, released=values)
+    drawing = figures.heat_map(found)
+    assert figures.drawn_variables(found) == 24 and ">v3 " in drawing and ">v39 " in drawing and ">v30 " not in drawing
+
+
+def test_forest_rows_have_their_own_scale_and_zero():
+    inside = Interval(value=0.01, low=-0.01, high=0.03, p=0.3)
+    analysis = AnalysisPart(
+        name="a",
+        model="cox",
+        formula="t ~ x",
+        event="e",
+        subset=None,
+        records=9,
+        of=9,
+        rows_original=9,
+        rows_released=9,
+        problem=None,
+        limits=(),
+        shares=(),
+        coefficients=(
+            Coefficient(name="x", original=inside, released=None),
+            Coefficient(name="z", original=Interval(value=500.0, low=400.0, high=600.0, p=0.0), released=inside),
+        ),
+    )
+    drawing = figures.forest(analysis)
+    assert "not determined by the release" in drawing
+    zeros = re.findall(r'd="M([0-9.]+) [0-9.]+v18"', drawing)
+    assert float(zeros[0]) == pytest.approx(12 + (340 - 24) / 4, abs=0.1) and float(zeros[1]) < 13
+
+
+def test_gauges_hold_value_interval_and_baseline():
+    shown = Figure(
+        name="n",
+        title="t",
+        value=0.2,
+        unit="share",
+        better="lower",
+        source="s",
+        records=1,
+        of=2,
+        low=0.1,
+        high=0.3,
+        baseline=0.05,
+        baseline_is="chance",
+    )
+    drawing = figures.gauge(shown)
+    assert 'aria-label="t: 20.0 %, baseline 5.0 %"' in drawing and "0.0 %" in drawing and "30.0 %" in drawing
+    left, right = map(float, re.search(r'd="M([0-9.]+) 12H([0-9.]+)"', drawing).groups())
+    dot = float(re.search(r'cx="([0-9.]+)"', drawing).group(1))
+    assert left < dot < right and dot == pytest.approx((left + right) / 2, abs=0.2)
+
+
+def test_group_sizes_hide_small_numbers():
+    drawing = figures.sizes([SizeLine(smallest=5, largest=9, groups="fewer than 5")])
+    assert "5 to 9" in drawing and "fewer than 5" in drawing
