@@ -124,8 +124,8 @@ def _read(version: str, given: pa.Schema) -> pa.Table:
     where = release.resolve(version)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
     table = pa.concat_tables([pq.read_table(where.path(name)) for name in names])
-    columns = [_as_type(table.column(name), given.field(name).type) for name in table.column_names]
-    return pa.table(columns, schema=pa.schema([given.field(name) for name in table.column_names]))
+    fields = [given.field(name) if name in given.names else table.schema.field(name) for name in table.column_names]
+    return pa.table([_as_type(table.column(field.name), field.type) for field in fields], schema=pa.schema(fields))
 
 
 def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -140,7 +140,7 @@ def _as_given(released: pa.Table, given: Any) -> Any:
     if isinstance(given, pa.Table):
         return released
     frame = released.to_pandas()
-    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns}
+    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
     return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
 
 

@@ -1,4 +1,4 @@
-"""The command line: init, plan, run, verify, methods, demo, purge.
+"""The command line: init, plan, run, compare, report, verify, methods, demo, purge.
 
 Heavy libraries are imported inside the commands, so that `--help` answers at once.
 """
@@ -6,6 +6,8 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 from __future__ import annotations
 
 import inspect
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,11 +80,20 @@ def init(
     source: Annotated[str, typer.Argument(help="The data: Parquet or CSV, a file, folder, glob or URL")],
     output: Annotated[str, typer.Option(help="Where releases will be published")] = "release-folder",
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
+    analyses: Annotated[
+        Path | None,
+        typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is made to fit"),
+    ] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output; it holds column names but no value of the data."""
     from anonpipe.propose import propose_job
 
-    sys.stdout.write(propose_job(source, output, k))
+    wanted: tuple[Any, ...] = ()
+    if analyses is not None:
+        from anonpipe.recipient import read_analyses
+
+        wanted = read_analyses(analyses)
+    sys.stdout.write(propose_job(source, output, k, wanted))
     sys.stdout.flush()
 
 
@@ -109,6 +120,73 @@ def run(
 
 
 @app.command()
+def compare(
+    job: JobFile,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise"),
+    ] = None,
+    k: Annotated[str, typer.Option(help="Group sizes to try, by commas")] = "3,5,10,20",
+    draws: Annotated[int, typer.Option(min=1, help="Trials of each setting, with other random numbers")] = 1,
+    utility: Annotated[str | None, typer.Option(help="Measure on the map's utility axis, by its name")] = None,
+    risk: Annotated[str | None, typer.Option(help="Measure on the map's risk axis, by its name")] = None,
+    folder: Annotated[Path, typer.Option("--out", help="Where to put table and map")] = Path("comparison"),
+    settings: Setting = None,
+    workers: Workers = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Measure again what was measured before")] = False,
+) -> None:
+    """Try methods and group sizes on the job's input: a table and a risk-utility map; nothing is released."""
+    from anonpipe import compare as comparing
+
+    loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
+    ks = [int(part) if part.strip().isdecimal() else 0 for part in k.split(",")]
+    asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
+    try:
+        with progress_display() as on_progress:
+            study = comparing.compare(
+                loaded, asked, ks, draws=draws, utility=utility, risk=risk, anew=anew, on_progress=on_progress
+            )
+    except KeyboardInterrupt:
+        study = None
+    if study is None:
+        err.print("stopped; what was measured is kept: give the same command to go on", soft_wrap=True)
+        raise typer.Exit(130)
+    paths = comparing.write_study(study, folder)
+    _show_study(study)
+    _print("for the steward, not for recipients: " + ", ".join(map(str, paths)))
+
+
+def _show_study(study: Any) -> None:
+    """The table of a comparison, why settings failed, and the setting to take."""
+    from anonpipe.compare import cells, reasons
+
+    table = Table(title="settings", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", overflow="fold")
+    table.add_column("k", justify="right")
+    table.add_column("gates", no_wrap=True)
+    for axis in study.axes:
+        table.add_column(escape(axis.name), overflow="fold")
+    front = study.front
+    for row in study.rows:
+        style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
+        table.add_row(*map(escape, cells(study, row)), style=style)
+    out.print(table)
+    for axis in study.axes:
+        _print(f"{axis.name}: {axis.label}")
+    for reason in reasons(study):
+        _print(reason)
+    for note in study.notes:
+        _print(f"note: {note}")
+    if study.choice is None:
+        _print("no setting passes all gates")
+        return
+    given = " ".join(f"--set {shlex.quote(text)}" for text in study.choice.setting.overrides)
+    _print(f"least utility lost with all gates passed: {study.choice.setting.method}, k={study.choice.setting.k}")
+    _print(f"to release it: anonpipe run JOB {given}")
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of the made-up registry")] = 50_000,
@@ -126,7 +204,7 @@ def demo(
     loaded = _load(job_file, None, {"run.workers": workers})
     outcome = _execute(loaded, resume=False)
     _finish(loaded, outcome, None)
-    from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
+    from anonpipe.before_after import compare_tables, draw_comparison, show_comparison
 
     compared = compare_tables(loaded, str(data), loaded.output)
     out.print(show_comparison(compared))
@@ -142,7 +220,7 @@ def summary(
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
 ) -> None:
     """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
-    from anonpipe.comparison import compare_tables, draw_comparison, show_comparison
+    from anonpipe.before_after import compare_tables, draw_comparison, show_comparison
 
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
@@ -153,6 +231,24 @@ def summary(
     if picture is not None:
         draw_comparison(loaded, loaded.input, loaded.output, picture)
         _print(f"picture: {picture}")
+
+
+@app.command()
+def report(
+    source: Annotated[Path, typer.Argument(help="The report.json of a run: the steward's, or a release's")],
+    page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
+) -> None:
+    """Draw the page of a report again from its JSON."""
+    from anonpipe.report import read_report, render
+
+    made = read_report(source)
+    private = made.audience == "internal"
+    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+    with os.fdopen(handle, "w", encoding="utf-8") as drawn:
+        if private:
+            os.fchmod(drawn.fileno(), 0o600)  # also where the file was there before
+        drawn.write(render(made))
+    _print(f"{page}: for {'the steward, not for recipients' if private else 'recipients'}")
 
 
 @app.command()
@@ -317,6 +413,8 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     out.print(verdict_table(outcome.verdict))
     for note in outcome.verdict.notes:
         out.print(f"[dim]note:[/] {escape(note)}")
+    if outcome.report is not None:
+        _print(f"report for the steward, not for recipients: {outcome.report}")
     if outcome.version is None:
         raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")

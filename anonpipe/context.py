@@ -8,16 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from anonpipe.codec.beside import BesideCodec
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import ClassColumn, Compound, class_columns, compound_of
+from anonpipe.codec.intervals import IntervalCodec
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression
 from anonpipe.codec.scan import Scan, read_scan
 from anonpipe.job import Job, parse_job
 from anonpipe.mask import Step
-from anonpipe.masker import job_steps
+from anonpipe.masker import intervals_of, job_steps
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.plan import Plan
@@ -65,6 +67,17 @@ class Context:
     def beside(self) -> BesideCodec:
         """The unchanged columns that the masked ones are drawn given, as numbers."""
         return BesideCodec.fit(self.cells, self.scan, self.job.beside)
+
+    @cached_property
+    def intervals(self) -> IntervalCodec | None:
+        """The ends of intervals that are released beside their middles; None for none."""
+        return intervals_of(self.job, self.cells, self.points)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The released table's: the columns of the job, then the ends of intervals."""
+        added = [] if self.intervals is None else list(self.intervals.fields)
+        return pa.schema([*self.cells.schema, *added])
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -140,7 +153,9 @@ def view_of(codec: CellCodec, scan: Scan) -> View:
     counts = {name: scan.code_counts(name) for name in coded}
     mean = {name: scan.columns[name].mean for name in columns}
     sd = {name: scan.columns[name].sd for name in columns}
-    return build_view(columns, mean, sd, counts)
+    log_mean = {name: scan.columns[name].log_mean for name in columns}
+    log_sd = {name: scan.columns[name].log_sd for name in columns}
+    return build_view(columns, mean, sd, counts, log_mean=log_mean, log_sd=log_sd)
 
 
 @lru_cache(maxsize=2)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from anonpipe.certificate import loss_bound
-from anonpipe.cluster import ClassDisclosure
 from anonpipe.context import Context
-from anonpipe.grouping import groupings
+from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures
 from anonpipe.job import Job
-from anonpipe.masker import job_promise, masker_of
+from anonpipe.mask import RecordsAndDraws
+from anonpipe.mask_stages import groups_file, load_record
+from anonpipe.masker import first_columns, job_promise, masker_of, masks_strata
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.options import MicroPerturbation
 from anonpipe.stages import count_combinations, needs_spread, unchanged_names
-from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
-from anonpipe.verify.promises import Promise
+from anonpipe.verify.kept_groups import KeptGroups
+from anonpipe.verify.promises import Promise, Target
 
 
 def by_stratum(ctx: Context, stage: str, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -38,7 +38,7 @@ def grouped_by_stratum(ctx: Context) -> list[GroupedMoments]:
 def promise_of(job: Job) -> Promise:
     """What the job's synthesizer promises of means and covariances."""
     options = job.by_groups.synthesize
-    exact_groups = SYNTHESIZERS[options.method].exact_group_moments and getattr(options, "moments", "exact") == "exact"
+    exact_groups = keeps_group_moments(job)
     form = options.form if isinstance(options, MicroPerturbation) else getattr(options, "moments", None)
     strata = exact_groups or options.method == "centroid"
     if isinstance(options, MicroPerturbation):
@@ -56,6 +56,7 @@ def evidence(ctx: Context) -> Evidence:
     """All that the gates look at."""
     staging, job = ctx.staging, ctx.job
     before, after = middle_stages(job)
+    scanned = staging.receipts("scan").read_all(len(ctx.source.units))
     written = staging.receipts("write").read_all(ctx.plan.files)
     made = staging.receipts(after).read_all(len(ctx.plan.partitions))
     released = [
@@ -63,7 +64,8 @@ def evidence(ctx: Context) -> Evidence:
         for at in range(len(ctx.strata.rows))
     ]
     return Evidence(
-        rows_in=ctx.scan.rows,
+        rows_in=sum(receipt["rows"] for receipt in scanned),
+        rows_held_out=sum(receipt["held_out"] for receipt in scanned),
         rows_dropped=ctx.strata.dropped,
         rows_out=sum(receipt["rows"] for receipt in written),
         rows_under_k=_rows_under_k(ctx),
@@ -91,35 +93,47 @@ def _of_groups(ctx: Context, made: list[dict[str, Any]]) -> GroupEvidence:
         grouped=grouped,
         spread=by_stratum(ctx, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
         bound=None if groupings(job) > 1 else loss_bound(ctx, float(np.trace(merge_all(grouped).total.scatter))),
-        classes=_disclosures(ctx),
+        classes=merged_disclosures(ctx),
     )
 
 
 def _of_mask(ctx: Context, made: list[dict[str, Any]]) -> MaskEvidence:
     masker = masker_of(ctx.job)
     encoded = ctx.staging.receipts("encode").read_all(len(ctx.plan.partitions))
-    points = merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])
-    width = ctx.points.width
-    changed = [old != new for old, new in zip(_column_sums(encoded), _column_sums(made), strict=True)]
+    scoped = _scoped_moments(ctx, encoded)
+    scored = {column for block in ctx.points.category_columns for column in block} if masker.leaves_scores else set()
+    sums = enumerate(zip(_column_sums(encoded), _column_sums(made), strict=True))
+    changed = [old != new for column, (old, new) in sums if column not in scored]
     return MaskEvidence(
         method=masker.name,
-        original=Moments(points.n, points.mean[:width], points.scatter[:width, :width]),
-        expected=job_promise(ctx.job, ctx.points, ctx.beside.width, points),
+        masked=[
+            Target(first_columns(points, ctx.points.width), job_promise(ctx.job, ctx.points, ctx.beside.width, points))
+            for points in scoped
+        ],
         columns_changed=sum(changed) if masker.exact_columns else None,
         fewest_alike=min(receipt["fewest_alike"] for receipt in made) if masker.identical_rows else None,
+        groups=_kept_groups(ctx) if masker.grouped else None,
     )
+
+
+def _kept_groups(ctx: Context) -> KeptGroups:
+    """What became of groups that span the partitions of a stratum."""
+    strata: dict[int, list[RecordsAndDraws]] = {}
+    for index, partition in enumerate(ctx.plan.partitions):
+        strata.setdefault(partition.stratum, []).append(load_record(groups_file(ctx, index)))
+    return KeptGroups.of(list(strata.values()))
+
+
+def _scoped_moments(ctx: Context, encoded: list[dict[str, Any]]) -> list[Moments]:
+    """Moments of the points of what is masked as one table: of each stratum, or of all records."""
+    if masks_strata(ctx.job):
+        return by_stratum(ctx, "encode", lambda receipt: Moments.from_dict(receipt["points"]))
+    return [merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])]
 
 
 def _column_sums(receipts: list[dict[str, Any]]) -> list[int]:
     """Of each column of points, the sum of the hashes of its values in all partitions."""
     return [sum(sums) % 2**64 for sums in zip(*(receipt["column_sums"] for receipt in receipts), strict=True)]
-
-
-def _disclosures(ctx: Context) -> dict[str, ClassDisclosure]:
-    """What the groups of all partitions tell of each class column."""
-    receipts = ctx.staging.receipts("group").read_all(len(ctx.plan.partitions))
-    told = {name: [ClassDisclosure(**r["classes"][name]) for r in receipts] for name in ctx.job.class_columns}
-    return {name: reduce(ClassDisclosure.merge, parts) for name, parts in told.items()}
 
 
 def _rows_under_k(ctx: Context) -> int:

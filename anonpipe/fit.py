@@ -20,7 +20,7 @@ from anonpipe.context import Context
 from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
 from anonpipe.job import Job
-from anonpipe.masker import job_steps
+from anonpipe.masker import intervals_of, job_steps, masker_of, masks_strata
 from anonpipe.options import RMicrohybrid
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
@@ -60,7 +60,8 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     points = PointCodec.fit(codec, scan)
     strata = strata_of(job, codec, scan)
     beside = BesideCodec.fit(codec, scan, job.beside)
-    check_methods(job, points, beside)
+    check_methods(job, codec, points, beside)
+    check_scopes(job, points.width + beside.width, strata)
     check_classes(job, codec, scan, strata)
     warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
     return Settled(scan, digest, suppression, codec, points, beside, strata, warnings)
@@ -81,7 +82,7 @@ def fit(ctx: Context) -> None:
     write_json(staging.file("trees.json"), _trees(ctx, settled.codec, settled.strata, units))
 
 
-def check_methods(job: Job, points: PointCodec, beside: BesideCodec) -> None:
+def check_methods(job: Job, codec: CellCodec, points: PointCodec, beside: BesideCodec) -> None:
     """Refuse options that the columns do not allow, before any work.
 
     Raises
@@ -93,6 +94,7 @@ def check_methods(job: Job, points: PointCodec, beside: BesideCodec) -> None:
         if points.width == 0:
             raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
         job_steps(job, points, beside.width)
+        intervals_of(job, codec, points)
     if job.cluster is not None and job.cluster.method == "optimal_univariate" and points.width != 1:
         raise JobError(
             f"cluster.method optimal_univariate takes one column of points; the masked ones make {points.width}; "
@@ -109,6 +111,31 @@ def check_methods(job: Job, points: PointCodec, beside: BesideCodec) -> None:
             )
 
 
+def check_scopes(job: Job, channels: int, strata: Strata) -> None:
+    """Refuse to mask so few records as one table that masked ones would be mixed from them alone.
+
+    With fewer records than columns of points (and two more) a regression
+    fits each record exactly, and permuted components stay in the span of the
+    originals: the release would say of records of no person, as it does,
+    what is not true.
+
+    Raises
+    ------
+    JobError
+        How many there are, and how many are needed.
+    """
+    if job.mask is None or masker_of(job).same_person or masker_of(job).grouped:
+        return
+    apart = masks_strata(job) and len(strata.rows) > 1
+    rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
+    if rows < channels + 2:
+        remedy = "set mask.scope to table, or take fewer strata" if apart else "mask fewer columns"
+        raise JobError(
+            f"{what} has {rows} records, and mask.method {job.mask.method} needs {channels + 2} for {channels} columns "
+            f"of points; {remedy}"
+        )
+
+
 def small_group_warnings(job: Job, width: int) -> list[str]:
     """What exact group moments give away in small groups.
 
@@ -117,11 +144,13 @@ def small_group_warnings(job: Job, width: int) -> list[str]:
     JobError
         k is 2: the synthetic records would be the original ones.
     """
-    if job.mask is not None or not promise_of(job).exact_groups or job.k > width + 1:
+    exact = promise_of(job).exact_groups if job.mask is None else masker_of(job).grouped
+    if not exact or job.k > width + 1:
         return []
+    method = job.by_groups.synthesize.method if job.mask is None else masker_of(job).name
     if job.k == 2:
         raise JobError(
-            f"synthesize.method {job.by_groups.synthesize.method} keeps the moments of every group exactly, and with "
+            f"{method} keeps the moments of every group exactly, and with "
             "k=2 the synthetic records are the original ones; raise k, or take micro_perturbation"
         )
     return [

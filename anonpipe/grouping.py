@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import numpy.typing as npt
 from anonpipe.cluster import ClassDisclosure, class_disclosure, cluster, constrain_classes, refine
 from anonpipe.context import Context
 from anonpipe.job import Job
+from anonpipe.masker import masker_of
+from anonpipe.synthesize import METHODS as SYNTHESIZERS
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -60,6 +64,30 @@ def _constrained(ctx: Context, points: FloatArray, cells: FloatArray, labels: In
             codes, shares = column.codes(cells), column.shares
             labels = constrain_classes(points, labels, codes, class_shares=shares, **conditions)
     return labels
+
+
+def merged_disclosures(ctx: Context) -> dict[str, ClassDisclosure]:
+    """What the groups of all partitions tell of each class column."""
+    receipts = ctx.staging.receipts("group").read_all(len(ctx.plan.partitions))
+    told = {name: [ClassDisclosure(**r["classes"][name]) for r in receipts] for name in ctx.job.class_columns}
+    return {name: reduce(ClassDisclosure.merge, parts) for name, parts in told.items()}
+
+
+def tallied_sizes(ctx: Context) -> IntArray:
+    """Records of each group of all partitions, ascending, shape (n_groups,)."""
+    counts: Counter[int] = Counter()
+    for receipt in ctx.staging.receipts("group").read_all(len(ctx.plan.partitions)):
+        counts.update({int(size): count for size, count in receipt["group_sizes"].items()})
+    sizes = sorted(counts)
+    return np.repeat(np.array(sizes, dtype=np.int64), [counts[size] for size in sizes])
+
+
+def keeps_group_moments(job: Job) -> bool:
+    """Whether mean and scatter of every group are kept exactly."""
+    if job.mask is not None:
+        return masker_of(job).grouped
+    options = job.by_groups.synthesize
+    return SYNTHESIZERS[options.method].exact_group_moments and getattr(options, "moments", "exact") == "exact"
 
 
 def disclosures(ctx: Context, cells: FloatArray, labels: IntArray) -> dict[str, ClassDisclosure]:

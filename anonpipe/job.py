@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -29,13 +29,16 @@ from anonpipe.options import (
 )
 from anonpipe.schema import Column, Kind, Role
 
+if TYPE_CHECKING:
+    from anonpipe.measure import Analysis
+
 
 class Strata(Options):
     """Records of different strata are never in one group.
 
-    A `mask` has no groups and works on all strata together: there they only
-    cut the partitions (and the sets of equal rows of `generalize`), and
-    `small` applies.
+    A `mask` has no groups: it masks each stratum as a table of its own, or
+    with mask.scope `table` all strata together, whose partitions they then
+    only cut. `small` applies either way.
 
     `by` lists columns that are released unchanged (roles survival_status,
     kept, class). `use_event` splits a survival status by event/censored
@@ -128,7 +131,20 @@ class Gates(Options):
     may occur fewer than k times. `share_as_they_were` is the share of rows
     that may equal, in all synthetic columns, an original row of their group
     which fewer than k persons share. `suppressed_share` is the share of rows
-    that suppression of rare categories may change in one column.
+    that suppression of rare categories may change in one column. `mean_in_unit` is for columns with
+    `transform: log`, whose logarithms the other limits are held against: how
+    far the mean of the values themselves may be from the original, in standard
+    deviations of these.
+
+    The others limit measures of risk, and need `measure.risk`; without a limit
+    they are measured and judged by nobody. The upper end of a 95 % interval is
+    held against the limit. `linked_share`: records whose closest released
+    record is their own; of a group of n that has no single sources, each
+    counts 1/n. `homogeneous_share`: records in
+    groups of one class, of the class column with most. `membership_auc` and
+    `attribute_inference` need `measure.hold_out`: the area under the curve of
+    telling members from others, and what the release adds to guessing one
+    column from the others, of the column with most.
     """
 
     mean: float = Field(default=0.02, gt=0)
@@ -139,6 +155,88 @@ class Gates(Options):
     rows_under_k: int = Field(default=0, ge=0)
     share_as_they_were: float = Field(default=0.01, ge=0)
     suppressed_share: float = Field(default=0.05, ge=0)
+    mean_in_unit: float = Field(default=0.1, gt=0)
+    linked_share: float | None = Field(default=None, ge=0, le=1)
+    homogeneous_share: float | None = Field(default=None, ge=0, le=1)
+    membership_auc: float | None = Field(default=None, ge=0.5, le=1)
+    attribute_inference: float | None = Field(default=None, ge=0, le=1)
+
+    @property
+    def of_risk(self) -> dict[str, float | None]:
+        """The limits of measures of risk."""
+        return {name: getattr(self, name) for name in RISK_LIMITS}
+
+
+RISK_LIMITS = ("linked_share", "homogeneous_share", "membership_auc", "attribute_inference")
+"""The gates that measures of risk are held against."""
+
+
+class Measure(Options):
+    """What is measured of the release beside the gates that every run has.
+
+    `utility` and `risk` switch the measures on. Both tables are compared on a
+    keyed sample of `rows` records; `queries` records are looked for in the
+    whole release. `hold_out` is a share of the records that is set aside
+    before anything is formed or learnt, and not released: the control of the
+    attacks on membership and attributes.
+    """
+
+    utility: bool = True
+    risk: bool = True
+    rows: int = Field(default=50_000, ge=100)
+    queries: int = Field(default=2_000, ge=50)
+    hold_out: float = Field(default=0.0, ge=0, le=0.5)
+
+    @model_validator(mode="after")
+    def _held_for_something(self) -> Measure:
+        if self.hold_out and not self.risk:
+            raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
+        return self
+
+
+class AnalysisLimits(Options):
+    """What may become of the coefficients of a model; see `anonpipe.measure.Shares`.
+
+    The first three are the largest shares of coefficients, `overlap` is the
+    smallest mean overlap of confidence intervals. None is no limit.
+    """
+
+    changed_significance: float | None = Field(default=None, ge=0, le=1)
+    changed_direction: float | None = Field(default=None, ge=0, le=1)
+    outside: float | None = Field(default=None, ge=0, le=1)
+    overlap: float | None = Field(default=None, ge=0, le=1)
+
+
+class RecipientAnalysis(Options):
+    """A model that the recipients mean to fit; see `anonpipe.measure.Analysis`.
+
+    It is fitted to both tables. With `limits`, it is a gate.
+    """
+
+    name: str = Field(min_length=1)
+    model: Literal["linear", "logistic", "cox"]
+    formula: str
+    event: str | None = None
+    subset: str | None = None
+    limits: AnalysisLimits = AnalysisLimits()
+
+    @property
+    def analysis(self) -> Analysis:
+        """As the measures take it.
+
+        Raises
+        ------
+        JobError
+            Event and model do not go together.
+        """
+        from anonpipe.measure import Analysis
+
+        return Analysis(self.name, self.model, self.formula, self.event, self.subset)
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """The limits that are given."""
+        return self.limits.model_dump(exclude_none=True)
 
 
 class Release(Options):
@@ -172,7 +270,7 @@ class Job(Options):
 
     Records are replaced in one of two ways: group by group (`cluster`,
     `classes`, `synthesize`; MDAV and micro-perturbation unless given), or by
-    a `mask`, which works on the whole table at once, whatever the strata, and
+    a `mask`, which works on the whole table (or each stratum) at once, and
     forms no groups. With a `mask` the other three are null.
     """
 
@@ -188,6 +286,8 @@ class Job(Options):
     mask: Mask | None = None
     decode: Decode = Decode()
     gates: Gates = Gates()
+    measure: Measure = Measure()
+    analyses: tuple[RecipientAnalysis, ...] = ()
     release: Release = Release()
     run: Run = Run()
 
@@ -320,6 +420,54 @@ class Job(Options):
                     raise ValueError(f"classes.closeness is ordered, and column {name!r} is categorical: no order")
         return self
 
+    @model_validator(mode="after")
+    def _analyses_fit(self) -> Job:
+        names = [each.name for each in self.analyses]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
+        for each in self.analyses:
+            try:
+                self.columns_of(each)
+            except JobError as error:
+                problem = str(error)
+            else:
+                continue
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _risk_gates_fit(self) -> Job:
+        limited = [name for name, limit in self.gates.of_risk.items() if limit is not None]
+        if limited and not self.measure.risk:
+            raise ValueError(f"gates.{limited[0]} limits a measure of risk, and measure.risk is off; switch it on")
+        for name in ("membership_auc", "attribute_inference"):
+            if name in limited and not self.measure.hold_out:
+                raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+        if "homogeneous_share" in limited and (self.mask is not None or not self.class_columns):
+            raise ValueError(
+                "gates.homogeneous_share needs groups, and a column with role class that is not in strata.by"
+            )
+        return self
+
+    def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
+        """The released columns that an analysis names.
+
+        Raises
+        ------
+        JobError
+            The formula or a condition cannot be read, or names something else.
+        """
+        from anonpipe.measure import columns_used
+
+        known = list(self.released)
+        for name in columns_used(wanted.analysis, known, conditions=False):
+            if self.columns[name].kind is Kind.DATE:
+                raise JobError(
+                    f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
+                    "add a column of days or years to the input"
+                )
+        return columns_used(wanted.analysis, known)
+
     @property
     def by_groups(self) -> ByGroups:
         """The methods of grouping.
@@ -388,6 +536,17 @@ class Job(Options):
                 f"{whose} no bounds: synthetic values may lie outside what is possible; "
                 "declare bounds: [low, high] from the code book, not from the data"
             )
+        if isinstance(self.mask, Generalize) and self.mask.release == "interval":
+            bare = [
+                repr(name)
+                for name, column in self.released.items()
+                if column.role.synthesized and not column.kind.coded and name not in (self.mask.steps or {})
+            ]
+            if bare:
+                found.append(
+                    f"mask.release interval without mask.steps for {', '.join(bare)}: the ends of their intervals are "
+                    "true values of persons, the extremes of the table among them; give steps"
+                )
         if self.cluster is not None and self.cluster.effort == "thorough":
             found.append(
                 "cluster.refine is thorough: minutes for every 10,000 records and core, and the progress bar moves "
@@ -404,18 +563,21 @@ class Job(Options):
     def digest(self) -> str:
         """SHA-256 of all that decides the released values: columns, k and methods.
 
-        Not of paths, gates and file sizes: a looser gate must not draw new
-        noise for the same data.
+        Not of paths, gates, measures and file sizes: a looser gate must not
+        draw new noise for the same data. The share that is held out does
+        decide.
         """
-        return self._digest_without("input", "output", "run", "gates", "release")
+        held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
+        return self._digest_without("input", "output", "run", "gates", "measure", "analyses", "release", also=held)
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
         return self._digest_without("run")
 
-    def _digest_without(self, *left_out: str) -> str:
+    def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        text = "".join((json.dumps(content, sort_keys=True), *also))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 _USUAL: dict[str, dict[str, str]] = {

@@ -23,13 +23,17 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
         "rows": ctx.plan.rows,
         "k": job.k,
         "methods": _methods(job),
-        "schema": release.describe_schema(ctx.cells.schema),
+        "schema": release.describe_schema(ctx.schema),
         "columns": {
             name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
             for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
-        },
+        }
+        | {field.name: {"treatment": "end of an interval"} for field in list(ctx.schema)[len(ctx.cells.names) :]},
         "group_sizes": group_size_histogram(ctx) if job.mask is None else None,
-        "verdict": {"verdict": "passed" if verdict.passed else "failed", "checks": _releasable(verdict, job.k)},
+        "verdict": {
+            "verdict": "passed" if verdict.passed else "failed",
+            "checks": _releasable(verdict, job.k, ctx.plan.rows),
+        },
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
         "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
     }
@@ -41,13 +45,24 @@ def _methods(job: Job) -> dict[str, Any]:
     return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}
 
 
-def _releasable(verdict: Verdict, k: int) -> list[dict[str, Any]]:
-    """The checks as a recipient may see them: a count of rows between 0 and k is not told."""
+def _releasable(verdict: Verdict, k: int, rows: int) -> list[dict[str, Any]]:
+    """The checks as a recipient may see them: a number of rows between 0 and k is not told, as a share neither."""
     checks: list[dict[str, Any]] = verdict.to_dict()["checks"]
     for check in checks:
-        if check["name"].startswith("rows ") and check["measured"].isdigit() and 0 < int(check["measured"]) < k:
+        name, measured = check["name"], check["measured"]
+        if name.startswith("rows ") and measured.isdigit() and 0 < int(measured) < k:
             check["measured"] = f"fewer than {k}"
+        if name.startswith(("share of rows ", "risk, ")) and 0 < _share(measured) * rows < k - 0.5:
+            check["measured"] = f"fewer than {k} rows"
     return checks
+
+
+def _share(measured: str) -> float:
+    """A measured share; 0 for a text that is none."""
+    try:
+        return float(measured)
+    except ValueError:
+        return 0.0
 
 
 def group_size_histogram(ctx: Context) -> list[dict[str, Any]]:

@@ -3,27 +3,35 @@
 The points lie on a shelf, and so do the channels that each step makes of
 them. A partition is a region of every shelf, and a channel has chunks of its
 own, so that steps over rows and steps over columns write side by side.
+
+What is masked as one table is a scope: all partitions, or those of a stratum.
+A step over rows or a count has a piece a partition; a step over columns a
+piece a scope and channel; what is learnt is learnt a scope.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pandas.util import hash_array
+from threadpoolctl import threadpool_limits
 
-from anonpipe.codec.missing import fill_missing
+from anonpipe.codec.matching import decode_matched
+from anonpipe.codec.missing import fill_predicted
 from anonpipe.codec.points import CategoryBlock, NumberBlock
 from anonpipe.codec.records import from_bytes, to_bytes
 from anonpipe.context import Context
 from anonpipe.errors import AnonpipeError, EngineError, InputError
+from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import RECORDS, Columns, Reduce, counted
-from anonpipe.masker import masker_of
+from anonpipe.mask import RECORDS, Columns, RecordsAndDraws, Reduce, counted, placed_at
+from anonpipe.masker import masker_of, masks_strata
 from anonpipe.moments import Moments
+from anonpipe.rng import generator, keyed
 from anonpipe.shelves import hand_out, routed_shelf, verified_moments
 from anonpipe.store import Shelf, create_shelf, read_json, write_atomic, write_json
 from anonpipe.verify.unchanged import rows_as_they_were
@@ -48,8 +56,14 @@ class StepTask:
         The shelf that it sees, and how many channels that has.
     made, width
         The shelf that it fills, and its channels; None and 0 where it only learns.
+    seen, filled
+        Of each scope, how many of the channels it sees, and fills: scopes
+        may differ, as ranks of covariances do. The rest of a shelf is zeros.
     params
         The file of what was learnt before, None for nothing.
+    again
+        Whether the same step has passed before: scopes that have learnt all
+        they want are passed over then.
     """
 
     number: int
@@ -58,6 +72,9 @@ class StepTask:
     made: str | None
     width: int
     params: str | None
+    again: bool = False
+    seen: tuple[int, ...] = ()
+    filled: tuple[int, ...] = ()
 
     def write(self, ctx: Context, stage: str) -> None:
         """Leave it for the workers."""
@@ -72,6 +89,47 @@ class StepTask:
 def partition_lengths(ctx: Context) -> list[int]:
     """Rows of each partition."""
     return [partition.rows for partition in ctx.plan.partitions]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Partitions that are masked as one table; they stand together.
+
+    Attributes
+    ----------
+    number
+        Of the scope.
+    first, stop
+        The first partition, and the one after the last.
+    key
+        Of its draws, which are those of `anonpipe.mask.run_steps` with it,
+        the partitions being the parts. The run's key where there is one scope.
+    """
+
+    number: int
+    first: int
+    stop: int
+    key: bytes
+
+    def rng(self, stage: str, place: int) -> np.random.Generator:
+        """The generator of a step, and a part, column or pass."""
+        return generator(self.key, stage, place)
+
+
+def scopes(ctx: Context) -> list[Scope]:
+    """The scopes of the job's mask: the whole table, or each stratum."""
+    strata = [partition.stratum for partition in ctx.plan.partitions]
+    if not masks_strata(ctx.job) or len(set(strata)) == 1:
+        return [Scope(0, 0, len(strata), ctx.staging.key)]
+    firsts = [at for at, stratum in enumerate(strata) if at == 0 or strata[at - 1] != stratum]
+    ends = [*firsts[1:], len(strata)]
+    keys = [keyed(ctx.staging.key, "stratum", str(strata[first])) for first in firsts]
+    return [Scope(at, *place) for at, place in enumerate(zip(firsts, ends, keys, strict=True))]
+
+
+def scope_of(ctx: Context, index: int) -> Scope:
+    """The scope of a partition."""
+    return next(scope for scope in scopes(ctx) if scope.first <= index < scope.stop)
 
 
 def channel_shelf(ctx: Context, name: str, channels: int) -> Shelf:
@@ -97,12 +155,21 @@ def read_channels(ctx: Context, name: str, channels: int, index: int) -> FloatAr
     return _whole(channel_shelf(ctx, name, channels).read(index, 0, ctx.plan.partitions[index].rows))
 
 
-def read_column(ctx: Context, name: str, channels: int, place: int) -> FloatArray:
-    """One channel of all rows, shape (n_rows,)."""
+def read_column(ctx: Context, name: str, channels: int, place: int, scope: Scope | None = None) -> FloatArray:
+    """One channel of all rows, or of those of a scope, shape (n_rows,)."""
     path = ctx.staging.file("masked") / name
     if not path.exists():
         raise EngineError(_GONE)
-    return _whole(channel_shelf(ctx, name, channels).read_column(place, partition_lengths(ctx)))
+    shelf, lengths = _of_scope(ctx, channel_shelf(ctx, name, channels), scope)
+    return _whole(shelf.read_column(place, lengths))
+
+
+def _of_scope(ctx: Context, shelf: Shelf, scope: Scope | None) -> tuple[Shelf, list[int]]:
+    """The regions of a shelf that belong to a scope, and their lengths."""
+    lengths = partition_lengths(ctx)
+    if scope is None:
+        return shelf, lengths
+    return replace(shelf, starts=shelf.starts[scope.first : scope.stop]), lengths[scope.first : scope.stop]
 
 
 def _whole(values: FloatArray) -> FloatArray:
@@ -128,9 +195,19 @@ def load_record(path: Path) -> Any:
     return from_bytes(path.read_bytes(), RECORDS)
 
 
-def params_file(ctx: Context, name: str) -> Path:
-    """Where what a step learnt lies."""
-    return ctx.staging.file("masked") / f"params-{name}.npz"
+def params_file(ctx: Context, name: str, scope: Scope) -> Path:
+    """Where what a step learnt of a scope lies."""
+    return ctx.staging.file("masked") / f"params-{name}-{scope.number}.npz"
+
+
+def load_params(ctx: Context, name: str | None, scope: Scope) -> Any:
+    """What a step learnt of a scope; None for nothing."""
+    return None if name is None else load_record(params_file(ctx, name, scope))
+
+
+def wants_more(step: Reduce, task: StepTask, params: Any) -> bool:
+    """Whether a pass still counts a scope of which so much is known."""
+    return not task.again or (step.again is not None and step.again(params))
 
 
 def statistic_file(ctx: Context, stage: str, index: int) -> Path:
@@ -141,8 +218,12 @@ def statistic_file(ctx: Context, stage: str, index: int) -> Path:
 def encode_partition(ctx: Context, index: int) -> Receipt:
     """Turn the cells of a partition into points, missing numbers filled from the partition, and count them."""
     cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
-    filled = fill_missing(cells, ctx.points.numeric_positions, *_one_group(len(cells)), ctx.rng("fill", index))
-    points = np.concatenate([ctx.points.encode(cells, filled), ctx.beside.encode(cells)], axis=1)
+    own = {block.position: range(block.start, block.stop) for block in ctx.points.numbers}
+    beside = ctx.beside.encode(cells)
+    with threadpool_limits(1):  # the bits must not follow the machine's cores
+        known = np.concatenate([ctx.points.encode(cells), beside], axis=1)
+        filled = fill_predicted(cells, own, known, ctx.rng("fill", index))
+    points = np.concatenate([ctx.points.encode(cells, filled), beside], axis=1)
     channel_shelf(ctx, POINTS, points.shape[1]).write(index, points)
     return {
         "rows": len(cells),
@@ -182,28 +263,45 @@ def _code_counts(ctx: Context, block: NumberBlock | CategoryBlock, cells: FloatA
 
 
 def mask_step(ctx: Context, stage: str, index: int) -> Receipt:
-    """One step on one partition, or for a step over columns on one channel."""
+    """One step on one partition, or for a step over columns on one channel of one scope."""
     task = StepTask.read(ctx, stage)
     step = ctx.steps[task.number]
-    params = None if task.params is None else load_record(params_file(ctx, task.params))
-    rng = ctx.rng(f"mask {task.number} {step.name}", index)
     if isinstance(step, Columns):
-        return _column(ctx, task, step, params, rng, index)
+        return _column(ctx, task, step, index)
+    scope = scope_of(ctx, index)
+    params = load_params(ctx, task.params, scope)
+    if isinstance(step, Reduce) and not wants_more(step, task, params):
+        return {"rows": ctx.plan.partitions[index].rows}
     part = read_channels(ctx, task.given, task.channels, index)
+    part, asked = np.ascontiguousarray(part[:, : task.seen[scope.number]]), placed_at(step, index - scope.first)
     if isinstance(step, Reduce):
-        save_record(statistic_file(ctx, stage, index), step.count(part, params=params))
+        if step.with_original:
+            asked["original"] = read_channels(ctx, POINTS, ctx.points.width + ctx.beside.width, index)
+        save_record(statistic_file(ctx, stage, index), step.count(part, params=params, **asked))
     else:
-        made = counted(step.function(part, params=params, rng=rng), len(part), step.name, task.width)
-        _filled_shelf(ctx, task).write(index, _finite(made, step.name))
+        rng = scope.rng(f"mask {task.number} {step.name}", index - scope.first)
+        wanted = task.filled[scope.number]
+        made = _finite(
+            counted(step.function(part, params=params, rng=rng, **asked), len(part), step.name, wanted), step.name
+        )
+        _filled_shelf(ctx, task).write(index, np.pad(_finite(made, step.name), ((0, 0), (0, task.width - wanted))))
     return {"rows": len(part)}
 
 
-def _column(ctx: Context, task: StepTask, step: Columns, params: Any, rng: np.random.Generator, index: int) -> Receipt:
-    column, original = read_column(ctx, task.given, task.channels, index), {}
+def _column(ctx: Context, task: StepTask, step: Columns, index: int) -> Receipt:
+    number, place = divmod(index, task.channels)
+    scope, original = scopes(ctx)[number], {}
+    column = read_column(ctx, task.given, task.channels, place, scope)
+    if place >= task.seen[number]:  # the zeros go on
+        shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
+        shelf.write_column(place, lengths, column)
+        return {"rows": len(column)}
     if step.with_original:
-        original = {"original": read_column(ctx, POINTS, ctx.points.width + ctx.beside.width, index)}
-    made = counted(step.function(column, place=index, params=params, rng=rng, **original), len(column), step.name)
-    _filled_shelf(ctx, task).write_column(index, partition_lengths(ctx), _finite(made, step.name))
+        original = {"original": read_column(ctx, POINTS, ctx.points.width + ctx.beside.width, place, scope)}
+    params, rng = load_params(ctx, task.params, scope), scope.rng(f"mask {task.number} {step.name}", place)
+    made = counted(step.function(column, place=place, params=params, rng=rng, **original), len(column), step.name)
+    shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
+    shelf.write_column(place, lengths, _finite(made, step.name))
     return {"rows": len(column)}
 
 
@@ -221,28 +319,73 @@ def _finite(made: FloatArray, name: str) -> FloatArray:
 def decode_partition(ctx: Context, index: int) -> Receipt:
     """Turn the masked points of a partition into cells, and send each row to a random output file."""
     final, cells = StepTask.read(ctx, "decode"), routed_shelf(ctx).gather(ctx.plan.pieces(index))
-    points = np.ascontiguousarray(read_channels(ctx, final.given, final.channels, index)[:, : ctx.points.width])
-    masker = masker_of(ctx.job)
-    order, starts = _alike(points) if masker.identical_rows else _one_group(len(cells))
-    released = ctx.points.decode(
-        points,
-        cells if masker.same_person else shared_cells(ctx, index, cells),
-        order,
-        starts,
-        rng=ctx.rng("decode", index),
-        categories=ctx.job.decode.categories,
-        identical_groups=masker.identical_rows,
-    )
+    channels, masker = read_channels(ctx, final.given, final.channels, index), masker_of(ctx.job)
+    points = np.ascontiguousarray(_middles(ctx, channels)[:, : ctx.points.width])
+    if masker.grouped:
+        channels = _count_groups(ctx, index, points, channels[:, -1].astype(np.int64))
+    given = cells if masker.same_person else shared_cells(ctx, index, cells)
+    if matched(ctx.job):
+        with threadpool_limits(1):
+            target = _wanted(ctx, scope_of(ctx, index), channels)
+            released = decode_matched(
+                ctx.points,
+                channels[:, : ctx.points.width + ctx.beside.width],
+                given,
+                target,
+                rng=ctx.rng("decode", index),
+                numbers_too=masker.exact_columns,
+            )
+    else:
+        order, starts = _alike(channels) if masker.identical_rows else _one_group(len(cells))
+        released = ctx.points.decode(
+            points,
+            given,
+            order,
+            starts,
+            rng=ctx.rng("decode", index),
+            categories=ctx.job.decode.categories,
+            identical_groups=masker.identical_rows,
+        )
     made = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
+    ends = None
+    if ctx.intervals is not None:
+        ends = ctx.intervals.ends(channels[:, : ctx.points.width], channels[:, ctx.points.width :], released)
+    shared = released[:, made] if ends is None else np.concatenate([released[:, made], ends], axis=1)
     return {
         "rows": len(released),
         "stratum": ctx.plan.partitions[index].stratum,
-        "fewest_alike": int(_sizes_alike(released[:, made]).min()) if masker.identical_rows else None,
+        "fewest_alike": int(_sizes_alike(shared).min()) if masker.identical_rows else None,
         "as_they_were": rows_as_they_were(cells[:, made], released[:, made], *_one_group(len(cells)), ctx.job.k),
         "synthesized": Moments.of(points).to_dict(),
         "column_sums": column_sums(points),
-        "file_rows": hand_out(ctx, index, released),
+        "file_rows": hand_out(ctx, index, released, ends),
     }
+
+
+def group_numbers(ctx: Context, index: int) -> IntArray:
+    """The group of each row of a partition inside its stratum, of a masker that forms groups; shape (n_rows,)."""
+    final = StepTask.read(ctx, "decode")
+    return read_channels(ctx, final.given, final.channels, index)[:, -1].astype(np.int64)
+
+
+def groups_file(ctx: Context, index: int) -> Path:
+    """Where the moments of the groups' records in one partition lie, before and after."""
+    return ctx.staging.folder("masked") / f"groups-{index}.npz"
+
+
+def _count_groups(ctx: Context, index: int, made: FloatArray, labels: IntArray) -> FloatArray:
+    """Count records and synthetic points of each group anew, for the gate that holds them together."""
+    points = read_channels(ctx, POINTS, ctx.points.width + ctx.beside.width, index)
+    save_record(groups_file(ctx, index), RecordsAndDraws.of(points[:, : made.shape[1]], made, labels))
+    return made
+
+
+def _middles(ctx: Context, channels: FloatArray) -> FloatArray:
+    """The points to decode: the channels, or the middles of intervals whose ends they are."""
+    if ctx.intervals is None:
+        return channels
+    low, high = channels[:, : ctx.points.width], channels[:, ctx.points.width :]
+    return low + (high - low) / 2
 
 
 def _alike(points: FloatArray) -> tuple[IntArray, IntArray]:
@@ -266,7 +409,28 @@ def weigh_partition(ctx: Context, index: int) -> Receipt:
     """
     final, rows = StepTask.read(ctx, "decode"), ctx.plan.partitions[index].rows
     points = read_channels(ctx, final.given, final.channels, index)
-    return {"rows": rows, "mass": {block.name: _mass(ctx, block, points).tolist() for block in _coded(ctx)}}
+    return {
+        "rows": rows,
+        "mass": {block.name: _mass(ctx, block, points).tolist() for block in _coded(ctx)},
+        "masked": Moments.of(points[:, : ctx.points.width + ctx.beside.width]).to_dict(),
+    }
+
+
+def matched(job: Job) -> bool:
+    """Whether decoding makes up for what it would lose of the covariance; see `anonpipe.codec.matching`."""
+    return not masker_of(job).same_person and job.decode.categories == "calibrated"
+
+
+def _wanted(ctx: Context, scope: Scope, channels: FloatArray) -> FloatArray:
+    """The covariance that decoded records of a partition are to have, shape (channels, channels).
+
+    The masked points' own; where the masker promises nothing of the
+    covariance, moved by what the masked points of the scope lack of that of
+    the original ones.
+    """
+    own = Moments.of(channels[:, : ctx.points.width + ctx.beside.width]).covariance
+    lack = read_json(ctx.staging.file("masked") / "lacks.json")[scope.number]
+    return own if lack is None else np.asarray(own + np.array(lack))
 
 
 def _mass(ctx: Context, block: NumberBlock | CategoryBlock, points: FloatArray) -> FloatArray:
@@ -275,6 +439,8 @@ def _mass(ctx: Context, block: NumberBlock | CategoryBlock, points: FloatArray) 
     if isinstance(block, CategoryBlock):
         mass = np.zeros(len(ctx.cells.categories[block.name]) + 1)
         above = (1.0 + points[:, block.start : block.stop]).sum(axis=0) / 2
+        if block.stop == block.start:
+            above = np.array([rows])  # the only category
         mass[block.codes] = np.append(rows - above, above) if block.stop - block.start == 1 else above
         return mass
     nulls = (1.0 + points[:, block.start + 1 : block.stop]).sum() / 2
@@ -289,12 +455,16 @@ def shared_cells(ctx: Context, index: int, cells: FloatArray) -> FloatArray:
     """The cells with the categories and nulls that fell to the partition; their order means nothing."""
     shares, given = read_json(ctx.staging.file("masked") / "shares.json"), cells.copy()
     for block in _coded(ctx):
-        counts = shares[block.name][index]
-        codes = np.repeat(np.arange(len(counts)), counts).astype(np.float64)
-        if len(codes) != len(cells):
+        if sum(shares[block.name][index]) != len(cells):
             raise InputError(f"partition {index} changed while it was masked; run again")
-        if isinstance(block, NumberBlock):
-            categories = len(ctx.cells.categories[block.name]) if block.ordinal else 1
-            codes[codes == categories] = np.nan
-        given[:, block.position] = codes
+        _put_codes(ctx, block, given, shares[block.name][index])
     return given
+
+
+def _put_codes(ctx: Context, block: NumberBlock | CategoryBlock, cells: FloatArray, counts: list[int]) -> None:
+    """Lay so many records of each code of a column, nulls last, over the cells."""
+    codes = np.repeat(np.arange(len(counts)), counts).astype(np.float64)
+    if isinstance(block, NumberBlock):
+        categories = len(ctx.cells.categories[block.name]) if block.ordinal else 1
+        codes[codes == categories] = np.nan
+    cells[:, block.position] = codes

@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from anonpipe.codec.cells import CellCodec
+from anonpipe.codec.intervals import IntervalCodec
 from anonpipe.codec.points import PointCodec
+from anonpipe.errors import JobError
 from anonpipe.job import Job
 from anonpipe.mask import MASKERS, Expected, Masker, Step
 from anonpipe.moments import Moments
 from anonpipe.options import Generalize
 
 FILLED: dict[str, tuple[str, ...]] = {
-    "data_shuffle": ("kept",),
+    "data_shuffle": ("kept", "categories"),
     "sequential_regression": ("categories",),
+    "local_synthesis": ("k", "categories"),
     "generalize": ("k", "steps", "origin"),
 }
 """Options that follow from the job's columns and k, of those maskers that have any."""
@@ -29,6 +33,16 @@ def masker_of(job: Job) -> Masker:
         The job has none.
     """
     return MASKERS[job.mask.method if job.mask is not None else ""]
+
+
+def first_columns(moments: Moments, width: int) -> Moments:
+    """Moments of the first columns alone: the masked ones, without what stands beside."""
+    return Moments(moments.n, moments.mean[:width], moments.scatter[:width, :width])
+
+
+def masks_strata(job: Job) -> bool:
+    """Whether each stratum is masked as a table of its own."""
+    return getattr(job.mask, "scope", "table") == "stratum"
 
 
 def job_steps(job: Job, points: PointCodec, beside: int) -> tuple[Step, ...]:
@@ -49,6 +63,24 @@ def job_steps(job: Job, points: PointCodec, beside: int) -> tuple[Step, ...]:
     return masker_of(job).steps(**_options(job, points, beside))
 
 
+def releases_intervals(job: Job) -> bool:
+    """Whether the ends of intervals are released beside their middles."""
+    return isinstance(job.mask, Generalize) and job.mask.release == "interval"
+
+
+def intervals_of(job: Job, cells: CellCodec, points: PointCodec) -> IntervalCodec | None:
+    """How the ends of intervals become columns; None where they are not released.
+
+    Raises
+    ------
+    JobError
+        The table has a column of such a name already.
+    """
+    if not isinstance(job.mask, Generalize) or job.mask.release != "interval":
+        return None
+    return IntervalCodec.fit(cells, points, job.mask.steps or {}, job.mask.origin or {})
+
+
 def job_promise(job: Job, points: PointCodec, beside: int, moments: Moments) -> Expected | None:
     """What the masker promises of points of these moments; None for nothing, or nothing that is known."""
     expect = masker_of(job).expect
@@ -59,7 +91,7 @@ def _options(job: Job, points: PointCodec, beside: int) -> dict[str, Any]:
     """The masker's options: the job's own, and those that follow from the columns."""
     if job.mask is None:
         return {}
-    options = job.mask.model_dump(exclude={"method"})
+    options = job.mask.model_dump(exclude={"method", "scope"})
     filled: dict[str, Any] = {
         "kept": tuple(range(points.width, points.width + beside)),
         "categories": points.category_columns,
@@ -76,6 +108,11 @@ def _steps(options: Generalize, points: PointCodec) -> dict[str, Any]:
         return {"steps": None, "origin": None}
     steps, origin = np.zeros(points.width), np.zeros(points.width)
     for block in points.numbers:
+        if block.name in options.steps and block.offset is not None:
+            raise JobError(
+                f"mask.steps names {block.name!r}, which is masked by its logarithm (transform: log), where steps of "
+                "its unit have no one width; leave out one of them"
+            )
         if block.name in options.steps:
             steps[block.start] = options.steps[block.name] / block.sd
             origin[block.start] = ((options.origin or {}).get(block.name, 0.0) - block.mean) / block.sd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -16,15 +17,20 @@ from anonpipe.errors import InputError
 from anonpipe.mask import Columns, Reduce, Rows
 from anonpipe.mask_stages import (
     POINTS,
+    Scope,
     StepTask,
     channel_shelf,
+    load_params,
     load_record,
     params_file,
     partition_lengths,
     save_record,
+    scopes,
     statistic_file,
+    wants_more,
 )
-from anonpipe.masker import masker_of
+from anonpipe.masker import job_promise, masker_of
+from anonpipe.moments import Moments, merge_all
 from anonpipe.store import write_json
 
 MapStage = Callable[[str, int, str], None]
@@ -34,8 +40,8 @@ MapStage = Callable[[str, int, str], None]
 def mask_table(ctx: Context, map_stage: MapStage) -> None:
     """Encode the partitions, run the steps of the job's masker, and decode.
 
-    Every piece is as in `anonpipe.mask.run_steps` with the run's key, the
-    partitions being the parts, and so are the draws. What a step learnt, and
+    Every piece is as in `anonpipe.mask.run_steps` with the key of its scope,
+    the partitions being the parts, and so are the draws. What a step learnt, and
     the channels that it made, stay in the staging until the step after it has
     ended, so that a run goes on where it stopped.
     """
@@ -43,20 +49,22 @@ def mask_table(ctx: Context, map_stage: MapStage) -> None:
     _check_lengths(ctx)
     channel_shelf(ctx, POINTS, channels)
     map_stage("encode", partitions, "encode")
-    given, params = POINTS, None
+    given, params, seen = POINTS, None, (channels,) * len(scopes(ctx))
     for number, step in enumerate(ctx.steps):
         if isinstance(step, Reduce):
-            params = _learn(ctx, map_stage, step, StepTask(number, given, channels, None, 0, params))
+            params = _learn(ctx, map_stage, step, StepTask(number, given, channels, None, 0, params, seen=seen))
         else:
-            width = _width(ctx, step, channels, params)
-            task = StepTask(number, given, channels, str(number), width, params)
-            stage, pieces = f"mask-{number}", channels if isinstance(step, Columns) else partitions
+            filled = _widths(ctx, step, seen, params)
+            width = max(filled)
+            task = StepTask(number, given, channels, str(number), width, params, seen=seen, filled=filled)
+            stage = f"mask-{number}"
+            pieces = channels * len(scopes(ctx)) if isinstance(step, Columns) else partitions
             task.write(ctx, stage)
             channel_shelf(ctx, str(number), width)
             map_stage(stage, pieces, _title(step.name))
             if given != POINTS:
                 shutil.rmtree(ctx.staging.file("masked") / given, ignore_errors=True)  # it goes with the staging
-            given, channels = str(number), width
+            given, channels, seen = str(number), width, filled
     StepTask(len(ctx.steps), given, channels, None, 0, None).write(ctx, "decode")
     if not masker_of(ctx.job).same_person:
         map_stage("weigh", partitions, _title("categories"))
@@ -79,47 +87,78 @@ def _check_lengths(ctx: Context) -> None:
         )
 
 
-def _width(ctx: Context, step: Rows | Columns, channels: int, params: str | None) -> int:
+def _widths(ctx: Context, step: Rows | Columns, seen: tuple[int, ...], params: str | None) -> tuple[int, ...]:
+    """How many channels a step makes of each scope's."""
     if isinstance(step, Columns):
-        return channels
-    return step.channels(channels, None if params is None else load_record(params_file(ctx, params)))
+        return seen
+    pairs = zip(seen, scopes(ctx), strict=True)
+    return tuple(step.channels(channels, load_params(ctx, params, scope)) for channels, scope in pairs)
 
 
 def _learn(ctx: Context, map_stage: MapStage, step: Reduce, first: StepTask) -> str:
-    """Pass over the partitions until the step has learnt all it wants; the name of what it learnt."""
-    turn, before = 0, first.params
+    """Pass over the partitions until each scope has learnt all it wants; the name of what they learnt."""
+    turn, before, every = 0, first.params, scopes(ctx)
     while True:
         name = f"{first.number}-{turn}"
-        if not params_file(ctx, name).exists():
-            task = StepTask(first.number, first.given, first.channels, None, 0, before)
+        task = replace(first, params=before, again=turn > 0)
+        if not all(params_file(ctx, name, scope).exists() for scope in every):
             task.write(ctx, f"mask-{name}")
             map_stage(f"mask-{name}", len(ctx.plan.partitions), _title(step.name))
-            _finish(ctx, step, f"mask-{name}", before, name, ctx.rng(f"mask {first.number} {step.name}", turn))
-        if step.again is None or not step.again(load_record(params_file(ctx, name))):
+            for scope in every:
+                _finish(ctx, step, task, scope, name, turn)
+        if step.again is None or not any(step.again(load_params(ctx, name, scope)) for scope in every):
             return name
         turn, before = turn + 1, name
 
 
-def _finish(ctx: Context, step: Reduce, stage: str, before: str | None, name: str, rng: np.random.Generator) -> None:
-    """Merge what the partitions counted, in their order, and keep what follows from it."""
-    files = [statistic_file(ctx, stage, index) for index in range(len(ctx.plan.partitions))]
-    params = None if before is None else load_record(params_file(ctx, before))
+def _finish(ctx: Context, step: Reduce, task: StepTask, scope: Scope, name: str, turn: int) -> None:
+    """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
+    if params_file(ctx, name, scope).exists():
+        return
+    params = load_params(ctx, task.params, scope)
+    if not wants_more(step, task, params):
+        save_record(params_file(ctx, name, scope), params)
+        return
+    files = [statistic_file(ctx, f"mask-{name}", index) for index in range(scope.first, scope.stop)]
+    rng = scope.rng(f"mask {task.number} {step.name}", turn)
     with threadpool_limits(1):  # as in the workers: the bits must not follow the machine's cores
         merged: Any = reduce(lambda whole, file: whole.merge(load_record(file)), files[1:], load_record(files[0]))
-        save_record(params_file(ctx, name), step.finish(merged, params=params, rng=rng))
+        save_record(params_file(ctx, name, scope), step.finish(merged, params=params, rng=rng))
     for file in files:
         file.unlink()
 
 
 def _share(ctx: Context) -> None:
-    """Share the table's categories and nulls out among the partitions, as their masked points call for them."""
+    """Share each scope's categories and nulls out among its partitions, as their masked points call for them."""
     path, partitions = ctx.staging.file("masked") / "shares.json", len(ctx.plan.partitions)
     if path.exists():
         return
-    counted = [receipt["codes"] for receipt in ctx.staging.receipts("encode").read_all(partitions)]
-    weighed = [receipt["mass"] for receipt in ctx.staging.receipts("weigh").read_all(partitions)]
+    encoded = ctx.staging.receipts("encode").read_all(partitions)
+    counted = [receipt["codes"] for receipt in encoded]
+    weights = ctx.staging.receipts("weigh").read_all(partitions)
+    weighed = [receipt["mass"] for receipt in weights]
     sizes, shares = np.array(partition_lengths(ctx)), {}
+    every = [slice(scope.first, scope.stop) for scope in scopes(ctx)]
     for name in counted[0]:
-        totals = np.array([counts[name] for counts in counted], dtype=np.int64).sum(axis=0)
-        shares[name] = share_out(np.array([mass[name] for mass in weighed]), totals, sizes).tolist()
+        codes, mass = np.array([counts[name] for counts in counted]), np.array([each[name] for each in weighed])
+        shares[name] = [
+            shared
+            for inside in every
+            for shared in share_out(mass[inside], codes[inside].sum(axis=0), sizes[inside]).tolist()
+        ]
+    lacks = [_lack(ctx, encoded[inside], weights[inside]) for inside in every]
+    write_json(ctx.staging.file("masked") / "lacks.json", lacks)
     write_json(path, shares)
+
+
+def _lack(ctx: Context, encoded: list[dict[str, Any]], weights: list[dict[str, Any]]) -> list[list[float]] | None:
+    """What the masked points of a scope lack of the original covariance, None where the masker promises a covariance.
+
+    A promise is kept as it came out: nothing is made up for then.
+    """
+    original = merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])
+    if job_promise(ctx.job, ctx.points, ctx.beside.width, original) is not None or original.n < 2:
+        return None
+    masked = merge_all([Moments.from_dict(receipt["masked"]) for receipt in weights])
+    lack: list[list[float]] = (original.covariance - masked.covariance).tolist()
+    return lack

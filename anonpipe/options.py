@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 # In the JSON schema only the default method may go unnamed, so that every set of options fits one method.
 _METHOD_NAMED = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": ["method"]})
@@ -251,7 +251,19 @@ Cluster = Annotated[
 Synthesize = Annotated[Centroid | Gaussian | Pca | RMicrohybrid | MicroPerturbation, Field(discriminator="method")]
 
 
-class Noise(Options):
+class Masking(Options):
+    """What every mask can be told that learns from the table.
+
+    `scope`: each `stratum` is masked as a table of its own, so that what the
+    masked columns have to do with those of strata.by stays; or the `table` as
+    one, whatever the strata. Relations with unchanged columns that are not in
+    strata.by are lost either way, but for `kept` of data_shuffle.
+    """
+
+    scope: Literal["stratum", "table"] = "stratum"
+
+
+class Noise(Masking):
     """Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays."""
 
     model_config = _METHOD_NAMED
@@ -261,7 +273,7 @@ class Noise(Options):
     basis: Literal["spectral", "columns"] = "spectral"
 
 
-class DataShuffle(Options):
+class DataShuffle(Masking):
     """Every masked column keeps its values, in another order.
 
     `kept` names columns that are released unchanged and that the order is
@@ -274,7 +286,7 @@ class DataShuffle(Options):
     kept: tuple[str, ...] = ()
 
 
-class SpectralSwap(Options):
+class SpectralSwap(Masking):
     """Every principal component permuted by itself."""
 
     model_config = _METHOD_NAMED
@@ -282,7 +294,7 @@ class SpectralSwap(Options):
     basis: Literal["spectral", "columns"] = "spectral"
 
 
-class Synthesis(Options):
+class Synthesis(Masking):
     """Every principal component drawn anew."""
 
     model_config = _METHOD_NAMED
@@ -291,7 +303,7 @@ class Synthesis(Options):
     draw: Literal["normal", "quantiles"] = "normal"
 
 
-class Suppression(Options):
+class Suppression(Masking):
     """Principal components of at most `share` of the variance, and cells far `outside`, put at the mean."""
 
     model_config = _METHOD_NAMED
@@ -307,7 +319,7 @@ class Suppression(Options):
         return self
 
 
-class SequentialRegression(Options):
+class SequentialRegression(Masking):
     """Each masked column drawn from its regression on those before it, logistic for categories and nulls."""
 
     model_config = _METHOD_NAMED
@@ -317,30 +329,44 @@ class SequentialRegression(Options):
     penalty: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
 
 
+class LocalSynthesis(Options):
+    """The records of every group of a mixture drawn anew, with exactly the group's means and covariance.
+
+    Groups of k or more, few and large, span partitions; strata have mixtures
+    of their own. `components` (null: 2 to 10 by BIC), their `shape` (null: full
+    or vev by BIC) and `tails` (t: for outliers) say which mixture;
+    `variance_share` below 1 fits it to so many principal components of the
+    numbers; `classes` are the latent classes of the categories (null: by BIC);
+    `iterations` are the most passes over the table for the fit.
+    """
+
+    model_config = _METHOD_NAMED
+    method: Literal["local_synthesis"]
+    scope: Literal["stratum"] = "stratum"
+    components: int | None = Field(default=None, ge=1)
+    shape: Literal["spherical", "diagonal", "tied", "eev", "vev", "full"] | None = None
+    tails: Literal["gaussian", "t"] = "gaussian"
+    variance_share: float = Field(default=1.0, gt=0, le=1)
+    classes: int | None = Field(default=None, ge=1)
+    iterations: int = Field(default=50, ge=1)
+
+
 class Generalize(Options):
     """The middle of the interval that at least k records of a partition share, in all masked columns.
 
     `steps` widens the intervals of numbers and dates, named, to multiples of
     a step in the column's unit (days for dates), counted from `origin` (0, or
     1970-01-01, unless given). Without it middles are made of true values.
+    `release`: `midpoint` alone, or the `interval` too, as two more columns
+    NAME_from and NAME_to beside each masked number and date, ends included.
     """
 
     model_config = _METHOD_NAMED
     method: Literal["generalize"]
-    release: Literal["midpoint"] = "midpoint"
+    release: Literal["midpoint", "interval"] = "midpoint"
     cuts: Literal["relaxed", "strict"] = "relaxed"
     steps: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = None
     origin: dict[str, Annotated[float, Field(allow_inf_nan=False)]] | None = None
-
-    @field_validator("release", mode="before")
-    @classmethod
-    def _one_column(cls, release: Any) -> Any:
-        if release == "interval":
-            raise ValueError(
-                "a job releases the columns that it was given, and intervals would be two for one; "
-                "take midpoint, or anonpipe.mask.mask in Python"
-            )
-        return release
 
     @model_validator(mode="after")
     def _origins_have_steps(self) -> Generalize:
@@ -350,7 +376,7 @@ class Generalize(Options):
 
 
 Mask = Annotated[
-    Noise | DataShuffle | SpectralSwap | Synthesis | Suppression | SequentialRegression | Generalize,
+    Noise | DataShuffle | SpectralSwap | Synthesis | Suppression | SequentialRegression | LocalSynthesis | Generalize,
     Field(discriminator="method"),
 ]
 

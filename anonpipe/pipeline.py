@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe import assess as measuring
 from anonpipe import engine, ledger, release
+from anonpipe.assess import Assessment
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError
@@ -34,6 +36,7 @@ from anonpipe.masking import mask_table
 from anonpipe.moments import NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
+from anonpipe.report import documents, gather, internal, releasable
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.shelves import routed_shelf, synthetic_shelf
 from anonpipe.source import check_types, open_source, save_source
@@ -71,12 +74,15 @@ class Outcome:
         Released rows.
     warnings
         What the steward should look at.
+    report
+        Path of the steward's report; None where it could not be written.
     """
 
     verdict: Verdict
     version: str | None
     rows: int
     warnings: tuple[str, ...]
+    report: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,9 @@ def run_id(job: Job) -> str:
 
 
 @contextlib.contextmanager
-def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _: None) -> Iterator[Run]:
+def open_run(
+    job: Job, resume: bool = False, on_progress: OnProgress = lambda _: None, publishes: bool = True
+) -> Iterator[Run]:
     """Check job and input, lock the staging, and find or make it.
 
     Parameters
@@ -129,8 +137,11 @@ def open_run(job: Job, resume: bool = False, on_progress: OnProgress = lambda _:
         Go on with a crashed run of the same job, if input and version are
         still what they were; otherwise start anew, with a warning. Without
         it, what a crashed run left is deleted first.
+    publishes
+        Whether there may be a release: then its place is tried first.
     """
-    release.check_writable(release.place(job.output))
+    if publishes:
+        release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     staging = Staging(make_private(staging_root(job.run.staging)) / run_id(job))
@@ -192,6 +203,30 @@ def execute(job: Job, resume: bool = False, cluster: bool = True, on_progress: O
     """
     try:
         return _execute(job, resume, cluster, on_progress)
+    except Exception as error:
+        failure = engine.account(error, "the run")
+    failure.raise_it()
+
+
+def assess_only(
+    job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
+) -> tuple[Verdict, Assessment]:
+    """Run a job to its verdict and publish nothing; the staging is deleted.
+
+    Raises
+    ------
+    AnonpipeError
+        As `execute`.
+    """
+    try:
+        with open_run(job, False, on_progress, publishes=False) as run:
+            try:
+                with open_mapper(job, run.staging, cluster) as mapper:
+                    for stage in MAPPED_STAGES:
+                        stage(run, mapper)
+                return verify(run), measuring.load_assessment(run.context)
+            finally:
+                remove(run.staging)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
@@ -270,40 +305,76 @@ def synthesize(run: Run, mapper: Mapper) -> None:
     write_json(run.staging.file("file_rows.json"), counts)
 
 
+def assess(run: Run, mapper: Mapper) -> None:
+    """Measure utility and risk of the release, and fit the recipients' models to both tables.
+
+    Sampled records are searched in every partition of the synthetic rows,
+    before these are shuffled together into files.
+    """
+    ctx = run.context
+    partitions = len(ctx.plan.partitions)
+    if measuring.samples(run.job):
+        run.map_stage(mapper, "sample", partitions, "sample for measures")
+        if run.job.measure.risk:
+            measuring.gather_queries(ctx)
+            run.map_stage(mapper, "search", partitions, "search for records")
+        run.map_stage(mapper, "measure", len(measuring.pieces(run.job)))
+    measuring.save_assessment(ctx)
+
+
 def write(run: Run, mapper: Mapper) -> None:
     """Write the output files in the staging and measure them."""
     run.map_stage(mapper, "write", run.context.plan.files)
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (scan, route, group, synthesize, write)
+MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (scan, route, group, synthesize, assess, write)
 
 
 def verify(run: Run) -> Verdict:
     """Hold all that was measured against the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
-    limits = Limits(**run.job.gates.model_dump())
-    verdict = judge(evidence(run.context), run.job.k, limits)
+    gates = run.job.gates
+    limits = Limits(**gates.model_dump(exclude=set(gates.of_risk)))
+    judged = judge(evidence(run.context), run.job.k, limits)
+    measured = measuring.checks(measuring.load_assessment(run.context), gates.of_risk)
+    verdict = Verdict((*judged.checks, *measured), judged.notes)
     write_json(run.staging.file("verdict.json"), verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     return verdict
 
 
 def finish(run: Run, verdict: Verdict) -> Outcome:
-    """Publish what passed, or keep the verdict of what did not; the staging is deleted either way."""
+    """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way."""
     job, rows = run.job, run.context.plan.rows
     warnings = (*run.warnings, *job.warnings(), *read_json(run.staging.file("warnings.json")))
-    where = release.place(job.output)
+    where, listed = release.place(job.output), manifest(run.context, verdict)
+    facts = gather(run.context, verdict, listed, warnings)
+    name = release.new_version() if verdict.passed else release.FAILED_RUN
+    inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
     published = None
     if verdict.passed:
         run.on_progress(Progress("publish", 0, 1, 0))
         files = [run.staging.file("files") / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
-        published = release.publish(files, manifest(run.context, verdict), where)
+        told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
+        published = release.publish(files, listed, where, told, name)
         ledger.note_release(steward_secret(), read_json(run.staging.file("digest.json")), job.digest(), job.output)
         run.mark("publish", rows)
     else:
         keep_verdict(verdict, where)
+    report = _keep_report(where, name, inside)
     remove(run.staging)
-    return Outcome(verdict, published, rows, warnings)
+    return Outcome(verdict, published, rows, warnings if report else (*warnings, _NO_REPORT), report)
+
+
+_NO_REPORT = "the steward's report could not be written beside the releases"
+
+
+def _keep_report(where: release.Place, name: str, files: dict[str, bytes]) -> str | None:
+    """Keep the steward's report; where it is, or None where it cannot be written: the release is out by then."""
+    try:
+        return release.keep_private(where, name, files)[-1]
+    except OSError:
+        return None
 
 
 def keep_verdict(verdict: Verdict, where: release.Place) -> None:

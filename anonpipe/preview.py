@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from textwrap import fill
 
 from anonpipe import release
+from anonpipe.assess import held_rows
 from anonpipe.codec.scan import Scan, merge_scans, scan_batch
 from anonpipe.engine import default_workers
 from anonpipe.fit import Settled, settle
-from anonpipe.job import Job
+from anonpipe.job import RISK_LIMITS, Job
 from anonpipe.mask import Columns
-from anonpipe.masker import job_steps
+from anonpipe.masker import job_steps, masker_of, masks_strata
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, check_types, open_source, read_batches
 
 
@@ -75,13 +77,19 @@ class Preview:
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
             _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
+            _wrapped("measure", _options(job.measure)),
+            *(_wrapped("analysis", f"{each.name}: {_options(each.limits)}") for each in job.analyses),
             *(f"warning: {warning}" for warning in self.warnings),
         ]
 
 
 def _method_lines(job: Job) -> list[str]:
+    if job.mask is not None and masker_of(job).grouped:
+        return [_wrapped("mask", f"{job.mask.method} in groups that span partitions, k={job.k}, {_options(job.mask)}")]
     if job.mask is not None:
-        return [_wrapped("mask", f"{job.mask.method} of the whole table, {_options(job.mask)}; k={job.k}, no groups")]
+        of = "each stratum" if masks_strata(job) and job.strata.by else "the whole table"
+        options = ", ".join(each for each in _options(job.mask).split(", ") if not each.startswith("scope="))
+        return [_wrapped("mask", f"{job.mask.method} of {of}, {options or 'no options'}; k={job.k}, no groups")]
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
     told = ", ".join(job.class_columns)
     classes = [_wrapped("classes", f"{told}: {_options(job.by_groups.classes)}")] if told else []
@@ -106,7 +114,8 @@ def _column_line(job: Job, name: str) -> str:
 
 def _options(options: object) -> str:
     content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
-    return ", ".join(f"{key}={value}" for key, value in content.items())
+    shown = (f"{key}={value}" for key, value in content.items() if key not in RISK_LIMITS or value is not None)
+    return ", ".join(shown)
 
 
 _WIDER = "those on means and covariances are wider by the method's bias and six standard errors: much, for small tables"
@@ -172,10 +181,12 @@ def _column_rows(settled: Settled, job: Job, rows: int) -> int:
 
 
 def _scan(job: Job, source: Source) -> Scan:
-    scans = []
+    scans, share = [], job.measure.hold_out
+    key = keyed(steward_secret(), "start", job.digest())
     for unit in source.units:
         for first_row, batch in read_batches(source, unit, list(job.released)):
-            scans.append(scan_batch(batch, job.columns, first_row, job.counted))
+            kept = ~held_rows(key, share, first_row, batch.num_rows) if share else None
+            scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept))
     return merge_scans(scans)
 
 

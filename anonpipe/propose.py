@@ -9,7 +9,7 @@ because masking them one by one would contradict or betray the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -21,7 +21,9 @@ import yaml
 
 from anonpipe.codec.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
-from anonpipe.schema import Kind, Role
+from anonpipe.job import RecipientAnalysis
+from anonpipe.recipient import Needs, Survival, needs_of, sections
+from anonpipe.schema import Kind, Role, Scalar
 from anonpipe.source import Unit, open_source, read_batches
 
 Floats = npt.NDArray[np.float64]
@@ -57,6 +59,12 @@ _IDENTIFYING = frozenset(
 _NO_SURVIVAL = frozenset(
     ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
 )
+FEW_TO_JUDGE = 50
+"""Fewer values than this tell nothing of their distribution's tail."""
+
+LONG_TAIL = 2.0
+"""Skewness above which a logarithm is proposed."""
+
 _TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
 _STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
 _BIRTH_NAMES = ("birth", "born", "dob", "bdate")
@@ -100,14 +108,29 @@ class Look:
 
 @dataclass(frozen=True)
 class Guess:
-    """What the job will say of one column, and why."""
+    """What the job will say of one column, and why.
+
+    Attributes
+    ----------
+    kind, role, reason
+        The reason is a comment.
+    event
+        Values of a survival status that mean the event; empty where the steward has to fill them in.
+    weight
+        In distances, in units of another column's, with its reason; None for 1.
+    skewed
+        Whether masking its logarithm is worth a thought.
+    """
 
     kind: Kind
     role: Role
     reason: str = ""
+    event: tuple[Scalar, ...] = ()
+    weight: tuple[int, str] | None = None
+    skewed: bool = False
 
 
-def propose_job(source_url: str, output: str, k: int) -> str:
+def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
     """Propose a commented job for a table; the steward corrects and completes it.
 
     Parameters
@@ -118,19 +141,24 @@ def propose_job(source_url: str, output: str, k: int) -> str:
         Where releases will be published.
     k
         Smallest group size, at least 2.
+    analyses
+        What the recipients mean to fit. Columns that none of them names are
+        proposed as dropped; roles, strata, weights and methods follow from
+        them, and they become gates.
 
     Returns
     -------
     str
         YAML. Where a survival status is found its `event` is left empty, and
-        the job is refused until the steward has filled it in.
+        the job is refused until the steward has filled it in; a Cox model's
+        condition that lists the values fills it.
 
     Raises
     ------
     InputError
         The input cannot be read, or has no rows.
     JobError
-        `k` is below 2.
+        `k` is below 2; an analysis names no column of the table.
 
     Examples
     --------
@@ -143,7 +171,10 @@ def propose_job(source_url: str, output: str, k: int) -> str:
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     looks = look_at(_sample(source_url))
-    return _write(source_url, output, k, guess(looks))
+    if not analyses:
+        return _write(source_url, output, k, guess(looks))
+    needs = needs_of(analyses, [look.name for look in looks])
+    return _write(source_url, output, k, guess_for(looks, needs), needs)
 
 
 def _sample(source_url: str) -> pa.Table:
@@ -211,6 +242,75 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
     return guesses
 
 
+def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
+    """Kind and role of each column where the recipients' analyses are known.
+
+    What no analysis names is proposed as dropped: a column that nobody needs
+    protects nobody. What one names is released, also where it follows from
+    others.
+    """
+    used = guess([look for look in looks if look.name in needs.users])
+    found = {}
+    for look in looks:
+        alone = _alone(look)
+        if look.name not in used:
+            gone = alone.role is Role.IDENTIFIER or (alone.role is Role.DROPPED and alone.reason)
+            found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
+        elif alone.role is Role.MASKED:
+            found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
+        else:
+            found[look.name] = _wanted(look, alone, needs.users[look.name])
+    for survival in [needs.survival] if needs.survival else []:
+        _survival_of(survival, {look.name: look for look in looks}, found)
+    return _weighted(found, needs)
+
+
+def _needed(found: Guess, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names; roles of survival are given by the analyses alone."""
+    reason = f"needed by {_names(users)}"
+    if found.role is Role.DROPPED:
+        reason += f"; but it is {found.reason}, and the two may contradict each other: one of them should do"
+    return Guess(alone.kind, Role.MASKED, reason)
+
+
+def _wanted(look: Look, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names, and that would not be released without: masked where that can be."""
+    if not is_supported(look.type) or look.distinct < 2:
+        return Guess(alone.kind, Role.DROPPED, f"CHECK: {alone.reason}; but needed by {_names(users)}")
+    return Guess(alone.kind, Role.MASKED, f"CHECK: needed by {_names(users)}; but {alone.reason}")
+
+
+def _names(users: tuple[str, ...]) -> str:
+    return ", ".join(_quoted(name) for name in users)
+
+
+def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:
+    """Give the roles that the first Cox model asks for; without a plain time and status, none."""
+    time, status = survival.time, survival.status
+    if time is None or status is None or time == status or Role.DROPPED in (found[time].role, found[status].role):
+        return
+    if looks[time].numbers is None or looks[time].date:
+        return
+    whose = f"of the Cox model {_quoted(survival.name)}"
+    kind = found[time].kind if not found[time].kind.coded else Kind.INTEGER
+    found[time] = Guess(kind, Role.SURVIVAL_TIME, f"the response {whose}")
+    found[status] = Guess(
+        found[status].kind, Role.SURVIVAL_STATUS, f"released unchanged: the event {whose}", survival.event
+    )
+
+
+def _weighted(found: dict[str, Guess], needs: Needs) -> dict[str, Guess]:
+    """Without a survival time, the response of the first other model weighs as much as all other columns together."""
+    if any(guessed.role is Role.SURVIVAL_TIME for guessed in found.values()):
+        return found
+    others = sum(guessed.role is Role.MASKED for guessed in found.values()) - 1
+    response = next((name for name in needs.responses if found[name].role is Role.MASKED), None)
+    if response is None or others < 2:
+        return found
+    why = f"in distances: the response of {_quoted(needs.responses[response])} weighs as much as all else"
+    return found | {response: replace(found[response], weight=(others, why))}
+
+
 def _alone(look: Look) -> Guess:
     """What a column's own name, type and distinct values say."""
     kind = _kind(look)
@@ -224,7 +324,16 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
-    return Guess(kind, Role.MASKED)
+    return Guess(kind, Role.MASKED, skewed=kind in (Kind.CONTINUOUS, Kind.INTEGER) and _long_tail(look))
+
+
+def _long_tail(look: Look) -> bool:
+    """Whether no number is negative, and their skewness is above that of an exponential distribution."""
+    if look.numbers is None or look.filled < FEW_TO_JUDGE:
+        return False
+    present = look.numbers[~np.isnan(look.numbers)]
+    spread = present.std()
+    return bool(present.min() >= 0 and spread > 0 and np.mean(((present - present.mean()) / spread) ** 3) > LONG_TAIL)
 
 
 def _kind(look: Look) -> Kind:
@@ -482,19 +591,44 @@ def _quoted(text: str) -> str:
     return yaml.safe_dump(text, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")
 
 
+def _flow(values: tuple[Scalar, ...]) -> str:
+    """A list of values on one line."""
+    return str(yaml.safe_dump(list(values), default_flow_style=True, width=10**9, allow_unicode=True)).rstrip("\n")
+
+
 def _key(name: str) -> str:
     """A column name as a YAML key: quoted where YAML would take it for something else."""
     safe = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and isinstance(yaml.safe_load(name), str)
     return name if safe else _quoted(name)
 
 
-def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess]) -> str:
+def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess], needs: Needs | None = None) -> str:
     text = _HEAD.format(
-        input=_quoted(source_url), output=_quoted(output), k=k, kinds=", ".join(Kind), roles=", ".join(Role)
+        input=_quoted(source_url),
+        output=_quoted(output),
+        k=k,
+        kinds=", ".join(Kind),
+        roles=", ".join(Role),
+        copied=_COPIED if needs is None else _COPIED_FROM_ANALYSES,
     )
     text += "".join(line + "\n" for name, guessed in guesses.items() for line in _entry(name, guessed))
     state = next((name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_STATUS), None)
-    return text + (_STRATA.format(status=_key(state)) if state is not None else _NO_STRATA)
+    text += _STRATA.format(status=_key(state)) if state is not None else _NO_STRATA
+    if needs is None:
+        return text
+    timed = any(guessed.role is Role.SURVIVAL_TIME for guessed in guesses.values())
+    return text + _subsets(guesses, needs) + sections(needs, weighted=timed)
+
+
+def _subsets(guesses: dict[str, Guess], needs: Needs) -> str:
+    """What to think of where an analysis takes some of the records, chosen by a masked category."""
+    chosen = {name: who for name, who in needs.subsets.items() if guesses[name].role is Role.MASKED}
+    return "".join(
+        f"# {_quoted(who)} takes some of the records, by {_quoted(name)}, whose synthetic values blur the choice.\n"
+        "# With role: kept, and in strata.by, they would stay true; but true values help to find persons.\n"
+        for name, who in chosen.items()
+        if guesses[name].kind.coded
+    )
 
 
 def _entry(name: str, guessed: Guess) -> Iterator[str]:
@@ -502,12 +636,16 @@ def _entry(name: str, guessed: Guess) -> Iterator[str]:
     yield f"  {_key(name)}:"
     yield f"    kind: {guessed.kind.value}"
     yield f"    role: {guessed.role.value}" + (f"  # {guessed.reason}" if guessed.reason else "")
-    if guessed.role is Role.SURVIVAL_STATUS:
+    if guessed.event:
+        yield f"    event: {_flow(guessed.event)}  # as the analysis has it; all other values count as censored"
+    elif guessed.role is Role.SURVIVAL_STATUS:
         yield "    # FILL IN: list the values that mean the event happened, as in event: [value, value]."
         yield "    # All other values count as censored. The job is refused while the list is empty."
         yield "    event: []"
     if not guessed.role.synthesized:
         return
+    if guessed.weight is not None:
+        yield f"    weight: {guessed.weight[0]}  # {guessed.weight[1]}"
     if guessed.kind.coded:
         yield "    # levels: [category, category]  # from the code book"
         return
@@ -515,11 +653,21 @@ def _entry(name: str, guessed: Guess) -> Iterator[str]:
     yield f"    # bounds: {ends}  # from the code book, never from the data"
     if guessed.kind is Kind.CONTINUOUS:
         yield "    # step: resolution  # released values are multiples of it; full precision betrays true values"
+    if guessed.skewed:
+        yield "    # transform: log  # positive with a long tail; needs the lower bound, and a step if that is 0"
 
+
+_COPIED = "Nothing below was copied from the data but the names of the columns."
+
+_COPIED_FROM_ANALYSES = (
+    f"{_COPIED}\n"
+    "# Roles, strata, weights, methods and limits follow from the analyses (Gal et al. 2014, a recipient-centred\n"
+    "# framework): what nobody needs is dropped, and what the models rest on is kept best."
+)
 
 _HEAD = """\
 # A proposal: kinds and roles are guesses from names, types and a sample of the rows.
-# Check every line. Nothing below was copied from the data but the names of the columns.
+# Check every line. {copied}
 
 input: {input}
 output: {output}

@@ -1,8 +1,9 @@
 """Atomic publication: a new versioned folder, then one switch of the pointer.
 
-    output/versions/<version>/part-00000.parquet ... _manifest.json
+    output/versions/<version>/part-00000.parquet ... _manifest.json _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
+    output/steward/         reports for the steward alone, one a version and one of a run that failed
 
 A reader follows the pointer and sees the old release or the new one, whole.
 The version folder is complete, under its final name, before a pointer moves.
@@ -16,7 +17,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +29,17 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe.errors import InputError, OutputError
+from anonpipe.store import write_atomic
 
 MANIFEST = "_manifest.json"
 """Readers of Parquet folders pass over names that begin with an underscore."""
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"
+STEWARD = "steward"
+"""The folder of what is not for recipients; beside the releases, never inside one."""
+FAILED_RUN = "failed"
+"""What the files of a failed run are called in there, where others have the name of their version."""
 _BLOCK = 2**22
 
 
@@ -111,7 +117,7 @@ def check_writable(where: Place) -> None:
             f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights"
         )
     visible = {name for name in names if not name.startswith(".")}
-    if visible and not visible & {"versions", POINTER, LINK, FAILED}:
+    if visible and not visible & {"versions", POINTER, LINK, FAILED, STEWARD}:
         raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
 
 
@@ -123,7 +129,18 @@ def _missing_folders(where: Place) -> list[Path]:
     return [folder for folder in (root, *root.parents) if not folder.exists()]
 
 
-def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> str:
+def new_version() -> str:
+    """A name for a new version: the time (UTC) and chance; names sort by time."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def publish(
+    files: Sequence[Path],
+    manifest: dict[str, Any],
+    where: Place,
+    documents: Mapping[str, bytes] | None = None,
+    version: str | None = None,
+) -> str:
     """Copy verified files and their manifest into a new version, then switch the pointer.
 
     Parameters
@@ -132,16 +149,21 @@ def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> st
         Finished files of the staging, on this machine.
     manifest
         Its `files` entry holds name and SHA-256 of each; checked after copying.
+    documents
+        Further files for the recipients, by name: `_report.html`. The
+        manifest that is published lists them too.
+    version
+        Its name, from `new_version`; None for a new one.
 
     Returns
     -------
     str
         Path of the new version.
     """
-    version = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    reason = None
+    version, documents, reason = version or new_version(), documents or {}, None
+    listed = manifest | {"documents": [_entry(name, content) for name, content in documents.items()]}
     try:
-        _copy_version(files, manifest, where, version)
+        _copy_version(files, listed, where, version, documents)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     if reason is not None:
@@ -153,10 +175,52 @@ def publish(files: Sequence[Path], manifest: dict[str, Any], where: Place) -> st
     _switch(where, version)
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
         where.filesystem.rm_file(where.path(FAILED))
+    forget_private(where, FAILED_RUN)
     return where.path("versions", version)
 
 
-def _copy_version(files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str) -> None:
+def _entry(name: str, content: bytes) -> dict[str, Any]:
+    return {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list[str]:
+    """Put documents for the steward beside the releases; on a disk only their owner can read them.
+
+    Parameters
+    ----------
+    run
+        The version, or `FAILED_RUN`; `report.html` becomes `<run>-report.html`.
+
+    Returns
+    -------
+    list of str
+        Where they are.
+    """
+    where.filesystem.makedirs(where.path(STEWARD), exist_ok=True)
+    if where.local:
+        os.chmod(where.path(STEWARD), 0o700)
+    paths = []
+    for name, content in documents.items():
+        path = where.path(STEWARD, f"{run}-{name}")
+        if where.local:
+            write_atomic(Path(path), content)
+        else:
+            where.filesystem.pipe_file(path, content)
+        paths.append(path)
+    return paths
+
+
+def forget_private(where: Place, run: str) -> None:
+    """Delete what `keep_private` put there for a run; nothing if there is none."""
+    with contextlib.suppress(OSError):
+        for path in where.filesystem.ls(where.path(STEWARD), detail=False):
+            if path.rstrip("/").rsplit("/", 1)[-1].startswith(f"{run}-"):
+                where.filesystem.rm_file(path)
+
+
+def _copy_version(
+    files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str, documents: Mapping[str, bytes]
+) -> None:
     """On a disk: copy under a hidden name, sync, rename. On an object store: the pointer alone decides."""
     folder = where.path("versions", f".{version}" if where.local else version)
     where.filesystem.makedirs(folder, exist_ok=True)
@@ -168,9 +232,10 @@ def _copy_version(files: Sequence[Path], manifest: dict[str, Any], where: Place,
             _sync(out)
         if sha256(target, where.filesystem) != expected[path.name]:
             raise OSError(f"{path.name} differs after copying")
-    with where.filesystem.open(f"{folder}/{MANIFEST}", "wb") as out:
-        out.write(json.dumps(manifest, indent=2).encode())
-        _sync(out)
+    for name, content in {**documents, MANIFEST: json.dumps(manifest, indent=2).encode()}.items():
+        with where.filesystem.open(f"{folder}/{name}", "wb") as out:
+            out.write(content)
+            _sync(out)
     if where.local:
         _open_to_readers(Path(folder))
         _sync_folder(Path(folder))
@@ -258,6 +323,7 @@ def read_manifest(where: Place) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(where.filesystem.cat_file(where.path(MANIFEST)))
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
+        complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
     except (OSError, ValueError, LookupError, TypeError):
         complete = False
     if complete:
@@ -270,16 +336,17 @@ def check(url: str) -> list[str]:
     where = resolve(url)
     manifest = read_manifest(where)
     problems = []
-    listed = {entry["name"] for entry in manifest["files"]}
+    documents = manifest.get("documents", [])
+    listed = {entry["name"] for entry in [*manifest["files"], *documents]}
     present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
     problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST})]
-    for entry in manifest["files"]:
+    for entry in [*manifest["files"], *documents]:
         name = entry["name"]
         if name not in present:
             problems.append(f"{name}: missing")
         elif sha256(where.path(name), where.filesystem) != entry["sha256"]:
             problems.append(f"{name}: SHA-256 differs from the manifest")
-        else:
+        elif entry not in documents:
             problems += _check_parquet(where, entry, manifest)
     return problems
 
@@ -302,7 +369,7 @@ def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
 
 
 def prune(url: str, keep: int = 1) -> list[str]:
-    """Delete all but the newest `keep` versions; the current one always stays.
+    """Delete all but the newest `keep` versions and the steward's reports of them; the current one always stays.
 
     Returns
     -------
@@ -318,4 +385,5 @@ def prune(url: str, keep: int = 1) -> list[str]:
     doomed = others[: max(0, len(others) - max(0, keep - 1))]
     for version in doomed:
         where.filesystem.rm(where.path("versions", version), recursive=True)
+        forget_private(where, version)
     return doomed

@@ -7,10 +7,13 @@ same noise and subtract it, so less than 128 bits are refused.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +44,38 @@ def private_home() -> Path:
     return home
 
 
+_TRIAL: ContextVar[bytes | None] = ContextVar("trial secret", default=None)
+
+
+@contextlib.contextmanager
+def trial_secret(secret: bytes) -> Iterator[None]:
+    """Draw with another secret in this thread: for trials, whose draws must not be those of a release.
+
+    Examples
+    --------
+    >>> with trial_secret(b"t" * 16):
+    ...     steward_secret()
+    b'tttttttttttttttt'
+    """
+    if len(secret) * 8 < MINIMUM_SECRET_BITS:
+        raise JobError(_TOO_SHORT.format(place="this trial"))
+    token = _TRIAL.set(secret)
+    try:
+        yield
+    finally:
+        _TRIAL.reset(token)
+
+
 def steward_secret() -> bytes:
     """The steward's secret: environment variable, named file, or made on first use.
 
     Returns
     -------
     bytes
-        At least 16 bytes. Looked up in `ANONPIPE_SECRET` (hexadecimal), then
-        in the file that `ANONPIPE_SECRET_FILE` names, then in
-        `private_home()/secret`, which is created (0600) where it is missing.
+        At least 16 bytes. Inside `trial_secret` the one given there; else
+        looked up in `ANONPIPE_SECRET` (hexadecimal), then in the file that
+        `ANONPIPE_SECRET_FILE` names, then in `private_home()/secret`, which
+        is created (0600) where it is missing.
 
     Raises
     ------
@@ -57,6 +83,8 @@ def steward_secret() -> bytes:
         The secret is not hexadecimal, is shorter than 128 bits, or its file
         can be read by others.
     """
+    if (trial := _TRIAL.get()) is not None:
+        return trial
     if text := os.environ.get(SECRET_VARIABLE):
         return _parse(text, f"the environment variable {SECRET_VARIABLE}")
     named = os.environ.get(SECRET_FILE_VARIABLE)

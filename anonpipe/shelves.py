@@ -41,15 +41,41 @@ def synthetic_shelf(ctx: Context) -> Shelf:
     return create_shelf(ctx.staging.file("synthetic"), rows, len(ctx.cells.names), "float64", ctx.plan.files)
 
 
-def hand_out(ctx: Context, index: int, released: FloatArray) -> list[int]:
+def ends_shelf(ctx: Context, columns: int) -> Shelf:
+    """The ends of intervals of the same rows in the same order; a region a partition."""
+    rows = [p.rows for p in ctx.plan.partitions]
+    return create_shelf(ctx.staging.file("ends"), rows, columns, "float64", ctx.plan.files)
+
+
+def hand_out(ctx: Context, index: int, released: FloatArray, ends: FloatArray | None = None) -> list[int]:
     """Send each released row of a partition to a random output file; returns the rows of each file."""
-    rng = ctx.rng("shuffle", index)
-    arrival = rng.permutation(len(released))
-    file = rng.integers(0, ctx.plan.files, len(released))
-    order = arrival[np.argsort(file[arrival], kind="stable")]
+    order, file = _shuffled(ctx, index, len(released))
     synthetic_shelf(ctx).write(index, released[order])
+    if ends is not None:
+        ends_shelf(ctx, ends.shape[1]).write(index, ends[order])
     counts: list[int] = np.bincount(file, minlength=ctx.plan.files).tolist()
     return counts
+
+
+def _shuffled(ctx: Context, index: int, rows: int) -> tuple[IntArray, IntArray]:
+    """Which row of a partition lies where on its shelf, and the output file of each row; redrawn when asked again."""
+    rng = ctx.rng("shuffle", index)
+    arrival = rng.permutation(rows)
+    file = rng.integers(0, ctx.plan.files, rows)
+    return arrival[np.argsort(file[arrival], kind="stable")], file
+
+
+def released_cells(ctx: Context, index: int) -> tuple[FloatArray, IntArray]:
+    """The released rows of a partition in the order of its original rows, and where each lies on the shelf.
+
+    For what measures the release; a recipient has only the shuffled files.
+    """
+    rows = ctx.plan.partitions[index].rows
+    order, _ = _shuffled(ctx, index, rows)
+    cells, places = np.empty((rows, len(ctx.cells.names))), np.empty(rows, dtype=np.int64)
+    cells[order] = synthetic_shelf(ctx).read(index, 0, rows)
+    places[order] = np.arange(rows)
+    return cells, places
 
 
 def verified_moments(ctx: Context, cells: FloatArray) -> PairwiseMoments:

@@ -21,6 +21,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe.assess import (
+    has_groups,
+    held_in,
+    held_sample,
+    keep_held,
+    measure_piece,
+    rows_before,
+    sample_partition,
+    search_partition,
+    spans_partitions,
+)
 from anonpipe.certificate import measure, set_aside
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.scan import merge_scans, scan_batch, write_scan
@@ -30,7 +41,7 @@ from anonpipe.errors import InputError
 from anonpipe.grouping import disclosures, form_groups, groupings
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask_stages import decode_partition, encode_partition, mask_step, weigh_partition
+from anonpipe.mask_stages import decode_partition, encode_partition, group_numbers, mask_step, weigh_partition
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.options import Gaussian, MicroPerturbation, Pca, RMicrohybrid
 from anonpipe.partition.tree import route
@@ -39,6 +50,7 @@ from anonpipe.rng import row_keys
 from anonpipe.shelves import (
     MEASURE_ROWS,
     SLAB_ROWS,
+    ends_shelf,
     first_slab,
     hand_out,
     routed_shelf,
@@ -85,8 +97,10 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     key = ctx.staging.file("start.key").read_bytes()
     scans, sample = [], []
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.released)):
-        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted))
+        kept = ~held_in(ctx, first_row, batch.num_rows) if ctx.job.measure.hold_out else None
+        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted, kept))
         chosen = row_keys(key, first_row, batch.num_rows) <= limit
+        chosen = chosen if kept is None else chosen & kept
         sample.append(batch.filter(pa.array(chosen)))
     scan = merge_scans(scans)
     write_scan(scan, ctx.staging.folder("scans") / str(index))
@@ -94,7 +108,7 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     with pa.OSFile(path, "wb") as out, pa.ipc.new_stream(out, sample[0].schema) as writer:
         for batch in sample:
             writer.write_batch(batch)
-    return {"rows": scan.rows}
+    return {"rows": unit.rows, "held_out": unit.rows - scan.rows}
 
 
 def route_unit(ctx: Context, index: int) -> Receipt:
@@ -105,20 +119,27 @@ def route_unit(ctx: Context, index: int) -> Receipt:
     shelf, region = routed_shelf(ctx), first_slab(ctx, index)
     leaf_rows: list[list[int]] = []
     held: list[tuple[FloatArray, IntArray]] = []
+    aside: list[FloatArray] = []
     read = 0
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
         for at in _cuts(read, batch.num_rows):
-            piece = batch.slice(at[0] - read, at[1] - at[0])
+            begin = first_row + at[0] - read
+            piece, keys = batch.slice(at[0] - read, at[1] - at[0]), row_keys(key, begin, at[1] - at[0])
+            if ctx.job.measure.hold_out:
+                aside.append(held_sample(ctx, piece, begin))
+                kept = ~held_in(ctx, begin, piece.num_rows)
+                piece, keys = piece.filter(pa.array(kept)), keys[kept]
             cells = ctx.cells.to_cells(piece)
             stratum = ctx.strata.assign(cells)
             ctx.strata.recode(cells)
             ctx.suppression.apply(cells, ctx.cells.names)
-            keys = row_keys(key, first_row + at[0] - read, len(cells))
             held.append((cells, _leaf(ctx, cells, stratum, offsets, keys)))
             if at[1] % SLAB_ROWS == 0 or at[1] == unit.rows:
                 leaf_rows.append(_write_slab(shelf, region + len(leaf_rows), held, int(offsets[-1])))
                 held.clear()
         read += batch.num_rows
+    if ctx.job.measure.hold_out:
+        keep_held(ctx, index, aside)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
 
 
@@ -315,14 +336,20 @@ def write_file(ctx: Context, index: int) -> Receipt:
     for partition, counts in enumerate(ctx.file_rows):
         begin = sum(counts[:index])
         pieces.append((partition, begin, begin + counts[index]))
-    rows = shelf.gather(pieces)
-    rows = rows[ctx.rng("order", index).permutation(len(rows))]
+    rows, ends = shelf.gather(pieces), None
+    order = ctx.rng("order", index).permutation(len(rows))
+    rows = rows[order]
+    if ctx.intervals is not None:
+        ends = ends_shelf(ctx, len(ctx.intervals.fields)).gather(pieces)[order]
     path = ctx.staging.folder("files") / f"part-{index:05d}.parquet"
     draft = path.with_suffix(".draft")
-    with pq.ParquetWriter(str(draft), ctx.cells.schema, compression="zstd", store_schema=True) as writer:
+    with pq.ParquetWriter(str(draft), ctx.schema, compression="zstd", store_schema=True) as writer:
         step = ctx.job.release.row_group_rows
         for at in range(0, len(rows), step):
-            writer.write(ctx.cells.from_cells(rows[at : at + step]), row_group_size=step)
+            arrays = list(ctx.cells.from_cells(rows[at : at + step]).columns)
+            if ctx.intervals is not None and ends is not None:
+                arrays += ctx.intervals.arrays(ends[at : at + step])
+            writer.write(pa.RecordBatch.from_arrays(arrays, schema=ctx.schema), row_group_size=step)
     with open(draft, "rb") as handle:
         os.fsync(handle.fileno())
     draft.replace(path)
@@ -332,7 +359,7 @@ def write_file(ctx: Context, index: int) -> Receipt:
 def _measure_file(ctx: Context, path: Path) -> Receipt:
     """Read the written file again: its rows, moments by stratum, combinations, limits and checksum."""
     parquet = pq.ParquetFile(str(path))
-    if not parquet.schema_arrow.equals(ctx.cells.schema, check_metadata=True):
+    if not parquet.schema_arrow.equals(ctx.schema, check_metadata=True):
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
@@ -401,6 +428,26 @@ def _beyond_limits(ctx: Context, cells: FloatArray) -> int:
     return count
 
 
+def _labels(ctx: Context, index: int) -> IntArray | None:
+    """The group of each record of a partition, by a number that no other group of the table has; None for no groups."""
+    if not has_groups(ctx):
+        return None
+    if spans_partitions(ctx.job):
+        stratum = ctx.plan.partitions[index].stratum
+        first = next(at for at, partition in enumerate(ctx.plan.partitions) if partition.stratum == stratum)
+        return group_numbers(ctx, index) + rows_before(ctx, first)
+    labels = label_shelf(ctx).read(index, 0, ctx.plan.partitions[index].rows)[:, 0]
+    return np.asarray(labels + rows_before(ctx, index))
+
+
+def _sample_partition(ctx: Context, index: int) -> Receipt:
+    return sample_partition(ctx, index, _labels(ctx, index))
+
+
+def _search_partition(ctx: Context, index: int) -> Receipt:
+    return search_partition(ctx, index, _labels(ctx, index))
+
+
 STAGES: dict[str, Callable[[Context, int], Receipt]] = {
     "scan": scan_unit,
     "route": route_unit,
@@ -410,4 +457,7 @@ STAGES: dict[str, Callable[[Context, int], Receipt]] = {
     "weigh": weigh_partition,
     "decode": decode_partition,
     "write": write_file,
+    "sample": _sample_partition,
+    "search": _search_partition,
+    "measure": measure_piece,
 }

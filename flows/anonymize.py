@@ -27,6 +27,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from prefect import Task, flow, task
@@ -93,7 +94,9 @@ def _mapped(function: Callable[[Run, Mapper], None]) -> Task[[Run, Mapper], None
 
     def stage(run: Run, mapper: Mapper) -> None:
         with _without_data(name):
-            function(Run(run.job, run.staging, run.token, _Bar(name)), mapper)
+            bar = _Bar(name)
+            function(Run(run.job, run.staging, run.token, bar), mapper)
+            bar(Progress(name, 1, 1, 0))
 
     stage.__name__ = stage.__qualname__ = name
     return task(name=name, description=function.__doc__, **_RETRIED)(stage)
@@ -184,6 +187,19 @@ def _line(check: Check) -> str:
     return f"{check.name} ({check.outcome.value}: {check.measured}, limit {check.limit})"
 
 
+def _report_line(path: str | None) -> list[str]:
+    """Where the steward's report is; a link where a browser of this machine can open it."""
+    if path is None:
+        return []
+    shown = f"[{path}]({Path(path).as_uri()})" if os.path.isabs(path) and os.path.exists(path) else f"`{path}`"
+    return [f"Report for the steward, not for recipients: {shown}"]
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 def in_words(outcome: Outcome) -> str:
     """The outcome of a run as Markdown."""
     checks = outcome.verdict.checks
@@ -193,9 +209,12 @@ def in_words(outcome: Outcome) -> str:
         lines = ["# Nothing was released", "", "Failed:", "", *(f"- {_line(c)}" for c in failed(outcome.verdict))]
     else:
         lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
+    lines += ["", *_report_line(outcome.report)]
     lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {'; '.join(unchecked) or 'nothing'}."]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *(f"- {warning}" for warning in outcome.warnings)]
+    lines += ["", "## Verdict", "", "| check | outcome | measured | limit |", "|---|---|---|---|"]
+    lines += [f"| {_cell(c.name)} | {c.outcome.value} | {_cell(c.measured)} | {_cell(c.limit)} |" for c in checks]
     lines += ["", "## Notes", "", *(f"- {note}" for note in outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"
 

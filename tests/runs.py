@@ -41,6 +41,7 @@ def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: An
         "partition": {"rows": 1000, "sample_rows": 5000},
         "cluster": {"method": "mdav", "block_rows": 200},
         "release": {"file_rows": 2000},
+        "measure": {"utility": False, "risk": False},
         "run": {"workers": 2, "memory_per_worker": "2GiB"},
     }
     content.update(changes)

@@ -26,6 +26,9 @@ COLUMNS: dict[str, Any] = {
     "place": {"kind": "categorical"},
 }
 
+OFF: dict[str, Any] = {"utility": False, "risk": False}
+"""No measures, which take seconds; for tests of other things."""
+
 
 def plain_table(rows: int = 300, seed: int = 0) -> pa.Table:
     """Three columns; the canaries are a category of a third of the rows and one income."""
@@ -53,7 +56,8 @@ def write_table(folder: Path, table: pa.Table, name: str = "data.parquet") -> st
 
 def content(folder: Path, data: str, columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """A job's content for a file."""
-    return {"input": data, "output": str(folder / "out"), "k": 5, "columns": columns or COLUMNS} | changes
+    given = {"input": data, "output": str(folder / "out"), "k": 5, "columns": columns or COLUMNS, "measure": OFF}
+    return given | changes
 
 
 def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = None, **changes: Any) -> Job:

@@ -78,7 +78,7 @@ LOOSE = {"mean": 5, "covariance": 5, "category_share": 0.1, "null_share": 0.1}
 def test_a_frame_comes_back_in_its_dtypes():
     frame = _frame()
     before = frame.copy(deep=True)
-    released, verdict = anonymize(frame, {"k": 5, "columns": COLUMNS, "gates": LOOSE})
+    released, verdict = anonymize(frame, {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF})
     assert verdict.passed and isinstance(released, pd.DataFrame)
     assert released.dtypes.to_dict() == frame.dtypes.to_dict()
     assert list(released.columns) == list(frame.columns) and len(released) == ROWS
@@ -93,7 +93,13 @@ def test_a_frame_comes_back_in_its_dtypes():
 def test_whole_numbers_without_nulls_stay_whole():
     frame = pd.DataFrame({"a": np.arange(200), "b": np.random.default_rng(0).normal(size=200)})
     released, _ = anonymize(
-        frame, {"k": 5, "columns": {"a": {"kind": "integer"}, "b": {"kind": "continuous"}}, "gates": LOOSE}
+        frame,
+        {
+            "k": 5,
+            "columns": {"a": {"kind": "integer"}, "b": {"kind": "continuous"}},
+            "gates": LOOSE,
+            "measure": small.OFF,
+        },
     )
     assert released["a"].dtype == np.int64
 
@@ -105,7 +111,7 @@ def test_an_arrow_table_comes_back_in_its_schema():
     chunks = pa.chunked_array([rng.normal(size=100), rng.normal(size=200)])
     table = pa.table({"instant": seconds, "place": place, "value": chunks}).replace_schema_metadata({"who": "me"})
     columns = {"instant": {"kind": "date"}, "place": {"kind": "categorical"}, "value": {"kind": "continuous"}}
-    released, verdict = anonymize(table, {"k": 5, "columns": columns, "gates": LOOSE})
+    released, verdict = anonymize(table, {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF})
     assert verdict.passed and isinstance(released, pa.Table)
     assert released.schema.equals(table.schema) and released.num_rows == 300
     assert released.schema.metadata is None
@@ -115,7 +121,7 @@ def test_an_arrow_table_comes_back_in_its_schema():
 def test_dropped_columns_are_gone():
     frame = small.plain_table(300).to_pandas().assign(name=[f"person {at}" for at in range(300)])
     columns = {**small.COLUMNS, "name": {"kind": "categorical", "role": "identifier"}}
-    released, verdict = anonymize(frame, {"k": 5, "columns": columns})
+    released, verdict = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF})
     assert verdict.passed and list(released.columns) == ["age", "income", "place"]
 
 
@@ -128,6 +134,7 @@ def test_a_failed_gate_returns_no_table():
             "columns": small.COLUMNS,
             "gates": {"covariance": 1e-12, "mean": 1e-12},
             "synthesize": {"method": "centroid"},
+            "measure": small.OFF,
         },
     )
     assert released is None and not verdict.passed
@@ -136,7 +143,7 @@ def test_a_failed_gate_returns_no_table():
 
 def test_job_as_model_mapping_and_file(tmp_path):
     table = small.plain_table(300)
-    content = {"input": "-", "output": "-", "k": 5, "columns": small.COLUMNS}
+    content = {"input": "-", "output": "-", "k": 5, "columns": small.COLUMNS, "measure": small.OFF}
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(content))
     one, two, three = (anonymize(table, given).table for given in (content, parse_job(content), path))
@@ -145,7 +152,7 @@ def test_job_as_model_mapping_and_file(tmp_path):
 
 def test_progress_is_told():
     news = []
-    anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS}, on_progress=news.append)
+    anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}, on_progress=news.append)
     assert [n.stage for n in news if n.done == n.total] == [
         "scan",
         "route",
@@ -189,7 +196,7 @@ def test_what_a_killed_notebook_leaves_is_purged(tmp_path):
 import os, anonpipe
 from tests import small
 anonpipe.anonymize(
-    small.plain_table(300), {"k": 5, "columns": small.COLUMNS},
+    small.plain_table(300), {"k": 5, "columns": small.COLUMNS, "measure": small.OFF},
     on_progress=lambda news: os.kill(os.getpid(), 9) if news.stage == "group" else None,
 )
 """
@@ -210,7 +217,12 @@ def test_categories_that_are_no_text_and_integers_that_gain_nulls():
         }
     )
     kinds = {"x": "continuous", "number": "categorical", "truth": "binary", "grade": "ordinal"}
-    job = {"k": 5, "columns": {name: {"kind": kind} for name, kind in kinds.items()}, "gates": {"covariance": 0.5}}
+    job = {
+        "k": 5,
+        "columns": {name: {"kind": kind} for name, kind in kinds.items()},
+        "gates": {"covariance": 0.5},
+        "measure": small.OFF,
+    }
     released, verdict = anonymize(given, job)
     assert verdict.passed
     for name in ("number", "truth"):

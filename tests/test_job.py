@@ -133,7 +133,7 @@ def test_every_masker_can_be_asked_for_with_its_options():
     assert set(models) == set(MASKERS)
     not_in_jobs = {"generalize": {"suppress_above"}}  # what it suppresses would be nulls of any column
     for name, model in models.items():
-        own, filled = set(model.model_fields) - {"method"}, set(FILLED.get(name, ()))
+        own, filled = set(model.model_fields) - {"method", "scope"}, set(FILLED.get(name, ()))
         assert own | filled | not_in_jobs.get(name, set()) == set(MASKERS[name].options), name
         parameters = inspect.signature(MASKERS[name].function).parameters
         assert {option: model.model_fields[option].default for option in own} == {
@@ -163,7 +163,7 @@ def test_a_mask_stands_alone_in_job_digest_and_schema(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(BASE))
     overridden = load_job(path, {"mask.method": "spectral_swap", "mask.basis": "columns"})
-    assert overridden.mask.model_dump() == {"method": "spectral_swap", "basis": "columns"}
+    assert overridden.mask.model_dump() == {"method": "spectral_swap", "basis": "columns", "scope": "stratum"}
     schema = Job.model_json_schema()
     validate(changed(mask={"method": "synthesis", "draw": "quantiles"}), schema)
     for mask in ({"method": "synthesis", "amount": 1}, {"amount": 1}):

@@ -13,7 +13,7 @@ from anonpipe.context import Context
 from anonpipe.demo import write_registry
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.mask import MASKERS, Rows, run_steps
-from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, mask_step, partition_lengths, read_column
+from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, mask_step, partition_lengths, read_column, scopes
 from anonpipe.options import Mask, names_of
 from anonpipe.preview import preview
 from anonpipe.store import Staging
@@ -38,7 +38,9 @@ MASKS = [
     {"method": "suppression", "share": 0.1},
     {"method": "sequential_regression"},
     {"method": "generalize", "steps": {"age": 5}},
+    {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3},
 ]
+UNMEASURED = {"utility": False, "risk": False}
 CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
 
 
@@ -58,7 +60,7 @@ def registry(tmp_path_factory):
 
 def registry_job(folder, registry, mask, **changes):
     path, table = registry
-    changes = {"gates": GATES, "partition": {"rows": 1_000, "sample_rows": 500}, **changes}
+    changes = {"gates": GATES, "partition": {"rows": 1_000, "sample_rows": 500}, "measure": UNMEASURED, **changes}
     return small.job(folder, path, registry_columns(table.schema), mask=mask, **changes)
 
 
@@ -87,7 +89,10 @@ def test_every_masker_releases(tmp_path, registry, mask, strata):
         for name in CODED:
             assert counts(made[name]) == counts(table[name])
         assert made["tumour_size_mm"].null_count == table["tumour_size_mm"].null_count
-    assert not any("smallest group" in name or "in each stratum" in name for name in names_of_checks(outcome))
+    checks = names_of_checks(outcome)
+    assert ("smallest group" in checks) == MASKERS[mask["method"]].grouped
+    asked_of_strata = strata and mask["method"] != "generalize" and mask.get("scope") != "table"
+    assert ("covariance in each stratum" in checks) == bool(asked_of_strata)
     manifest = release.read_manifest(release.resolve(given.output))
     assert manifest["methods"]["mask"]["method"] == mask["method"] and set(manifest["methods"]) == {"mask", "decode"}
     assert manifest["group_sizes"] is None
@@ -133,11 +138,42 @@ def test_generalized_rows_are_alike_k_by_k(tmp_path, registry):
     assert set(made["age"].astype(int) % 5) == {0}  # middles of intervals between 5, 15, 25 ...
 
 
+def test_intervals_are_released_beside_their_middles(tmp_path, registry):
+    mask = {"method": "generalize", "release": "interval", "steps": {"age": 10}, "origin": {"age": 5}}
+    given = registry_job(tmp_path, registry, mask, k=7, gates={**GATES, "mean": 5, "covariance": 5})
+    outcome = small.run(given)
+    assert outcome.version and any("without mask.steps" in warning for warning in outcome.warnings)
+    assert release.check(given.output) == []
+    manifest = release.read_manifest(release.resolve(given.output))
+    assert manifest["columns"]["age_from"] == {"treatment": "end of an interval"}
+    made = small.released(given)
+    assert made.schema.field("age_to").type == pa.int64() and made.schema.field("diagnosis_date_to").type == pa.date32()
+    rows = made.to_pandas().astype(object)
+    masked = [name for name in made.column_names if name not in ("vital_status",)]
+    assert rows.groupby(masked, dropna=False).size().min() >= 7
+    for name in ("age", "tumour_size_mm", "diagnosis_date", "follow_up_months"):
+        there = rows[rows[name].notna()]
+        assert (there[f"{name}_from"] <= there[name]).all() and (there[name] <= there[f"{name}_to"]).all()
+        assert (rows[name].isna() == rows[f"{name}_from"].isna()).all()
+    ages = registry[1]["age"].to_numpy()
+    assert set(rows["age_from"].astype(int) % 10) | set(rows["age_to"].astype(int) % 10) == {5}
+    assert rows["age_from"].min() <= ages.min() and ages.max() <= rows["age_to"].max()
+
+
+def test_a_name_that_an_end_would_take_is_refused(tmp_path):
+    table = pa.table({"age": np.arange(100), "age_to": np.arange(100.0)})
+    columns = {"age": {"kind": "integer"}, "age_to": {"kind": "continuous"}}
+    given = small.job(tmp_path, table, columns, mask={"method": "generalize", "release": "interval"})
+    for act in (preview, small.run):
+        with pytest.raises(JobError, match="adds columns 'age_to'"):
+            act(given)
+
+
 class Stopped(Exception):
     """Raised where a test stops a run."""
 
 
-@pytest.mark.parametrize("mask", [MASKS[1], MASKS[2], MASKS[6]], ids=lambda mask: mask["method"])
+@pytest.mark.parametrize("mask", [{**MASKS[1], "scope": "table"}, MASKS[2], MASKS[6]], ids=lambda mask: mask["method"])
 def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, mask):
     """The masked points in the staging are those of `run_steps` with the run's key, bit for bit."""
     seen = {}
@@ -146,14 +182,18 @@ def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, 
         ctx = Context(run.staging, "look")
         final, lengths = StepTask.read(ctx, "decode"), partition_lengths(ctx)
         pieces = [(at, 0, rows) for at, rows in enumerate(lengths)]
-        points = channel_shelf(ctx, POINTS, ctx.points.width + ctx.beside.width).gather(pieces)
-        seen["wanted"] = run_steps(points, ctx.steps, key=run.staging.key, parts=lengths)
+        shelf, wanted = channel_shelf(ctx, POINTS, ctx.points.width + ctx.beside.width), []
+        for scope in scopes(ctx):
+            inside = slice(scope.first, scope.stop)
+            made = run_steps(shelf.gather(pieces[inside]), ctx.steps, key=scope.key, parts=lengths[inside])
+            wanted.append(made)
+        seen["wanted"], seen["scopes"] = np.concatenate(wanted), len(wanted)
         seen["found"] = channel_shelf(ctx, final.given, final.channels).gather(pieces)
         assert len(lengths) > 1
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, pipeline.write))
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:5], look, pipeline.write))
     small.run(registry_job(tmp_path, registry, mask, strata={"by": ["vital_status"]}))
-    assert np.array_equal(seen["found"], seen["wanted"])
+    assert np.array_equal(seen["found"], seen["wanted"]) and seen["scopes"] == (1 if "scope" in mask else 2)
 
 
 def _stop_at(monkeypatch, title):
@@ -229,8 +269,8 @@ def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, 
 
     whole = _data_shuffle.shuffle
 
-    def leaky(column, *, place, params, rng, original):
-        made = whole(column, place=place, params=params, rng=rng, original=original)
+    def leaky(column, *, place, params, rng, original, scored=()):
+        made = whole(column, place=place, params=params, rng=rng, original=original, scored=scored)
         made[0] = made[1]
         return made
 
@@ -264,7 +304,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
                 read_column(ctx, POINTS, final.channels, place)
         assert np.array_equal(shelf.read_column(0, partition_lengths(ctx)), before)
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, pipeline.write))
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:5], look, pipeline.write))
     assert small.run(registry_job(tmp_path, registry, MASKS[2])).version
 
 
@@ -283,7 +323,6 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
         ({"mask": {"method": "data_shuffle", "kept": ["age"]}}, "released unchanged"),
         ({"mask": {"method": "data_shuffle", "kept": ["nowhere"]}}, "released unchanged"),
         ({"mask": {"method": "data_shuffle", "kept": ["vital_status"] * 2}}, "twice"),
-        ({"mask": {"method": "generalize", "release": "interval"}}, "two for one; take midpoint"),
         ({"mask": {"method": "generalize", "steps": {"site": 5}}}, "numbers and dates"),
         ({"mask": {"method": "generalize", "steps": {"age": 0}}}, "greater than 0"),
         ({"mask": {"method": "generalize", "origin": {"age": 0}}}, "without steps"),

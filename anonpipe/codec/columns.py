@@ -37,6 +37,9 @@ class ColumnScan:
         The first finite number, and whether there is no other value.
     outside
         Numbers beyond the declared bounds, or values not among the levels.
+    log_mean, log_m2
+        Like `mean` and `m2`, of the logarithms of a column that is masked by
+        them; 0 for other columns.
     categories, counts
         Of a column carried as codes: the distinct values in ascending order
         (or the declared levels in theirs) and the records of each; else None.
@@ -52,6 +55,8 @@ class ColumnScan:
     outside: int
     categories: pa.Array | None = None
     counts: IntArray | None = None
+    log_mean: float = 0.0
+    log_m2: float = 0.0
 
     @property
     def values(self) -> int:
@@ -62,6 +67,11 @@ class ColumnScan:
     def sd(self) -> float:
         """Standard deviation, with n - 1; 0 for a constant."""
         return 0.0 if self.constant or self.values < 2 else math.sqrt(self.m2 / (self.values - 1))
+
+    @property
+    def log_sd(self) -> float:
+        """The same of the logarithms."""
+        return 0.0 if self.constant or self.values < 2 else math.sqrt(self.log_m2 / (self.values - 1))
 
     @property
     def holds_text(self) -> bool:
@@ -96,6 +106,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
+    log_mean, log_m2 = _of_logarithms(values, column)
     return ColumnScan(
         rows=len(everything),
         nulls=nulls,
@@ -105,7 +116,18 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
         first=float(values[0]) if len(values) else math.nan,
         constant=bool((values == values[:1]).all()),
         outside=outside,
+        log_mean=log_mean,
+        log_m2=log_m2,
     )
+
+
+def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> tuple[float, float]:
+    """Mean and sum of squared deviations of the logarithms; of values below the declared bound, of the bound."""
+    if column.offset is None or not len(values):
+        return 0.0, 0.0
+    logarithms = np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + column.offset)
+    mean = float(logarithms.mean())
+    return mean, float(np.square(logarithms - mean).sum())
 
 
 def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, IntArray]:
@@ -177,12 +199,8 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
-    mean, m2 = a.mean, a.m2
-    values = a.values + b.values
-    if b.values:
-        delta = b.mean - a.mean
-        mean = a.mean + delta * (b.values / values)
-        m2 = a.m2 + b.m2 + delta * delta * (a.values * (b.values / values))
+    mean, m2 = _merged(a.values, a.mean, a.m2, b.values, b.mean, b.m2)
+    log_mean, log_m2 = _merged(a.values, a.log_mean, a.log_m2, b.values, b.log_mean, b.log_m2)
     return ColumnScan(
         rows=a.rows + b.rows,
         nulls=a.nulls + b.nulls,
@@ -192,7 +210,17 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
         first=a.first if a.values else b.first,
         constant=a.constant and b.constant and (not a.values or not b.values or a.first == b.first),
         outside=a.outside + b.outside,
+        log_mean=log_mean,
+        log_m2=log_m2,
     )
+
+
+def _merged(n_a: int, mean_a: float, m2_a: float, n_b: int, mean_b: float, m2_b: float) -> tuple[float, float]:
+    """Mean and sum of squared deviations of two parts together."""
+    if not n_b:
+        return mean_a, m2_a
+    delta = mean_b - mean_a
+    return mean_a + delta * (n_b / (n_a + n_b)), m2_a + m2_b + delta * delta * (n_a * (n_b / (n_a + n_b)))
 
 
 def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:

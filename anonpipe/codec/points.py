@@ -1,6 +1,6 @@
 """Cells to points and back: what clusterers and synthesizers see of the columns whose values are replaced.
 
-A number or an ordinal is one z-score; its nulls, if there are any, one more
+A number (or its logarithm) or an ordinal is one z-score; its nulls, if there are any, one more
 column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
 Vinterbo 2010, section III), null being a category like any other: one column
 a category, but a single one for two categories, and none for one.
@@ -21,12 +21,15 @@ from anonpipe.codec.columns import ColumnScan, point_width
 from anonpipe.codec.scan import Scan
 from anonpipe.codec.values import Grid
 from anonpipe.kernels.bounds import keep_group_sums
-from anonpipe.schema import Kind
+from anonpipe.schema import Column, Kind
 from anonpipe.synthesize import restore_by_rank, synthesize
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+_LARGEST_LOGARITHM = 300.0
+"""Larger ones are of numbers that no column holds."""
+
 Decoding = Literal["calibrated", "most_probable", "sampled", "histogram"]
 Scale = Literal["z_score", "range"]
 
@@ -105,6 +108,9 @@ class NumberBlock:
         The values that may be released.
     ordinal
         Whether the values are positions in an ordered list of categories.
+    offset
+        Where the column is carried as its logarithm (`mean` and `sd` are then
+        those of the logarithms), what is added to a value before; else None.
     """
 
     name: str
@@ -117,10 +123,24 @@ class NumberBlock:
     weight: float
     grid: Grid
     ordinal: bool = False
+    offset: float | None = None
+
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        """Values on the scale that is masked: themselves, or logarithms (of what is below the bound, the bound's)."""
+        if self.offset is None:
+            return values
+        return np.asarray(np.log(np.maximum(values, self.grid.low) + self.offset))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lower and upper bound on the scale that is masked."""
+        if self.offset is None:
+            return self.grid.low, self.grid.high
+        return float(np.log(self.grid.low + self.offset)), float(np.log(self.grid.high + self.offset))
 
     def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
         """Write the block's points; what is missing even in `filled` stands at the mean."""
-        scaled = (filled[:, self.position] - self.mean) / self.sd
+        scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
         out[:, self.start] = np.where(np.isnan(scaled), 0.0, scaled)
         if self.stop - self.start == 2:
             out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
@@ -136,7 +156,7 @@ class NumberBlock:
 
     @property
     def _span(self) -> float:
-        span = self.grid.high - self.grid.low
+        span = self.bounds[1] - self.bounds[0]
         if not np.isfinite(span):
             raise ValueError(f"column {self.name!r} has no bounds; distances in parts of the range need them declared")
         return max(span, np.finfo(float).tiny)
@@ -159,8 +179,15 @@ class NumberBlock:
         if self.ordinal and how == "calibrated" and not groups.identical:
             return restore_by_rank(values, cells[:, self.position], groups.order, groups.starts)
         if not groups.identical:
-            values = keep_group_sums(values, groups.order, groups.starts, self.grid.low, self.grid.high)
-        return self.grid.round(values)
+            values = keep_group_sums(values, groups.order, groups.starts, *self.bounds)
+        return self.grid.round(self.in_unit(values))
+
+    def in_unit(self, values: FloatArray) -> FloatArray:
+        """Values on the scale that is masked in the column's unit."""
+        if self.offset is None:
+            return values
+        low, high = self.bounds
+        return np.asarray(np.exp(np.clip(values, low, min(high, _LARGEST_LOGARITHM))) - self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,9 +295,8 @@ class PointCodec:
             scanned = scan.columns[name]
             stop = start + point_width(column, scanned)
             if name not in cells.categories or column.kind is Kind.ORDINAL:
-                ordinal = column.kind is Kind.ORDINAL
                 grid = cells.grid(position)
-                numbers.append(_number_block(name, position, start, stop, column.weight, scanned, grid, ordinal))
+                numbers.append(_number_block(name, position, start, stop, column, scanned, grid))
             else:
                 counts = scanned.code_counts[scanned.occupied]
                 shares = counts / max(1, counts.sum())
@@ -410,7 +436,12 @@ class PointCodec:
 
 
 def _number_block(
-    name: str, position: int, start: int, stop: int, weight: float, scanned: ColumnScan, grid: Grid, ordinal: bool
+    name: str, position: int, start: int, stop: int, column: Column, scanned: ColumnScan, grid: Grid
 ) -> NumberBlock:
     null_share = scanned.nulls / max(1, scanned.rows)
-    return NumberBlock(name, position, start, stop, scanned.mean, scanned.sd or 1.0, null_share, weight, grid, ordinal)
+    by_logarithm = column.offset is not None
+    mean, sd = (scanned.log_mean, scanned.log_sd) if by_logarithm else (scanned.mean, scanned.sd)
+    return NumberBlock(
+        name, position, start, stop, mean, sd or 1.0, null_share, column.weight, grid,
+        column.kind is Kind.ORDINAL, column.offset,
+    )  # fmt: skip

@@ -102,7 +102,13 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int, counted_by: Sequence[str]) -> Scan:
+def scan_batch(
+    batch: pa.RecordBatch,
+    columns: Mapping[str, Column],
+    first_row: int,
+    counted_by: Sequence[str],
+    kept: npt.NDArray[np.bool_] | None = None,
+) -> Scan:
     """Scan consecutive rows.
 
     Parameters
@@ -115,6 +121,9 @@ def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: 
         Position of the first row in the whole input.
     counted_by
         Columns whose combinations are to be counted: those that make the strata, and classes.
+    kept
+        The rows that count, shape (n_rows,); all if not given. The others are
+        in the fingerprint alone.
 
     Raises
     ------
@@ -138,6 +147,8 @@ def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: 
         if columns[name].staged_as_codes:
             array = as_dictionary(array)
         add_column(lanes, *hashes(array), _seeds(name))
+        if kept is not None:
+            array = array.filter(pa.array(kept))
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
         else:
@@ -147,7 +158,8 @@ def scan_batch(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: 
         np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
     )
     combinations, counts = _count_combinations(together, np.ones(len(together), dtype=np.int64))
-    return Scan(batch.num_rows, (int(sums[0]), int(sums[1])), scans, tuple(counted_by), combinations, counts)
+    rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
+    return Scan(rows, (int(sums[0]), int(sums[1])), scans, tuple(counted_by), combinations, counts)
 
 
 def _seeds(name: str) -> npt.NDArray[np.uint64]:

@@ -6,9 +6,10 @@ that see one part of the rows, or one column of all rows, at a time
 """
 
 from anonpipe.mask._coding import from_logarithms, to_logarithms
-from anonpipe.mask._driver import counted, run_steps
-from anonpipe.mask._expected import Expected
+from anonpipe.mask._driver import counted, placed_at, run_steps
+from anonpipe.mask._expected import Expected, expect_together
 from anonpipe.mask._generalize import Intervals, intervals
+from anonpipe.mask._local_synthesis import RecordsAndDraws
 from anonpipe.mask._records import RECORDS
 from anonpipe.mask._registry import MASKERS, Masker, mask
 from anonpipe.mask._steps import Columns, Reduce, Rows, Step
@@ -20,13 +21,16 @@ __all__ = [
     "Expected",
     "Intervals",
     "Masker",
+    "RecordsAndDraws",
     "Reduce",
     "Rows",
     "Step",
     "counted",
+    "expect_together",
     "from_logarithms",
     "intervals",
     "mask",
+    "placed_at",
     "run_steps",
     "to_logarithms",
 ]

@@ -39,7 +39,7 @@ class Copula:
     factor: FloatArray
 
 
-def data_shuffle(*, kept: tuple[int, ...] = ()) -> tuple[Step, ...]:
+def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
     Ranks of all columns; their correlations r turned into those of a normal
@@ -52,6 +52,11 @@ def data_shuffle(*, kept: tuple[int, ...] = ()) -> tuple[Step, ...]:
     kept
         Numbers of columns that are released as they are and that the others
         are drawn given (S of the paper). None of them by default.
+    categories
+        Columns of each categorical attribute, in -1 and +1. They come out as
+        their draws, scaled to the mean and variance of the column, from which
+        the attribute's categories are to be chosen together: shuffled one by
+        one, the indicators of a record would name several categories or none.
 
     Returns
     -------
@@ -97,12 +102,15 @@ def data_shuffle(*, kept: tuple[int, ...] = ()) -> tuple[Step, ...]:
     """
     if len(set(kept)) != len(kept) or any(column < 0 for column in kept):
         raise JobError(f"kept are {kept}; give numbers of columns from 0, each once")
+    scored = tuple(column for block in categories for column in block)
+    if len(set(scored)) != len(scored) or any(column < 0 or column in kept for column in scored):
+        raise JobError(f"categories are {categories}; give numbers of columns that are not kept, each once")
     return (
         Columns("ranks", rank),
         Reduce("rank correlation", count_moments, partial(find_copula, kept=kept)),
         Columns("scores", score),
         Rows("draw", draw),
-        Columns("shuffle", shuffle, with_original=True),
+        Columns("shuffle", partial(shuffle, scored=scored), with_original=True),
     )
 
 
@@ -189,11 +197,19 @@ def _turned(rows: FloatArray, matrix: FloatArray) -> FloatArray:
 
 
 def shuffle(
-    column: FloatArray, *, place: int, params: Copula, rng: np.random.Generator, original: FloatArray
+    column: FloatArray,
+    *,
+    place: int,
+    params: Copula,
+    rng: np.random.Generator,
+    original: FloatArray,
+    scored: tuple[int, ...] = (),
 ) -> FloatArray:
-    """The original values in the order of the draws; a kept column as it was."""
+    """The original values in the order of the draws; a kept column as it was, a scored one as its draws."""
     if place in params.kept:
         return original
+    if place in scored:
+        return np.asarray(original.mean() + original.std() * column)
     mixed = rng.permutation(len(column))
     out = np.empty_like(original)
     out[mixed[np.argsort(column[mixed], kind="stable")]] = np.sort(original)

@@ -44,37 +44,58 @@ def run_steps(points: FloatArray, steps: Sequence[Step], *, key: bytes, parts: S
         A step returned another number of rows.
     """
     edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
+    pieces = [slice(low, high) for low, high in pairwise(edges)]
     channels, params = points, None
     for number, step in enumerate(steps):
         stage = f"mask {number} {step.name}"
         if isinstance(step, Reduce):
-            params = _learn(channels, step, params, key, stage, edges)
+            params = _learn(channels, points, step, params, key, stage, pieces)
         elif isinstance(step, Rows):
-            channels = _each_part(channels, step, params, key, stage, edges)
+            channels = _each_part(channels, step, params, key, stage, pieces)
         else:
             channels = _each_column(channels, points, step, params, key, stage)
     return channels
 
 
-def _learn(channels: FloatArray, step: Reduce, params: Any, key: bytes, stage: str, edges: list[int]) -> Any:
+def _learn(
+    channels: FloatArray,
+    points: FloatArray,
+    step: Reduce,
+    params: Any,
+    key: bytes,
+    stage: str,
+    pieces: list[slice],
+) -> Any:
     turn = 0
     while True:
-        counted = [step.count(channels[low:high], params=params) for low, high in pairwise(edges)]
+        counted = []
+        for place, rows in enumerate(pieces):
+            asked = placed_at(step, place) | ({"original": points[rows]} if step.with_original else {})
+            counted.append(step.count(channels[rows], params=params, **asked))
         params = step.finish(merge_all(counted), params=params, rng=generator(key, stage, turn))
         turn += 1
         if step.again is None or not step.again(params):
             return params
 
 
-def _each_part(channels: FloatArray, step: Rows, params: Any, key: bytes, stage: str, edges: list[int]) -> FloatArray:
+def placed_at(step: Rows | Reduce, place: int) -> dict[str, Any]:
+    """The argument `place` for the function of a step that asks for it."""
+    return {"place": place} if step.placed else {}
+
+
+def _each_part(
+    channels: FloatArray, step: Rows, params: Any, key: bytes, stage: str, pieces: list[slice]
+) -> FloatArray:
     made = []
-    for place, (low, high) in enumerate(pairwise(edges)):
-        if high - low < step.least:
+    for place, rows in enumerate(pieces):
+        size = rows.stop - rows.start
+        if size < step.least:
             raise InputError(
-                f"a part has {high - low} records, and {step.name} needs {step.least} or more; make parts larger"
+                f"a part has {size} records, and {step.name} needs {step.least} or more; make parts larger"
             )
-        part = step.function(channels[low:high], params=params, rng=generator(key, stage, place))
-        made.append(counted(part, high - low, step.name, step.channels(channels.shape[1], params)))
+        rng = generator(key, stage, place)
+        part = step.function(channels[rows], params=params, rng=rng, **placed_at(step, place))
+        made.append(counted(part, size, step.name, step.channels(channels.shape[1], params)))
     return made[0] if len(made) == 1 else np.concatenate(made)
 
 

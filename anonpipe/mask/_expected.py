@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.mask._basis import Basis, axes_of
-from anonpipe.moments import Moments
+from anonpipe.moments import Moments, merge_all
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,6 +31,45 @@ class Expected:
     mean_error: FloatArray
     covariance: FloatArray
     covariance_error: FloatArray
+
+
+def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
+    """What is promised of tables below each other that are masked one by one.
+
+    Parameters
+    ----------
+    parts
+        Of each table its moments, and what is promised of it.
+
+    Returns
+    -------
+    Expected
+        Exact where all are. Draws of different tables are independent, so
+        that variances of their sums add. Where means are drawn, their
+        distances are too: the standard errors of the covariance hold an upper
+        limit of what that adds, as correlations between errors are not known.
+
+    Examples
+    --------
+    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected(np.zeros(1), np.array([[2.0]]), np.zeros((1, 1)))
+    >>> two = Moments(2, np.ones(1) * 4, np.array([[2.0]])), one[1]
+    >>> expect_together([one, two]).covariance.round(6).tolist()
+    [[6.666667]]
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    whole = merge_all([moments for moments, _ in parts])
+    degrees = max(whole.n - 1, 1)
+    scatter, variance, drift = np.zeros_like(whole.scatter), np.zeros_like(whole.scatter), np.zeros_like(whole.scatter)
+    mean_variance = np.zeros_like(whole.mean)
+    for moments, expected in parts:
+        own, apart = max(moments.n - 1, 0), moments.mean - whole.mean
+        scatter += own * expected.covariance + moments.n * np.outer(apart, apart)
+        shift = moments.n * np.outer(np.abs(apart), expected.mean_error)
+        variance += (own * expected.covariance_error) ** 2 + (shift + shift.T) ** 2
+        drift += moments.n * np.outer(expected.mean_error, expected.mean_error)
+        mean_variance += (moments.n * expected.mean_error) ** 2
+    return Expected(np.sqrt(mean_variance) / whole.n, scatter / degrees, (np.sqrt(variance) + drift) / degrees)
 
 
 def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:

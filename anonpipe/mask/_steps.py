@@ -40,12 +40,15 @@ class Rows:
     channels
         `channels(given, params)`: how many channels the new part has, of so
         many given ones. As many, unless said otherwise.
+    placed
+        Whether the function also takes `place`, the part's number.
     """
 
     name: str
     function: Callable[..., FloatArray]
     least: int = 0
     channels: Callable[[int, Any], int] = as_many
+    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,18 @@ class Reduce:
     again
         `again(params)`: whether to pass over all rows once more with the new
         params. None for one pass.
+    placed
+        Whether `count` also takes `place`, the part's number.
+    with_original
+        Whether `count` also takes `original`, the points of the part's rows.
     """
 
     name: str
     count: Callable[..., Any]
     finish: Callable[..., Any]
     again: Callable[[Any], bool] | None = None
+    placed: bool = False
+    with_original: bool = False
 
 
 Step = Rows | Columns | Reduce

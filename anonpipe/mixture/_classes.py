@@ -130,7 +130,9 @@ class ClassStatistics:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
-def class_e_step(points: FloatArray, codes: IntArray, classes: LatentClasses) -> ClassStatistics:
+def class_e_step(
+    points: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
+) -> ClassStatistics:
     """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14).
 
     Parameters
@@ -142,10 +144,13 @@ def class_e_step(points: FloatArray, codes: IntArray, classes: LatentClasses) ->
         missing value is a category of its own.
     classes
         The present estimates.
+    curvature
+        Whether second derivatives are summed, where there are not too many:
+        for each record the square of the number of slopes.
     """
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
-    curvature = classes.slopes.size <= _MOST_FOR_NEWTON
+    curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
     likelihood, posteriors, tables, gradient, hessian = class_sums(
         points, codes, classes.starts, classes.slopes, np.log(classes.shares), curvature
     )

@@ -26,6 +26,9 @@ IntArray = npt.NDArray[np.int64]
 _DRAWS = 1 << 20
 """Draws held at a time (8 MiB)."""
 
+_DEPENDENT = 1e-13
+"""Draws whose variance along some axis is under this part of the largest are dependent."""
+
 _RANK = 1e-12
 """Eigenvalues of a group's correlation matrix below this, times its width, count as 0."""
 
@@ -69,6 +72,15 @@ class GroupStatistics:
         weight = self.counts / total * other.counts
         scatters = self.scatters + other.scatters + np.einsum("g,gj,gh->gjh", weight, steps, steps)
         return type(self)(counts, means, scatters)
+
+    def grown(self, groups: int) -> Self:
+        """The same with more groups, which have no records here."""
+        more = groups - len(self.counts)
+        return type(self)(
+            np.pad(self.counts, (0, more)),
+            np.pad(self.means, ((0, more), (0, 0))),
+            np.pad(self.scatters, ((0, more), (0, 0), (0, 0))),
+        )
 
 
 def group_statistics(points: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
@@ -177,15 +189,8 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     >>> np.allclose(np.cov(((draws - maps.origins) @ maps.matrices[0].T).T), np.cov(points.T))
     True
     """
-    if not np.array_equal(records.counts, draws.counts):
-        raise InputError("draws and records differ in the sizes of their groups; draw with the final labels")
     width = records.means.shape[1]
-    scale = np.sqrt(np.maximum(np.diagonal(records.scatters, axis1=1, axis2=2), 0.0))
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    values, vectors = np.linalg.eigh(records.scatters * inverse[:, :, None] * inverse[:, None, :])
-    values, vectors = values[:, ::-1], vectors[:, :, ::-1]
-    ranks = np.minimum((values > _RANK * width).sum(axis=1), np.maximum(records.counts - 1, 0))
-    used = np.arange(width) < ranks[:, None]
+    scale, values, vectors, used = _principal(records, draws)
     roots = scale[:, :, None] * vectors * np.sqrt(np.where(used, values, 0.0))[:, None, :]
     # Coordinates past the rank are cut off the draws: there the factor is that of the identity.
     both = used[:, :, None] & used[:, None, :]
@@ -195,7 +200,69 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
             "the draws of some groups are dependent; draw from an independent generator for each partition"
         )
     matrices = np.einsum("gjm,gmh->gjh", roots, factors)
-    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), ranks.astype(np.int64))
+    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+
+
+def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
+    """Maps that give draws of nearly the right moments exactly those of the records, and change them little.
+
+    With D, V and Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the
+    draws' scatter S, the map is D V Λ^½ M^-½ Λ^-½ V' D⁻¹. It is the identity on
+    the span of the records where the draws have their scatter already, so that
+    draws that are not normal, such as categories in -1 and +1, stay nearly
+    what they are.
+
+    Parameters
+    ----------
+    records, draws
+        Of the whole table, merged; with the same counts. The draws must vary
+        wherever the records do.
+
+    Raises
+    ------
+    InputError
+        Records and draws differ in their counts, or the draws of a group do
+        not vary in a direction in which its records do.
+
+    Examples
+    --------
+    >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
+    >>> points = rng.normal(size=(9, 2))
+    >>> here = group_statistics(points, labels, 1)
+    >>> np.allclose(correcting_maps(here, here).matrices[0], np.eye(2))
+    True
+    """
+    scale, values, vectors, used = _principal(records, draws)
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    roots = np.sqrt(np.where(used, values, 1.0))
+    down = np.where(used[:, :, None], (vectors * inverse[:, :, None] / roots[:, None, :]).transpose(0, 2, 1), 0.0)
+    whitened = np.einsum("gmj,gjh,glh->gml", down, draws.scatters, down)
+    # Outside the rank the identity stands, so that every matrix has a root.
+    whitened += np.einsum("gm,ml->gml", ~used, np.eye(used.shape[1]))
+    spread, axes = np.linalg.eigh((whitened + whitened.transpose(0, 2, 1)) / 2)
+    if (spread[:, 0] <= _DEPENDENT * spread[:, -1]).any():
+        raise InputError(
+            "the draws of a group lie in fewer directions than its records; raise k, or mask fewer columns"
+        )
+    settled = np.einsum("gmr,gr,glr->gml", axes, 1.0 / np.sqrt(spread), axes)
+    up = scale[:, :, None] * vectors * np.where(used, roots, 0.0)[:, None, :]
+    matrices = np.einsum("gjm,gml,glh->gjh", up, settled, down)
+    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+
+
+def _principal(
+    records: GroupStatistics, draws: GroupStatistics
+) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Of each group standard deviations, falling eigenvalues and vectors of the correlation, and which are positive."""
+    if not np.array_equal(records.counts, draws.counts):
+        raise InputError("draws and records differ in the sizes of their groups; draw with the final labels")
+    width = records.means.shape[1]
+    scale = np.sqrt(np.maximum(np.diagonal(records.scatters, axis1=1, axis2=2), 0.0))
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    values, vectors = np.linalg.eigh(records.scatters * inverse[:, :, None] * inverse[:, None, :])
+    values, vectors = values[:, ::-1], vectors[:, :, ::-1]
+    ranks = np.minimum((values > _RANK * width).sum(axis=1), np.maximum(records.counts - 1, 0))
+    return scale, values, vectors, np.arange(width) < ranks[:, None]
 
 
 def synthesize_rows(labels: IntArray, maps: AffineMaps, *, rng: np.random.Generator) -> FloatArray:

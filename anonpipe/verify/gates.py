@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
-from anonpipe.mask import Expected
+from anonpipe.mask import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import Promise, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import View
@@ -29,6 +30,7 @@ class Limits:
     rows_under_k: int
     share_as_they_were: float
     suppressed_share: float
+    mean_in_unit: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -75,33 +77,36 @@ class MaskEvidence:
     ----------
     method
         Its name.
-    original
-        Moments of the points.
-    expected
-        What it promises of the masked points; None for nothing that is known.
+    masked
+        Of what is masked as one table, the whole or each stratum, the moments
+        of its points and what is promised of the masked ones.
     columns_changed
         Columns of points whose values are not those of the original, in any
         order; None where that is not promised.
     fewest_alike
         Fewest rows that are alike in all synthetic columns, in a partition;
         None where that is not promised.
+    groups
+        What became of groups that span partitions; None where there are none.
     """
 
     method: str
-    original: Moments
-    expected: Expected | None
+    masked: list[Target]
     columns_changed: int | None
     fewest_alike: int | None
+    groups: KeptGroups | None = None
 
     @property
     def whole(self) -> Target:
-        """The promise for the table."""
-        return Target(self.original, self.expected)
+        """The promise for the table, which follows from those for its strata."""
+        original = merge_all([target.original for target in self.masked])
+        promised = [(target.original, target.expected) for target in self.masked if target.expected is not None]
+        return Target(original, expect_together(promised) if len(promised) == len(self.masked) else None)
 
     @property
     def strata(self) -> list[Target]:
-        """None: the whole table is masked at once."""
-        return []
+        """The promise for each stratum that is masked as a table of its own; empty where the whole table is."""
+        return self.masked if len(self.masked) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum."""
 
     rows_in: int
+    rows_held_out: int
     rows_dropped: int
     rows_out: int
     rows_under_k: int
@@ -144,17 +150,17 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
         *_unchanged(evidence, k, limits),
         *_before_decoding(evidence),
         *_written(evidence, limits),
-        Check("disclosure risk (linkage and attribute attacks)", Outcome.NOT_CHECKED, "not measured", "none", "-"),
     ]
     return Verdict(tuple(checks), _notes(evidence))
 
 
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     on = f"{evidence.files} written files"
-    lost = abs(evidence.rows_in - evidence.rows_dropped - evidence.rows_out)
+    lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - evidence.rows_out)
+    declared = "drops and the hold-out" if evidence.rows_held_out else "drops"
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
     return [
-        at_most("rows lost or added (beyond declared drops)", lost, 0, on, mandatory=True),
+        at_most(f"rows lost or added (beyond declared {declared})", lost, 0, on, mandatory=True),
         *_sizes(evidence.by, k),
         at_most("identifier or dropped columns released", forbidden, 0, on, mandatory=True),
         at_most(
@@ -171,6 +177,8 @@ def _sizes(by: GroupEvidence | MaskEvidence, k: int) -> list[Check]:
     """Sizes of groups, or of sets of equal rows where a masker promises them."""
     if isinstance(by, GroupEvidence):
         return [at_least("smallest group", by.smallest_group, k, "all groups", unit="records", mandatory=True)]
+    if by.groups is not None:
+        return by.groups.checks(k)
     if by.fewest_alike is None:
         return []
     name = "fewest rows that are alike in all synthetic columns"
@@ -251,14 +259,15 @@ def _differences(
 ) -> list[Check]:
     allowed_mean, allowed_covariance = target.allowance
     made = view.synthesized
-    kept = ~made
+    own_unit = view.own_unit
+    kept = ~made & ~own_unit
     scale = np.sqrt(np.clip(np.diag(original.covariance), 0.0, None))  # a constant may come out below zero
     safe = np.where(scale > 0, scale, 1.0)
-    mean = np.abs(released.mean - original.mean) / safe
-    covariance = np.abs(released.covariance - original.covariance) / np.outer(safe, safe)
+    mean = _apart(released.mean, original.mean) / safe
+    covariance = _apart(released.covariance, original.covariance) / np.outer(safe, safe)
     category = np.array([variable.category is not None for variable in view.variables]) & made
     sd = np.array([variable.sd for variable in view.variables])
-    share = np.abs(released.mean - original.mean)[category] * sd[category]
+    share = _apart(released.mean, original.mean)[category] * sd[category]
     null = np.abs(released.null_share - original.null_share)
     mandatory = {"mandatory": True}
     checks = [
@@ -274,6 +283,9 @@ def _differences(
         at_most(f"share of a category{where}", _largest(share), limits.category_share, on),
         at_most(f"share of nulls{where}", _largest(null), limits.null_share, on),
     ]
+    if own_unit.any():
+        name = f"mean, in its own unit, of a column masked by its logarithm{where}"
+        checks.append(at_most(name, _largest(mean[own_unit]), limits.mean_in_unit, on, unit="sd"))
     if kept.any():
         checks.append(
             at_most(
@@ -285,6 +297,11 @@ def _differences(
             )
         )
     return checks
+
+
+def _apart(released: FloatArray, original: FloatArray) -> FloatArray:
+    """Differences in size; none where neither has a value, as of a column that is null in a whole stratum."""
+    return np.where(np.isnan(released) & np.isnan(original), 0.0, np.abs(released - original))
 
 
 def _largest(values: FloatArray) -> float:
@@ -338,11 +355,16 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
             f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; columns that are "
             "released unchanged tell the rows of a set apart"
         ]
+    elif by.groups is not None:
+        notes = [
+            f"{by.method} formed {by.groups.groups} groups across partitions, the smallest of {by.groups.smallest} "
+            "records; that is not k-anonymity of the release"
+        ]
     else:
         notes = [
-            f"{by.method} masks the whole table and forms no groups: k governs the suppression of rare categories and "
-            "the combinations of unchanged columns, and nothing else"
+            f"{by.method} masks {'each stratum' if by.strata else 'the whole table'} and forms no groups: k governs "
+            "the suppression of rare categories and the combinations of unchanged columns, and nothing else"
         ]
-    if by.expected is None:
+    if by.whole.expected is None:
         notes.append(f"means and covariances after {by.method} are not foretold: only the written rows are compared")
     return notes

@@ -34,6 +34,13 @@ class Variable:
         Of the original column (for an indicator, of the indicator).
     synthesized
         Whether the column's values are replaced.
+    offset, least
+        Of a column that is masked by its logarithm, what is added before it
+        is taken, and the lower bound; the variable is the logarithm. None, 0
+        for others.
+    own_unit
+        Whether it is such a column once more, as it is: no method promises
+        its mean, which is compared by a limit of its own.
     """
 
     column: str
@@ -42,10 +49,15 @@ class Variable:
     mean: float
     sd: float
     synthesized: bool
+    offset: float | None = None
+    least: float = 0.0
+    own_unit: bool = False
 
     @property
     def name(self) -> str:
         """The column, and for an indicator the category's number (never its value)."""
+        if self.offset is not None:
+            return f"log {self.column}"
         return self.column if self.category is None else f"{self.column}[{self.category}]"
 
 
@@ -57,8 +69,13 @@ class View:
 
     @property
     def synthesized(self) -> npt.NDArray[np.bool_]:
-        """Which variables belong to synthesized columns, shape (n_variables,)."""
-        return np.array([variable.synthesized for variable in self.variables], dtype=bool)
+        """Which variables belong to synthesized columns, on the scale that is masked, shape (n_variables,)."""
+        return np.array([variable.synthesized and not variable.own_unit for variable in self.variables], dtype=bool)
+
+    @property
+    def own_unit(self) -> npt.NDArray[np.bool_]:
+        """Which variables are columns as they are that are masked by their logarithms, shape (n_variables,)."""
+        return np.array([variable.own_unit for variable in self.variables], dtype=bool)
 
     def measure(self, cells: FloatArray) -> FloatArray:
         """The variables' values, shape (n_rows, n_variables), NaN where missing."""
@@ -67,6 +84,8 @@ class View:
             column = cells[:, variable.position]
             if variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
+            if variable.offset is not None:
+                column = np.log(np.maximum(column, variable.least) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
 
@@ -77,6 +96,9 @@ def build_view(
     sd: Mapping[str, float],
     counts: Mapping[str, npt.NDArray[np.int64]],
     most_categories: int = 50,
+    *,
+    log_mean: Mapping[str, float] | None = None,
+    log_sd: Mapping[str, float] | None = None,
 ) -> View:
     """Choose the variables of a table; an ordinal counts as a number and by its categories.
 
@@ -86,6 +108,8 @@ def build_view(
         The released columns in the order of the cells.
     mean, sd
         Of each column that is staged as numbers, and of the codes of ordinal ones.
+    log_mean, log_sd
+        Of the logarithms of each column that is masked by them.
     counts
         Records of each category of each column that is staged as codes.
     most_categories
@@ -97,7 +121,14 @@ def build_view(
     for position, (name, column) in enumerate(columns.items()):
         synthesized = column.role.synthesized
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
-            variables.append(Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized))
+            by_logarithm = column.offset is not None
+            if by_logarithm:
+                own = (log_mean or {})[name], (log_sd or {})[name] or 1.0
+                least = column.numeric_bounds[0] or 0.0
+                variables.append(Variable(name, position, None, *own, synthesized, column.offset, least))
+            variables.append(
+                Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized, own_unit=by_logarithm)
+            )
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized))
     return View(tuple(variables))

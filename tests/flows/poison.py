@@ -87,6 +87,7 @@ class Poison:
                 "region": {"kind": "categorical"},
             },
             "partition": {"rows": 1000, "sample_rows": 1000},
+            "measure": {"utility": False, "risk": False},
             "run": {"workers": 2, "memory_per_worker": "2GiB", "retries": 0},
             **changes,
         }

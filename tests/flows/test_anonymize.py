@@ -84,11 +84,13 @@ def _check_runs(folder, server):
     (text,) = server.artifacts(released["id"], "anonpipe-release")
     assert "3,000 rows" in text["data"] and str(folder / "out" / "versions") in text["data"]
     assert "## Warnings" in text["data"]  # the rare category was suppressed
+    assert "-report.html](file://" in text["data"] and "| smallest group | passed | 5 records |" in text["data"]
     for stage in runs.STAGES:
         (bar,) = server.artifacts(released["id"], f"anonpipe-{stage}")
         assert bar["data"] == 100.0
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [released["id"]]}})
-    assert sorted(run["name"].rsplit("-", 1)[0] for run in tasks) == sorted([*runs.STAGES, "verify", "publish"])
+    names = sorted(run["name"].rsplit("-", 1)[0] for run in tasks)
+    assert names == sorted([*runs.STAGES, "assess", "verify", "publish"])
 
 
 def test_a_killed_run_is_gone_on_with(tmp_path, server):

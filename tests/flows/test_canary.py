@@ -11,6 +11,9 @@ from tests.flows.poison import Poison, console, private, staging, umask
 
 EVERY_STAGE_ONCE = [f"{stage}:0:once" for stage in runs.STAGES]
 
+MEASURING = ("search", "measure")
+"""Parts of one task, which is tried twice again."""
+
 
 def failed_stages(folder):
     return {path.name.removeprefix("failed-") for path in (folder / "notes").glob("failed-*")}
@@ -18,10 +21,11 @@ def failed_stages(folder):
 
 def test_every_stage_fails_once_without_a_server(tmp_path):
     poison = Poison("canary-7f3e9b", 98765.4321)
-    job = poison.table(tmp_path)
-    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE, "in-process", "verify")
+    job = poison.table(tmp_path, measure={"rows": 300, "queries": 100, "hold_out": 0.05})
+    of_measures = [f"{stage}:0:once" for stage in MEASURING]
+    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE + of_measures, "in-process", "verify")
     assert done.returncode == 0, console(tmp_path)
-    assert failed_stages(tmp_path) == {*runs.STAGES, "verify"}
+    assert failed_stages(tmp_path) == {*runs.STAGES, *MEASURING, "verify"}
     assert b"ValueError at" in done.stderr  # type and place are told
     assert poison.found_in(tmp_path) == {tmp_path / "poisoned.parquet"}
     assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
@@ -30,7 +34,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
     parts = list((tmp_path / "out" / "release").glob("*.parquet"))
     assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in parts)
     released = pd.concat([pd.read_parquet(path) for path in parts])
-    assert len(released) == 3000 and not (released["income"] == poison.number).any()
+    assert 2700 < len(released) < 3000 and not (released["income"] == poison.number).any()
 
 
 def test_every_stage_fails_once_on_dask_workers(tmp_path, server):

@@ -22,8 +22,10 @@ OPTIONS = {
     "synthesis": [{}, {"draw": "quantiles"}, {"basis": "columns"}],
     "suppression": [{"share": 0.2, "outside": 2.0}, {"outside": 1.0, "basis": "columns"}],
     "sequential_regression": [{}, {"rounds": 2}],
+    "local_synthesis": [{"k": 2, "components": 2, "shape": "diagonal", "iterations": 5}],
     "generalize": [{"k": 2}, {"k": 1, "cuts": "strict", "release": "interval"}],
 }
+GROUPED = OPTIONS["local_synthesis"][0]
 CASES = [(method, options) for method, cases in OPTIONS.items() for options in cases]
 
 
@@ -65,9 +67,9 @@ def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(meth
 @settings(max_examples=60, deadline=None)
 def test_means_are_exact_in_any_split(method, case):
     points, parts = case
-    options = {"share": 0.5} if method == "suppression" else {}
+    options = {"suppression": {"share": 0.5}, "local_synthesis": GROUPED}.get(method, {})
     try:
-        masked = run(points, method, parts, **options)
+        masked = run(points, method, parts, **options)[:, : points.shape[1]]
     except InputError:
         assert method == "suppression"
         return
@@ -79,7 +81,8 @@ def test_means_are_exact_in_any_split(method, case):
 def test_constant_columns_stay_constant(method):
     points = correlated(40, 3)
     points[:, 1] = 7.7
-    masked = run(points, method, [10, 30], **({"outside": 2.0} if method == "suppression" else {}))
+    options = {"suppression": {"outside": 2.0}, "local_synthesis": GROUPED}.get(method, {})
+    masked = run(points, method, [10, 30], **options)
     assert np.abs(masked[:, 1] - 7.7).max() < 1e-12
 
 

@@ -15,7 +15,7 @@ from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Limits, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
-from anonpipe.verify.promises import Promise
+from anonpipe.verify.promises import Promise, Target
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import build_view
 
@@ -61,7 +61,7 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         made.append(Moments.of(new))
         spread.append(GroupSpread.of(points[c == at], *groups[at]))
     content = {
-        "rows_in": n, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
+        "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
         "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "original": original, "released": released, "synthesized": made,
@@ -87,7 +87,7 @@ def masked(method="spectral_swap", **options):
     return replace(
         honest, view=view, original=[PairwiseMoments.of(points)], released=[PairwiseMoments.of(made)],
         synthesized=[Moments.of(made)],
-        by=MaskEvidence(method, total, expected, 0 if masker.exact_columns else None, None),
+        by=MaskEvidence(method, [Target(total, expected)], 0 if masker.exact_columns else None, None),
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def failures(evidence):
 
 def test_what_a_masker_promises_exactly_is_held_exactly():
     honest = masked("noise", form="exact")
-    assert honest.by.expected.covariance_error.max() == 0
+    assert honest.by.whole.expected.covariance_error.max() == 0
     shifted = replace(honest, synthesized=[replace(p, mean=p.mean + 1e-7) for p in honest.synthesized])
     assert failures(shifted) == ["mean: as promised"]
     wider = replace(honest, synthesized=[replace(p, scatter=p.scatter * (1 + 1e-7)) for p in honest.synthesized])

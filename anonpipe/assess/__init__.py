@@ -1,0 +1,41 @@
+"""What is measured of a run's release on private samples: utility, risk and the recipients' analyses."""
+
+from anonpipe.assess._checks import RISK_GATES, checks, gated
+from anonpipe.assess._held import held_in, held_rows, held_sample, keep_held
+from anonpipe.assess._measure import (
+    SampledTables,
+    load_assessment,
+    measure_piece,
+    pieces,
+    sampled_tables,
+    save_assessment,
+)
+from anonpipe.assess._record import AnalysisOutcome, Assessment, NotChecked
+from anonpipe.assess._sample import gather_queries, has_groups, rows_before, sample_partition, samples, spans_partitions
+from anonpipe.assess._search import search_partition
+
+__all__ = [
+    "RISK_GATES",
+    "AnalysisOutcome",
+    "Assessment",
+    "NotChecked",
+    "SampledTables",
+    "checks",
+    "gated",
+    "gather_queries",
+    "has_groups",
+    "held_in",
+    "held_rows",
+    "held_sample",
+    "keep_held",
+    "load_assessment",
+    "measure_piece",
+    "pieces",
+    "rows_before",
+    "sample_partition",
+    "sampled_tables",
+    "samples",
+    "save_assessment",
+    "search_partition",
+    "spans_partitions",
+]

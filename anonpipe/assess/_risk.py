@@ -1,0 +1,333 @@
+"""All attacks and disclosure measures of a run, fed from its samples and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe import risk
+from anonpipe.assess._held import held_cells
+from anonpipe.assess._links import expected_links
+from anonpipe.assess._points import point_names
+from anonpipe.assess._record import NotChecked
+from anonpipe.assess._sample import (
+    Queries,
+    Sample,
+    fewest_alike,
+    group_sizes,
+    has_groups,
+    own_positions,
+    read_groups,
+    read_pairs,
+    read_queries,
+    spans_partitions,
+)
+from anonpipe.assess._search import Found, found_in
+from anonpipe.context import Context
+from anonpipe.errors import InputError, JobError
+from anonpipe.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
+from anonpipe.masker import masker_of
+
+if TYPE_CHECKING:
+    from anonpipe.measure import Measurement
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Measured = tuple["Measurement", ...]
+
+FEWEST_HELD = 30
+"""Records below which a hold-out is no control."""
+
+PAIRED_ROWS = 20_000
+"""Records that conditional privacy is estimated from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What the attacks share, read when first needed."""
+
+    ctx: Context
+
+    @property
+    def rows(self) -> int:
+        """Records of the release."""
+        return self.ctx.plan.rows
+
+    @cached_property
+    def queries(self) -> Queries:
+        """The records looked for."""
+        return read_queries(self.ctx)
+
+    @cached_property
+    def pairs(self) -> Sample:
+        """The paired sample."""
+        return read_pairs(self.ctx)
+
+    @cached_property
+    def released(self) -> Found:
+        """The nearest released records of the queries."""
+        return found_in(self.ctx, "release", groups=True)
+
+    @cached_property
+    def original(self) -> Found:
+        """The nearest other originals of the queries."""
+        return found_in(self.ctx, "original")
+
+    @cached_property
+    def method(self) -> str:
+        """Of the synthesizer or masker."""
+        job = self.ctx.job
+        return job.by_groups.synthesize.method if job.mask is None else job.mask.method
+
+    @property
+    def grouped(self) -> bool:
+        """Whether each record is in one group."""
+        return has_groups(self.ctx)
+
+    @property
+    def beside(self) -> bool:
+        """Whether a released row replaces the original row beside it."""
+        return self.ctx.job.mask is None or masker_of(self.ctx.job).same_person
+
+    @property
+    def own_row(self) -> IntArray | None:
+        """The released row made from each query, where a row is made from one record."""
+        return self.queries.own_row if risk.link_of(self.method) == "own" else None
+
+    @property
+    def own_group(self) -> IntArray | None:
+        """The group of each query, where there are groups."""
+        return self.queries.own_group if self.grouped else None
+
+
+def measured_risk(ctx: Context) -> tuple[Measured, tuple[NotChecked, ...]]:
+    """Every measure that the run allows, and what it does not allow."""
+    known = Known(ctx)
+    found: list[Measurement] = []
+    left_out: list[NotChecked] = []
+    for what, measure in _MEASURES:
+        outcome = _tried(measure, known)
+        if isinstance(outcome, str):
+            left_out.append(NotChecked(what, outcome))
+        else:
+            found.extend(outcome)
+    return tuple(found), tuple(left_out)
+
+
+def _tried(measure: Callable[[Known], Measured | str], known: Known) -> Measured | str:
+    """What a measure finds, or why it refuses: too few records, or no column that it is for.
+
+    A refused measure is not checked, and fails a gate that limits it.
+    """
+    try:
+        return measure(known)
+    except (JobError, InputError) as error:
+        return str(error)
+
+
+def _linkage(known: Known) -> Measured | str:
+    if known.own_row is None and known.own_group is None:
+        return "a released record has no single source, and there are no groups to find either"
+    scored = tuple(_scored(known, known.released, "distances"))
+    found, queries = known.released, known.queries
+    if known.own_row is not None or found.groups is None:
+        return scored
+    return (
+        *scored,
+        expected_links(found.nearest, found.groups, queries.own_group, queries.own_size, records=known.rows),
+    )
+
+
+def _rank_linkage(known: Known) -> Measured | str:
+    if known.own_row is None and known.own_group is None:
+        return "a released record has no single source, and there are no groups to find either"
+    return tuple(_scored(known, found_in(known.ctx, "ranks", groups=True), "ranks"))
+
+
+def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) -> Iterator[Measurement]:
+    rows = known.rows
+    scored = risk.score_linkage(
+        found.nearest,
+        known.own_row,
+        known.own_group,
+        found.groups if known.grouped else None,
+        released=rows,
+        group_sizes=known.queries.own_size if known.grouped else None,
+        records=rows,
+        basis=basis,
+    )
+    yield from scored.measurements()
+
+
+def _lasko(known: Known) -> Measured:
+    found = risk.lasko_measures(
+        known.released.nearest,
+        known.original.nearest,
+        own_row=known.own_row,
+        own_group=known.own_group,
+        group_of_found=known.released.groups if known.grouped else None,
+        records=known.rows,
+    )
+    return found.measurements()
+
+
+def _conditional_privacy(known: Known) -> Measured | str:
+    if not known.beside:
+        return "a released row replaces no one record, so that there are no pairs to learn from"
+    step = -(-len(known.pairs.original) // PAIRED_ROWS)
+    numbers = [block for block in known.ctx.points.numbers if not block.ordinal]
+    if not numbers:
+        return "no column that is masked holds numbers"
+    columns = [block.start for block in numbers]
+    before, after = (
+        known.ctx.points.encode(part[::step])[:, columns] for part in (known.pairs.original, known.pairs.released)
+    )
+    names = tuple(block.name for block in numbers)
+    return risk.conditional_privacy(before, after, names, records=known.rows).measurements()
+
+
+def _known_attribute(known: Known) -> Measured | str:
+    if not known.grouped:
+        return _NO_GROUPS
+    if known.ctx.points.width < 2:
+        return "one column of points leaves nothing to recover from another"
+    groups = read_groups(known.ctx)
+    if not len(np.unique(groups.labels)) > 1:
+        return "fewer than two groups were sampled; raise measure.queries"
+    before, after = known.ctx.points.encode(groups.original), known.ctx.points.encode(groups.released)
+    guesses: tuple[Literal["closest", "moments"], ...] = (
+        ("closest", "moments") if keeps_group_moments(known.ctx.job) else ("closest",)
+    )
+    found = [
+        risk.known_attribute(
+            before,
+            after,
+            groups.labels,
+            rng=known.ctx.rng(f"assess {guess}", 0),
+            guess=guess,
+            names=point_names(known.ctx.points),
+            of=known.rows,
+        )
+        for guess in guesses
+    ]
+    return tuple(each for one in found for each in one.measurements())
+
+
+def _collusion(known: Known) -> Measured | str:
+    if not known.grouped:
+        return _NO_GROUPS
+    groups = read_groups(known.ctx)
+    if not len(groups.labels):
+        return "no group was sampled; raise measure.queries"
+    before, after = known.ctx.points.encode(groups.original), known.ctx.points.encode(groups.released)
+    names, rows = point_names(known.ctx.points), known.rows
+    return risk.collusion(before, after, groups.labels, names=names, of=rows).measurements()
+
+
+def _probabilistic(known: Known) -> Measured | str:
+    ctx, own = known.ctx, len(own_positions(known.ctx))
+    if ctx.job.mask is None and not known.grouped:
+        return "several groupings are averaged, which the definition does not foresee"
+    found = risk.probabilistic_bound(
+        ctx.job.k,
+        _smallest(known) if known.grouped else None,
+        link=risk.link_of(known.method),
+        records=ctx.plan.rows,
+        exact_moments=known.grouped and keeps_group_moments(ctx.job),
+        width=ctx.points.width,
+        own_columns=own,
+        fewest_alike=fewest_alike(ctx) if own and known.grouped else None,
+    )
+    return found.measurements()
+
+
+def _smallest(known: Known) -> int:
+    """Records of the smallest group."""
+    if not spans_partitions(known.ctx.job):
+        return int(tallied_sizes(known.ctx)[0])
+    sizes = group_sizes(known.ctx)
+    return int(sizes[sizes > 0].min())
+
+
+def _classes(known: Known) -> Measured | str:
+    ctx = known.ctx
+    if ctx.job.mask is not None:
+        return _NO_GROUPS if not known.grouped else "classes are counted where groups lie in one partition each"
+    if not ctx.classes:
+        return "no column with role class can mix in a group"
+    found: list[Measurement] = []
+    shares = {column.name: np.asarray(column.shares) for column in ctx.classes}
+    sizes = tallied_sizes(ctx) if known.grouped else None
+    for name, told in merged_disclosures(ctx).items():
+        given = {"shares": shares[name], "sizes": sizes} if sizes is not None else {}
+        found.extend(risk.class_risk(told, column=name, **given).measurements())
+    return tuple(found)
+
+
+def _membership(known: Known) -> Measured | str:
+    if problem := _no_control(known):
+        return problem
+    members = known.released.nearest.distances[:, 0]
+    others = found_in(known.ctx, "held_release").nearest.distances[:, 0]
+    return risk.membership(members, others, of=known.rows).measurements()
+
+
+def _attribute_inference(known: Known) -> Measured | str:
+    if problem := _no_control(known):
+        return problem
+    ctx, held = known.ctx, held_cells(known.ctx)
+    pairs = known.pairs
+    members = pairs.original[:: -(-len(pairs.original) // len(held))]
+    categories = [at for at, name in enumerate(ctx.cells.names) if name in ctx.cells.categories]
+    guessed = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
+    found = risk.attribute_inference(
+        pairs.released,
+        members,
+        held,
+        categories=categories,
+        names=ctx.cells.names,
+        columns=guessed,
+        of=ctx.plan.rows,
+    )
+    return found.measurements()
+
+
+def _no_control(known: Known) -> str | None:
+    held = len(held_cells(known.ctx))
+    if not known.ctx.job.measure.hold_out:
+        return "no hold-out (measure.hold_out is 0)"
+    if held < FEWEST_HELD:
+        return f"the hold-out has fewer than {FEWEST_HELD} records that could be in the release; raise measure.hold_out"
+    return None
+
+
+def _closest_record(known: Known) -> Measured:
+    found = risk.closest_record(
+        known.released.nearest.distances[:, :2],
+        known.original.nearest.distances[:, :2],
+        reference_is="the original, leaving each record out",
+        of=known.rows,
+    )
+    return found.measurements()
+
+
+_NO_GROUPS = "the method forms no groups, or averages several"
+
+_MEASURES: tuple[tuple[str, Callable[[Known], Measured | str]], ...] = (
+    ("record linkage by distances", _linkage),
+    ("record linkage by ranks", _rank_linkage),
+    ("prediction distance, ambiguity and uncertainty", _lasko),
+    ("conditional privacy", _conditional_privacy),
+    ("attack through a known attribute", _known_attribute),
+    ("collusion of a group's members", _collusion),
+    ("probabilistic k-anonymity", _probabilistic),
+    ("classes in groups", _classes),
+    ("membership inference", _membership),
+    ("attribute inference", _attribute_inference),
+    ("distance to the closest record", _closest_record),
+)

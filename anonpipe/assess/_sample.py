@@ -1,0 +1,257 @@
+"""Samples of a run's records, original and released beside each other, kept privately for what measures them.
+
+Which records are drawn follows from the run's key and the number of records
+alone. Each partition leaves the part of every sample that lies in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.assess._points import known_points
+from anonpipe.context import Context
+from anonpipe.job import Job
+from anonpipe.masker import masker_of
+from anonpipe.risk import fewest_alike as count_alike
+from anonpipe.shelves import released_cells, routed_shelf
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Receipt = dict[str, Any]
+
+MODEL_ROWS = 1_000_000
+"""Most records that the recipient's models are fitted to; of larger tables a sample."""
+
+RANKED_ROWS = 20_000
+"""Records that ranks are taken from."""
+
+FOLDER = "assessed"
+"""Of all that is kept for the measures, inside the staging."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some records of all partitions, in the order of the table as it was routed.
+
+    Attributes
+    ----------
+    original, released
+        Their cells before and after, row for row; shapes (n_rows, n_columns).
+    labels
+        The group of each in the whole table (of the first grouping), shape
+        (n_rows,); -1 where there are no groups.
+    """
+
+    original: FloatArray
+    released: FloatArray
+    labels: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Records that are looked for in the whole release.
+
+    Attributes
+    ----------
+    points
+        What an intruder knows of them, shape (n_queries, width).
+    own_row, own_original
+        Number of each in the release (partition by partition, in the order of
+        the shelf), and in the original.
+    own_group, own_size
+        Its group and how many records that has; -1 and 0 for no groups.
+    ranked_original, ranked_released
+        Some records of both tables, to take ranks from.
+    """
+
+    points: FloatArray
+    own_row: IntArray
+    own_original: IntArray
+    own_group: IntArray
+    own_size: IntArray
+    ranked_original: FloatArray
+    ranked_released: FloatArray
+
+
+def wanted_rows(ctx: Context) -> int:
+    """Records of the paired sample; 0 where nothing is measured on it."""
+    asked = ctx.job.measure
+    return min(asked.rows, ctx.plan.rows) if asked.utility or asked.risk else 0
+
+
+def wanted_queries(ctx: Context) -> int:
+    """Records that are looked for; 0 for none."""
+    return min(ctx.job.measure.queries, ctx.plan.rows) if ctx.job.measure.risk else 0
+
+
+def model_columns(ctx: Context) -> tuple[str, ...]:
+    """Columns that the recipient's models need, in the table's order."""
+    used = {name for each in ctx.job.analyses for name in ctx.job.columns_of(each)}
+    return tuple(name for name in ctx.cells.names if name in used)
+
+
+def has_groups(ctx: Context) -> bool:
+    """Whether each record is in one group: not of most masks, nor where several groupings are averaged."""
+    job = ctx.job
+    return spans_partitions(job) if job.mask is not None else job.by_groups.classes.several != "average"
+
+
+def spans_partitions(job: Job) -> bool:
+    """Whether there are groups whose records lie in several partitions."""
+    return job.mask is not None and masker_of(job).grouped
+
+
+def rows_before(ctx: Context, index: int) -> int:
+    """Rows of the partitions before this one: the number of its first row in the whole table."""
+    return sum(partition.rows for partition in ctx.plan.partitions[:index])
+
+
+def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Receipt:
+    """Keep the sampled records of a partition.
+
+    Parameters
+    ----------
+    labels
+        The group of each record, by a number of its own in the whole table
+        that is below its number of records; None for no groups.
+    """
+    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    released, places = released_cells(ctx, index)
+    begin = rows_before(ctx, index)
+    whole = np.full(len(cells), -1) if labels is None else labels
+    kept: dict[str, npt.NDArray[Any]] = {}
+    rows = _drawn(ctx, "pairs", wanted_rows(ctx), begin, len(cells))
+    kept |= {"original": cells[rows], "released": released[rows], "labels": whole[rows]}
+    if (columns := _positions(ctx)).size:
+        rows = _drawn(ctx, "models", min(MODEL_ROWS, ctx.plan.rows), begin, len(cells))
+        kept |= {"model_original": cells[rows][:, columns], "model_released": released[rows][:, columns]}
+    if wanted_queries(ctx):
+        rows = _drawn(ctx, "queries", wanted_queries(ctx), begin, len(cells))
+        kept |= {"points": known_points(ctx, cells[rows]), "own_group": whole[rows]}
+        kept |= {"own_size": _sizes(whole)[rows]}
+        kept |= {"own_row": begin + places[rows], "own_original": begin + rows}
+        if spans_partitions(ctx.job):
+            kept |= dict(zip(("groups", "group_sizes"), np.unique(whole, return_counts=True), strict=True))
+        rows = _rows_of_groups(ctx, index, labels)
+        kept |= {"group_original": cells[rows], "group_released": released[rows], "group_labels": whole[rows]}
+    _save(sample_file(ctx, index), kept)
+    own = own_positions(ctx)
+    counts = ctx.job.measure.risk and not spans_partitions(ctx.job)
+    alike = count_alike(labels, cells[:, own]) if own and labels is not None and counts else None
+    return {"rows": len(cells), "fewest_alike": alike}
+
+
+def _sizes(labels: IntArray) -> IntArray:
+    """Records of each record's group among these."""
+    _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return np.asarray(counts[which.reshape(-1)])
+
+
+def own_positions(ctx: Context) -> list[int]:
+    """Columns of which every released record keeps one person's value, restored survival times among them."""
+    job = ctx.job
+    restored = job.time_column if job.decode.restore_survival_times else None
+    columns = zip(ctx.cells.names, ctx.cells.columns, strict=True)
+    return [at for at, (name, column) in enumerate(columns) if column.role.unchanged or name == restored]
+
+
+def fewest_alike(ctx: Context) -> int | None:
+    """Fewest records of a group that are alike in those columns; None where nobody counted."""
+    receipts = ctx.staging.receipts("sample").read_all(len(ctx.plan.partitions))
+    counted = [receipt["fewest_alike"] for receipt in receipts if receipt["fewest_alike"] is not None]
+    return min(counted) if counted else None
+
+
+def _drawn(ctx: Context, what: str, count: int, begin: int, rows: int) -> IntArray:
+    """Rows of a partition that are in a sample of `count` of the whole table, ascending."""
+    if count >= ctx.plan.rows:
+        return np.arange(rows)
+    chosen = ctx.rng(f"assess {what}", 0).choice(ctx.plan.rows, count, replace=False)
+    return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
+
+
+def _rows_of_groups(ctx: Context, index: int, labels: IntArray | None) -> IntArray:
+    """Rows of a keyed choice of whole groups, whose expected records in all partitions are those of `queries`."""
+    if labels is None:
+        return np.empty(0, dtype=np.int64)
+    share, groups = wanted_queries(ctx) / ctx.plan.rows, np.unique(labels)
+    if spans_partitions(ctx.job):  # every partition must draw the same groups
+        drawn = ctx.rng("assess groups", 0).random(ctx.plan.rows)[groups] < share
+    else:
+        drawn = ctx.rng("assess groups", index).random(len(groups)) < share
+    return np.flatnonzero(np.isin(labels, groups[drawn]))
+
+
+def _positions(ctx: Context) -> IntArray:
+    return np.array([ctx.cells.names.index(name) for name in model_columns(ctx)], dtype=np.int64)
+
+
+def sample_file(ctx: Context, index: int) -> Path:
+    """Where the sampled records of a partition lie."""
+    return ctx.staging.folder(FOLDER) / f"sample-{index}.npz"
+
+
+def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write it whole or not at all."""
+    draft = path.with_suffix(".draft.npz")
+    np.savez(draft, **arrays)  # type: ignore[arg-type]
+    draft.chmod(0o600)
+    draft.replace(path)
+
+
+def read_samples(ctx: Context, *names: str) -> list[npt.NDArray[Any]]:
+    """Arrays of all partitions, each below each other in the order of the partitions."""
+    parts: list[list[npt.NDArray[Any]]] = []
+    for index in range(len(ctx.plan.partitions)):
+        with np.load(sample_file(ctx, index), allow_pickle=False) as file:
+            parts.append([file[name] for name in names])
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def read_pairs(ctx: Context) -> Sample:
+    """The paired sample."""
+    original, released, labels = read_samples(ctx, "original", "released", "labels")
+    return Sample(original, released, labels)
+
+
+def read_groups(ctx: Context) -> Sample:
+    """Whole groups; no rows where there are no groups."""
+    original, released, labels = read_samples(ctx, "group_original", "group_released", "group_labels")
+    return Sample(original, released, labels)
+
+
+def samples(job: Job) -> bool:
+    """Whether anything is measured that needs samples."""
+    return job.measure.utility or job.measure.risk or bool(job.analyses)
+
+
+def group_sizes(ctx: Context) -> IntArray:
+    """Records of each group that spans partitions, by its number; 0 for numbers that no group has."""
+    sizes = np.zeros(ctx.plan.rows, dtype=np.int64)
+    for index in range(len(ctx.plan.partitions)):
+        with np.load(sample_file(ctx, index), allow_pickle=False) as file:
+            sizes[file["groups"]] += file["group_sizes"]
+    return sizes
+
+
+def gather_queries(ctx: Context) -> None:
+    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
+    names = ("points", "own_row", "own_original", "own_group", "own_size", "original", "released")
+    *queries, original, released = read_samples(ctx, *names)
+    if spans_partitions(ctx.job):
+        queries[names.index("own_size")] = group_sizes(ctx)[queries[names.index("own_group")]]
+    step = -(-len(original) // RANKED_ROWS)
+    ranked = {"ranked_original": known_points(ctx, original[::step])}
+    ranked |= {"ranked_released": known_points(ctx, released[::step])}
+    _save(ctx.staging.folder(FOLDER) / "queries.npz", dict(zip(names, queries, strict=False)) | ranked)
+
+
+def read_queries(ctx: Context) -> Queries:
+    """The records that are looked for."""
+    with np.load(ctx.staging.folder(FOLDER) / "queries.npz", allow_pickle=False) as file:
+        return Queries(*(file[field.name] for field in fields(Queries)))

@@ -1,0 +1,75 @@
+"""Whether groups that span partitions have k records and kept their moments: counted anew from labels and points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from anonpipe.mask import RecordsAndDraws
+from anonpipe.moments import merge_all
+from anonpipe.verify.promises import EXACT, ON
+from anonpipe.verify.verdict import Check, at_least, at_most
+
+_LEAST = 1e-6
+"""Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more."""
+
+
+@dataclass(frozen=True)
+class KeptGroups:
+    """What was found of the groups of all strata.
+
+    Attributes
+    ----------
+    groups, smallest
+        How many there are, and records of the smallest.
+    mean_off, covariance_off
+        Largest differences of a mean and of a covariance between records and
+        synthetic points of a group, in its standard deviations.
+    """
+
+    groups: int
+    smallest: int
+    mean_off: float
+    covariance_off: float
+
+    @classmethod
+    def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
+        """Merge what the partitions of each stratum counted, in their order.
+
+        Parameters
+        ----------
+        strata
+            Of each stratum the statistics of its partitions; groups are
+            numbered in each stratum, and a partition may lack the last ones.
+        """
+        found = []
+        for parts in strata:
+            groups = max(len(part.records.counts) for part in parts)
+            whole = merge_all([part.grown(groups) for part in parts])
+            counts = whole.records.counts
+            spread = np.sqrt(np.diagonal(whole.records.scatters, axis1=1, axis2=2) / counts[:, None])
+            means = whole.records.means
+            between = (counts[:, None] * (means - counts @ means / counts.sum()) ** 2).sum(axis=0)
+            table = np.sqrt((between + (counts[:, None] * spread**2).sum(axis=0)) / counts.sum())
+            scale = np.maximum(spread, _LEAST * np.where(table > 0, table, 1.0))
+            mean = np.abs(whole.draws.means - means) / scale
+            scatter = np.abs(whole.draws.scatters - whole.records.scatters) / counts[:, None, None]
+            covariance = scatter / (scale[:, :, None] * scale[:, None, :])
+            found.append(cls(groups, int(counts.min()), float(mean.max()), float(covariance.max())))
+        return cls(
+            sum(each.groups for each in found),
+            min(each.smallest for each in found),
+            max(each.mean_off for each in found),
+            max(each.covariance_off for each in found),
+        )
+
+    def checks(self, k: int) -> list[Check]:
+        """The lines of the verdict."""
+        on = f"{self.groups} groups across partitions"
+        return [
+            at_least("smallest group", self.smallest, k, on, unit="records", mandatory=True),
+            at_most("mean in each group: as promised", self.mean_off, EXACT, ON, unit="sd", mandatory=True),
+            at_most("covariance in each group: as promised", self.covariance_off, EXACT, ON, unit="sd", mandatory=True),
+        ]

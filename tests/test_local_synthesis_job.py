@@ -1,0 +1,202 @@
+"""Local synthesis as a job: groups that span partitions, gates on them, going on after a stop, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe import pipeline, release
+from anonpipe.context import Context
+from anonpipe.errors import AnonpipeError, JobError
+from anonpipe.mask import _local_synthesis, run_steps
+from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, partition_lengths, scopes
+from anonpipe.preview import preview
+from tests import small
+
+MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}
+GATES = {"mean": 0.5, "covariance": 1.0, "covariance_unchanged": 1.0, "category_share": 0.05, "share_as_they_were": 1.0}
+GATES |= {"suppressed_share": 1.0}
+OFF = {"utility": False, "risk": False}
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+COLUMNS = {
+    "height": {"kind": "continuous", "bounds": [0, 400]},
+    "weight": {"kind": "continuous", "bounds": [-200, 400]},
+    "place": {"kind": "categorical"},
+    "status": {"kind": "categorical", "role": "kept"},
+}
+
+
+def people(rows, late=None, seed=0):
+    """Numbers, a category that has to do with them, and a status by the first `rows - late` and the others."""
+    rng = np.random.default_rng(seed)
+    late = rows // 2 if late is None else late
+    tall = rng.integers(0, 2, rows)
+    height = rng.normal(160 + 20 * tall, 8)
+    return {
+        "height": height,
+        "weight": 0.5 * height + rng.normal(0, 5, rows),
+        "place": np.array(["north", "south", "west"])[(tall + rng.integers(0, 2, rows)) % 3],
+        "status": np.array(["a"] * (rows - late) + ["b"] * late),
+    }
+
+
+def job_of(folder, data, columns=None, **changes):
+    changes = {"mask": MASK, "gates": GATES, "k": 20, "measure": OFF, **changes}
+    table = data if isinstance(data, str) else pa.table(data)
+    return small.job(folder, table, columns or COLUMNS, partition={"rows": 1_000, "sample_rows": 500}, **changes)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Two partitions of the first status, one of the second."""
+    return small.write_table(tmp_path_factory.mktemp("table"), pa.table(people(1_300, 150)))
+
+
+def checks(outcome):
+    return {check.name: check for check in outcome.verdict.checks}
+
+
+def failed(outcome):
+    return {name for name, check in checks(outcome).items() if check.outcome == "failed"}
+
+
+def hashes(given):
+    return [entry["sha256"] for entry in release.read_manifest(release.resolve(given.output))["files"]]
+
+
+def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_path, table, monkeypatch):
+    """Each stratum by itself, with the key of its scope."""
+    seen = []
+
+    def look(run, _mapper):
+        ctx = Context(run.staging, "look")
+        final, lengths = StepTask.read(ctx, "decode"), partition_lengths(ctx)
+        for scope in scopes(ctx):
+            pieces = [(at, 0, lengths[at]) for at in range(scope.first, scope.stop)]
+            points = channel_shelf(ctx, POINTS, ctx.points.width).gather(pieces)
+            found = channel_shelf(ctx, final.given, final.channels).gather(pieces)
+            parts = [rows for _, _, rows in pieces]
+            seen.append((found, run_steps(points, ctx.steps, key=scope.key, parts=parts), parts))
+
+    at = pipeline.MAPPED_STAGES.index(pipeline.synthesize) + 1
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:at], look, *pipeline.MAPPED_STAGES[at:]))
+    given = job_of(tmp_path, table, strata={"by": ["status"]})
+    outcome = small.run(given)
+    assert outcome.version and len(seen) == 2
+    for found, wanted, _ in seen:
+        assert np.array_equal(found, wanted)
+    labels, parts = next((found[:, -1], parts) for found, _, parts in seen if len(parts) > 1)
+    assert set(labels[: parts[0]]) & set(labels[parts[0] :])
+    groups = sum(int(found[:, -1].max()) + 1 for found, _, _ in seen)
+    assert any(f"formed {groups} groups across partitions" in note for note in outcome.verdict.notes)
+    for name in ("smallest group", "mean in each group: as promised", "covariance in each group: as promised"):
+        assert checks(outcome)[name].outcome == "passed" and checks(outcome)[name].mandatory
+    assert {"mean in each stratum: as promised", "covariance in each stratum: as promised"} <= set(checks(outcome))
+
+
+class Stopped(Exception):
+    """Raised where a test stops a run."""
+
+
+def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table, monkeypatch):
+    first = job_of(tmp_path / "whole", table)
+    small.run(first)
+    given, whole = job_of(tmp_path / "stopped", table), pipeline.Run.map_stage
+    for title in ("mask: mixture", "decode"):
+
+        def stopping(self, mapper, stage, count, shown=None, title=title):
+            def one(work, tasks, on_done):
+                mapper(work, tasks[:1], on_done)
+                raise Stopped
+
+            return whole(self, one if (shown or stage) == title else mapper, stage, count, shown)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline.Run, "map_stage", stopping)
+            with pytest.raises(AnonpipeError):
+                small.run(given, resume=True)
+    assert small.run(given, resume=True).version
+    assert hashes(given) == hashes(first)
+
+
+def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monkeypatch):
+    """What two groups exchange does not show in the table's means."""
+    whole = _local_synthesis.settle
+
+    def leaky(part, *, params, rng):
+        made = whole(part, params=params, rng=rng)
+        one, other = (np.flatnonzero(made[:, -1] == g)[0] for g in (0, 1))
+        made[[one, other], :-1] = made[[other, one], :-1]
+        return made
+
+    monkeypatch.setattr(_local_synthesis, "settle", leaky)
+    outcome = small.run(job_of(tmp_path, table))
+    assert outcome.version is None
+    assert failed(outcome) == {"mean in each group: as promised", "covariance in each group: as promised"}
+
+
+def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):
+    whole = _local_synthesis.group_rows
+
+    def leaky(part, *, params, rng, place):
+        made = whole(part, params=params, rng=rng, place=place)
+        if place == 0:
+            made[:3, -1] = len(params.sizes) - 1  # three records that the last group is made of
+        return made
+
+    monkeypatch.setattr(_local_synthesis, "group_rows", leaky)
+    monkeypatch.setattr(_local_synthesis.Groups, "sizes", property(lambda self: np.append(self.counts, 3)))
+    outcome = small.run(job_of(tmp_path, table))
+    assert outcome.version is None and "smallest group" in failed(outcome)
+
+
+def nowhere(table):
+    """All heights of the second stratum missing."""
+    return {**table, "height": pa.array(table["height"], mask=table["status"] == "b")}
+
+
+AWKWARD = {
+    "constant": lambda t: {**t, "height": np.full(len(t["status"]), 170.0)},
+    "collinear": lambda t: {**t, "weight": 2 * t["height"] - 100},
+    "missing in a group": nowhere,
+    "duplicates": lambda t: {name: values[np.arange(len(values)) // 4 * 4] for name, values in t.items()},
+}
+
+
+@pytest.mark.parametrize(("kind", "tails"), [*zip(AWKWARD, ["gaussian", "t"] * 2, strict=True)])
+def test_awkward_tables(tmp_path, kind, tails):
+    """Promised moments are kept; strata of 40 = 2k, of which each has a group or two."""
+    table = AWKWARD[kind](people(80, 40))
+    mask = {"method": "local_synthesis", "tails": tails, "classes": 2}
+    outcome = small.run(job_of(tmp_path, table, strata={"by": ["status"]}, mask=mask))
+    assert outcome.version, failed(outcome)
+
+
+@pytest.mark.parametrize("rows", [40, 41, 78])
+def test_strata_of_k_records_and_a_few_more(tmp_path, rows):
+    given = job_of(tmp_path, people(rows), strata={"by": ["status"]}, mask={**MASK, "components": None})
+    outcome = small.run(given)
+    assert outcome.version, failed(outcome)
+    assert "2 groups across partitions" in checks(outcome)["smallest group"].on
+    assert small.released(given).num_rows == rows
+
+
+def test_what_a_user_is_told(tmp_path, table):
+    text = "\n".join(preview(job_of(tmp_path, table)).lines())
+    assert "local_synthesis in groups that span partitions, k=20" in text and "no groups" not in text
+    with pytest.raises(JobError, match="local_synthesis keeps the moments of every group exactly"):
+        small.run(job_of(tmp_path, table, k=2))
+    with pytest.raises(JobError, match="stratum"):
+        job_of(tmp_path, table, mask={**MASK, "scope": "table"})
+    only_places = {"place": {"kind": "categorical"}, "status": {"kind": "categorical", "role": "kept"}}
+    places = pa.table(people(80)).select(["place", "status"])
+    with pytest.raises(JobError, match="needs a column of numbers"):
+        small.run(job_of(tmp_path, places, only_places))
