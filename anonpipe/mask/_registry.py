@@ -251,8 +251,8 @@ MASKERS: dict[str, Masker] = {
             cost="time n · w · log n; memory: one part three times",
             options={
                 "k": "smallest number of records that share their intervals; in a job its k",
-                "release": "'midpoint' (default), or 'interval': all low ends, then all high ends; in a job the middle, "
-                "and columns NAME_from and NAME_to",
+                "release": "'midpoint' (default), or 'interval': all low ends, then all high ends; in a job the "
+                "middle, and columns NAME_from and NAME_to",
                 "cuts": "'relaxed' (default): equal values may be cut apart; 'strict': they stay together",
                 "steps": "intervals are widened to multiples of these, one a column, in a job by name; none by default",
                 "origin": "where the steps are counted from, one a column, in a job by name; 0 by default",

@@ -12,7 +12,7 @@ from anonpipe.mask import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import Promise, Target, against_promise, of_groups, worst
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.verdict import Check, Verdict, at_least, at_most
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
