@@ -59,7 +59,9 @@ class Comparison:
 def compare_tables(job: Job, source: str, released: str) -> Comparison:
     """Means, standard deviations, shares and correlations of a table and its release.
 
-    Categories count as 0/1 indicators. Both tables are read whole into memory.
+    Categories count as 0/1 indicators; columns that are released as
+    probabilities of categories are left out. Both tables are read whole into
+    memory.
 
     Parameters
     ----------
@@ -76,14 +78,19 @@ def compare_tables(job: Job, source: str, released: str) -> Comparison:
     return _compare(job, read_table(job, source), read_release(job, released))
 
 
+def compared_columns(job: Job) -> dict[str, Column]:
+    """The columns that both tables have: not those in whose place there are probabilities."""
+    return {name: column for name, column in job.released.items() if name not in job.as_probabilities}
+
+
 def _compare(job: Job, before: pa.Table, after: pa.Table) -> Comparison:
-    numeric = [name for name, column in job.released.items() if not column.kind.coded]
+    numeric = [name for name, column in compared_columns(job).items() if not column.kind.coded]
     first, second = (pd.DataFrame({n: _numbers(table.column(n)) for n in numeric}) for table in (before, after))
     figures = {}
     for name, values in (("mean", "mean"), ("sd", "std")):
         figures[name], figures[f"{name} released"] = getattr(first, values)(), getattr(second, values)()
     figures["nulls"], figures["nulls released"] = first.isna().mean(), second.isna().mean()
-    shown = {name: _common(before.column(name), job.k) for name in job.released if name not in numeric}
+    shown = {name: _common(before.column(name), job.k) for name in compared_columns(job) if name not in numeric}
     return Comparison(
         numbers=pd.DataFrame(figures),
         shares=_shares(shown, before, after),
@@ -159,7 +166,7 @@ def _correlations(before: dict[tuple[str, str], Any], after: dict[tuple[str, str
 
 def read_table(job: Job, source: str) -> pa.Table:
     """The released columns of the input."""
-    names = list(job.released)
+    names = list(compared_columns(job))
     opened = open_source(source, job.columns)
     return pa.Table.from_batches(
         [batch.select(names) for unit in opened.units for _, batch in read_batches(opened, unit, names)]
@@ -171,7 +178,7 @@ def read_release(job: Job, released: str) -> pa.Table:
     where = release.resolve(released)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
     return pa.concat_tables([pq.read_table(where.path(name), filesystem=where.filesystem) for name in names]).select(
-        list(job.released)
+        list(compared_columns(job))
     )
 
 
@@ -241,7 +248,7 @@ def draw_comparison(job: Job, source: str, released: str, path: Path) -> None:
     from matplotlib.patches import Patch
 
     before, after = read_table(job, source), read_release(job, released)
-    names = list(job.released)
+    names = list(compared_columns(job))
     columns = min(4, len(names) + 1)
     lines = -(-(len(names) + 1) // columns)
     figure = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")

@@ -25,7 +25,7 @@ from anonpipe.errors import AnonpipeError, InputError
 if TYPE_CHECKING:
     from anonpipe.job import Job
     from anonpipe.pipeline import Outcome
-    from anonpipe.verify.verdict import Verdict
+    from anonpipe.verify.verdict import Check, Verdict
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -271,6 +271,7 @@ def methods(
 ) -> None:
     """List the methods of grouping, synthesis and masking; with a name, all that is known of that method."""
     from anonpipe.cluster import METHODS as CLUSTERERS
+    from anonpipe.codec.probabilities import PROBABILITIES
     from anonpipe.mask import MASKERS
     from anonpipe.options import Synthesize, names_of
     from anonpipe.synthesize import METHODS as SYNTHESIZERS
@@ -279,7 +280,8 @@ def methods(
     registries: dict[str, Any] = {
         "cluster.method": CLUSTERERS,
         "synthesize.method": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name in chosen},
-        "decode.categories": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name not in chosen},
+        "decode.categories": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name not in chosen}
+        | {PROBABILITIES.name: PROBABILITIES},
         "mask.method": MASKERS,
     }
     if name is None:
@@ -289,7 +291,7 @@ def methods(
         return
     found = [(title, registry[name]) for title, registry in registries.items() if name in registry]
     if not found:
-        known = ", ".join([*CLUSTERERS, *SYNTHESIZERS, *MASKERS])
+        known = ", ".join(dict.fromkeys(name for registry in registries.values() for name in registry))
         raise InputError(f"there is no method {name!r}; known are: {known}")
     for title, record in found:
         out.print(_method_table(title, record))
@@ -319,7 +321,7 @@ def _method_table(title: str, record: Any) -> Table:
         ] or [("options", "none of its own")]
     else:
         rows += [("promise", record.promise)]
-        told = {} if title == "decode.categories" else record.options  # a job has this rule in one form
+        told = {} if record.name == "histogram" else record.options  # a job has this rule in one form
         rows += [("option", f"{name}: {text}") for name, text in told.items()] or [("options", "none")]
     for heading, text in rows:
         table.add_row(heading, escape(text))
@@ -411,6 +413,8 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     for warning in outcome.warnings:
         _say("[yellow]warning:[/]", warning)
     out.print(verdict_table(outcome.verdict))
+    for reason, names in unchecked(outcome.verdict).items():
+        out.print(f"[yellow]not checked:[/] {escape(f'{names}: {reason}')}")
     for note in outcome.verdict.notes:
         out.print(f"[dim]note:[/] {escape(note)}")
     if outcome.report is not None:
@@ -432,13 +436,34 @@ def verdict_table(verdict: Verdict) -> Table:
     title = f"verdict: {'passed' if verdict.passed else 'failed'}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", overflow="fold")
-    table.add_column("outcome", no_wrap=True)
-    for heading in ("measured", "limit"):
-        table.add_column(heading, overflow="fold")
+    for heading in ("outcome", "measured", "limit"):
+        table.add_column(heading, no_wrap=True)
     for check in verdict.checks:
+        if _reason_only(check):
+            continue
         outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
-        table.add_row(escape(check.name), outcome, check.measured, check.limit)
+        number, _, unit = check.measured.partition(" ")
+        limit = check.limit.removesuffix(f" {unit}") if unit else check.limit  # the unit is told once
+        table.add_row(escape(check.name), outcome, f"{number} {_SHORT.get(unit, unit)}".strip(), limit)
     return table
+
+
+_SHORT = {"standard errors": "s.e."}
+"""Units as the verdict's table has them, which is to fit in 80 columns."""
+
+
+def unchecked(verdict: Verdict) -> dict[str, str]:
+    """Of each reason why something was not measured, what was not."""
+    found: dict[str, str] = {}
+    for check in verdict.checks:
+        if _reason_only(check):
+            found[check.limit] = ", ".join(filter(None, [found.get(check.limit), check.name]))
+    return found
+
+
+def _reason_only(check: Check) -> bool:
+    """Whether a line holds no figure, but the reason why there is none."""
+    return check.outcome.value == "not checked" and check.measured == "not measured" and not check.mandatory
 
 
 def show_plan(content: Any) -> None:

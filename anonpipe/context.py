@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import ClassColumn, Compound, class_columns, compound_of
 from anonpipe.codec.intervals import IntervalCodec
 from anonpipe.codec.points import PointCodec
+from anonpipe.codec.probabilities import ProbabilityCodec
 from anonpipe.codec.rare import Suppression
 from anonpipe.codec.scan import Scan, read_scan
 from anonpipe.job import Job, parse_job
@@ -74,10 +76,22 @@ class Context:
         return intervals_of(self.job, self.cells, self.points)
 
     @cached_property
+    def probabilities(self) -> ProbabilityCodec | None:
+        """The columns of probabilities that stand in place of categories; None for none."""
+        return probabilities_of(self.job, self.cells, self.points)
+
+    @cached_property
+    def added(self) -> tuple[pa.Field, ...]:
+        """Columns of the release that are no columns of the table: ends of intervals, or probabilities."""
+        codec = self.intervals or self.probabilities
+        return () if codec is None else codec.fields
+
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The released table's: the columns of the job, then the ends of intervals."""
-        added = [] if self.intervals is None else list(self.intervals.fields)
-        return pa.schema([*self.cells.schema, *added])
+        """The released table's: the columns of the job, or probabilities in their place; then ends of intervals."""
+        if self.probabilities is not None:
+            return self.probabilities.schema(self.cells.schema)
+        return pa.schema([*self.cells.schema, *self.added])
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -139,15 +153,38 @@ class Context:
     @cached_property
     def view(self) -> View:
         """The variables on which the release is verified."""
-        return view_of(self.cells, self.scan)
+        return view_of(self.cells, self.scan, self.job.as_probabilities)
+
+    def encode(self, cells: FloatArray) -> FloatArray:
+        """Points of cells, shape (n_rows, width); of released ones also where probabilities stand beside them.
+
+        Dummies are then those that a reader makes of the probabilities.
+        """
+        points, width = self.points.encode(cells), len(self.cells.names)
+        if self.probabilities is not None and cells.shape[1] > width:
+            self.probabilities.put_dummies(points, cells[:, width:])
+        return points
 
     def rng(self, stage: str, index: int) -> np.random.Generator:
         """The generator of one stage and piece."""
         return generator(self.staging.key, stage, index)
 
 
-def view_of(codec: CellCodec, scan: Scan) -> View:
-    """The verified variables of a scanned table."""
+def probabilities_of(job: Job, cells: CellCodec, points: PointCodec) -> ProbabilityCodec | None:
+    """How categories become columns of probabilities; None where they are released as they are.
+
+    Raises
+    ------
+    JobError
+        Two columns would have one name.
+    """
+    if job.decode.probability_step is None:
+        return None
+    return ProbabilityCodec.fit(cells, points, job.decode.probability_step, job.columns)
+
+
+def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = ()) -> View:
+    """The verified variables of a scanned table, of which some columns may be released as probabilities."""
     columns = dict(zip(codec.names, codec.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}
     counts = {name: scan.code_counts(name) for name in coded}
@@ -155,7 +192,7 @@ def view_of(codec: CellCodec, scan: Scan) -> View:
     sd = {name: scan.columns[name].sd for name in columns}
     log_mean = {name: scan.columns[name].log_mean for name in columns}
     log_sd = {name: scan.columns[name].log_sd for name in columns}
-    return build_view(columns, mean, sd, counts, log_mean=log_mean, log_sd=log_sd)
+    return build_view(columns, mean, sd, counts, log_mean=log_mean, log_sd=log_sd, as_probabilities=as_probabilities)
 
 
 @lru_cache(maxsize=2)

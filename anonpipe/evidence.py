@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from anonpipe.certificate import loss_bound
 from anonpipe.context import Context
-from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures
+from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
 from anonpipe.job import Job
 from anonpipe.mask import RecordsAndDraws
 from anonpipe.mask_stages import groups_file, load_record
@@ -72,7 +73,7 @@ def evidence(ctx: Context) -> Evidence:
         rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
         suppressed_share=ctx.suppression.largest_share,
         unchanged=tuple(unchanged_names(ctx)),
-        released_names=tuple(ctx.cells.names),
+        released_names=tuple(ctx.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
         beyond_limits=sum(receipt["beyond_limits"] for receipt in written),
         files=len(written),
@@ -122,6 +123,13 @@ def _kept_groups(ctx: Context) -> KeptGroups:
     for index, partition in enumerate(ctx.plan.partitions):
         strata.setdefault(partition.stratum, []).append(load_record(groups_file(ctx, index)))
     return KeptGroups.of(list(strata.values()))
+
+
+def group_sizes(ctx: Context) -> Counter[int] | None:
+    """How many groups of each size there are; None where there are none."""
+    if ctx.job.mask is None:
+        return size_counts(ctx)
+    return Counter(_kept_groups(ctx).sizes) if masker_of(ctx.job).grouped else None
 
 
 def _scoped_moments(ctx: Context, encoded: list[dict[str, Any]]) -> list[Moments]:

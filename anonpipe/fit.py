@@ -16,7 +16,7 @@ from anonpipe.codec.classes import class_columns, compound_of
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression, suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
-from anonpipe.context import Context
+from anonpipe.context import Context, probabilities_of
 from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
 from anonpipe.job import Job
@@ -90,11 +90,12 @@ def check_methods(job: Job, codec: CellCodec, points: PointCodec, beside: Beside
     JobError
         What is wrong, and the least k where k is too small.
     """
+    if points.width == 0:
+        raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
     if job.mask is not None:
-        if points.width == 0:
-            raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
         job_steps(job, points, beside.width)
         intervals_of(job, codec, points)
+    probabilities_of(job, codec, points)
     if job.cluster is not None and job.cluster.method == "optimal_univariate" and points.width != 1:
         raise JobError(
             f"cluster.method optimal_univariate takes one column of points; the masked ones make {points.width}; "
@@ -148,15 +149,18 @@ def small_group_warnings(job: Job, width: int) -> list[str]:
     if not exact or job.k > width + 1:
         return []
     method = job.by_groups.synthesize.method if job.mask is None else masker_of(job).name
+    other = "take micro_perturbation"
+    if job.mask is not None:
+        other = "take another mask, or groups with synthesize.method micro_perturbation"
     if job.k == 2:
         raise JobError(
             f"{method} keeps the moments of every group exactly, and with "
-            "k=2 the synthetic records are the original ones; raise k, or take micro_perturbation"
+            f"k=2 the synthetic records are the original ones; raise k, or {other}"
         )
     return [
         f"k={job.k} is at most the {width} columns of points plus one: exact group moments keep the synthetic records "
         "in the span of the originals, and who knows part of a record can solve for the rest; "
-        f"raise k above {width + 1}, or take micro_perturbation"
+        f"raise k above {width + 1}, or {other}"
     ]
 
 

@@ -73,11 +73,17 @@ def merged_disclosures(ctx: Context) -> dict[str, ClassDisclosure]:
     return {name: reduce(ClassDisclosure.merge, parts) for name, parts in told.items()}
 
 
-def tallied_sizes(ctx: Context) -> IntArray:
-    """Records of each group of all partitions, ascending, shape (n_groups,)."""
+def size_counts(ctx: Context) -> Counter[int]:
+    """How many groups of each size all partitions have."""
     counts: Counter[int] = Counter()
     for receipt in ctx.staging.receipts("group").read_all(len(ctx.plan.partitions)):
         counts.update({int(size): count for size, count in receipt["group_sizes"].items()})
+    return counts
+
+
+def tallied_sizes(ctx: Context) -> IntArray:
+    """Records of each group of all partitions, ascending, shape (n_groups,)."""
+    counts = size_counts(ctx)
     sizes = sorted(counts)
     return np.repeat(np.array(sizes, dtype=np.int64), [counts[size] for size in sizes])
 

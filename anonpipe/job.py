@@ -20,10 +20,14 @@ from anonpipe.options import (
     Cluster,
     DataShuffle,
     Generalize,
+    LocalSynthesis,
     Mask,
     MicroPerturbation,
     Options,
     RMicrohybrid,
+    SequentialRegression,
+    SpectralSwap,
+    Synthesis,
     Synthesize,
     names_of,
 )
@@ -108,16 +112,52 @@ class Decode(Options):
     a mask, which has no groups); `most_probable` and `sampled` are those of
     Lasko & Vinterbo 2010, III. `histogram` hands the group's own categories
     out at random, each column by itself (Gal 2014, on Aggarwal & Yu): what
-    two columns have in common inside a group is lost.
+    two columns have in common inside a group is lost. `probabilities` releases
+    no category at all (Lasko & Vinterbo, III): in place of a masked
+    categorical or binary column NAME stand columns NAME_CATEGORY of
+    probabilities, and NAME_null where it has nulls, which add up to 1 in every
+    row and whose means are the shares of the categories. They are multiples of
+    `probability_step` (0.001 unless given). Ordinal columns and the nulls of
+    numbers are decoded as by `calibrated`.
     `restore_survival_times` puts the group's true times back by rank (Gal
     2014, Algorithm 2, d.ii): these are then true values of persons.
     `jitter_restored_times` is the largest uniform shift added to them, in the
     column's unit.
     """
 
-    categories: Literal["calibrated", "most_probable", "sampled", "histogram"] = "calibrated"
+    categories: Literal["calibrated", "most_probable", "sampled", "histogram", "probabilities"] = "calibrated"
     restore_survival_times: bool = False
     jitter_restored_times: float = Field(default=0.0, ge=0)
+    probability_step: float | None = Field(default=None, ge=1e-6, le=0.5)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_step(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("categories") != "probabilities":
+            return content
+        step = content.get("probability_step")
+        return content | {"probability_step": _PROBABILITY_STEP if step is None else step}
+
+    @property
+    def of_cells(self) -> Literal["calibrated", "most_probable", "sampled", "histogram"]:
+        """How cells are decoded; beside probabilities, by calibration."""
+        return "calibrated" if self.categories == "probabilities" else self.categories
+
+    @model_validator(mode="after")
+    def _step_fits(self) -> Decode:
+        step = self.probability_step
+        if step is None:
+            return self
+        if self.categories != "probabilities":
+            raise ValueError("probability_step needs decode.categories probabilities; remove it")
+        if abs(1.0 / step - round(1.0 / step)) > 1e-6 / step:
+            raise ValueError(
+                f"probability_step is {step:g}, which 1 is no multiple of; give one over a whole number, such as 0.01"
+            )
+        return self
+
+
+_PROBABILITY_STEP = 0.001
 
 
 class Gates(Options):
@@ -127,7 +167,9 @@ class Gates(Options):
     products of two of them; both are what decoding (steps, bounds, nulls) may
     add to the method's own error. `covariance_unchanged` is the same for pairs
     of a synthetic and an unchanged column. `category_share` and `null_share`
-    are differences of shares. `rows_under_k` is the number of rows whose combination of unchanged columns
+    are differences of shares; of categories that are released as
+    probabilities, of the mean probability from the share, and covariances of
+    these are told without a limit. `rows_under_k` is the number of rows whose combination of unchanged columns
     may occur fewer than k times. `share_as_they_were` is the share of rows
     that may equal, in all synthetic columns, an original row of their group
     which fewer than k persons share. `suppressed_share` is the share of rows
@@ -139,9 +181,11 @@ class Gates(Options):
     The others limit measures of risk, and need `measure.risk`; without a limit
     they are measured and judged by nobody. The upper end of a 95 % interval is
     held against the limit. `linked_share`: records whose closest released
-    record is their own; of a group of n that has no single sources, each
-    counts 1/n. `homogeneous_share`: records in
-    groups of one class, of the class column with most. `membership_auc` and
+    record is their own; of a group of n (of the same unchanged columns) that
+    has no single sources, each counts 1/n. A mask after which no record or
+    group stands for one of the original has no such share, and fails the
+    limit. `homogeneous_share`: records in groups, or sets of equal rows, of
+    one class, of the class column with most. `membership_auc` and
     `attribute_inference` need `measure.hold_out`: the area under the curve of
     telling members from others, and what the release adds to guessing one
     column from the others, of the column with most.
@@ -166,6 +210,9 @@ class Gates(Options):
         """The limits of measures of risk."""
         return {name: getattr(self, name) for name in RISK_LIMITS}
 
+
+_UNLINKED = DataShuffle | SpectralSwap | SequentialRegression | Synthesis
+"""Masks after which no record, or group, stands for one of the original."""
 
 RISK_LIMITS = ("linked_share", "homogeneous_share", "membership_auc", "attribute_inference")
 """The gates that measures of risk are held against."""
@@ -335,6 +382,19 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
+    def _probabilities_fit(self) -> Job:
+        if self.decode.categories != "probabilities":
+            return self
+        if not self.as_probabilities:
+            raise ValueError("decode.categories probabilities needs a masked column of kind categorical or binary")
+        if self.mask is not None and self.mask.method in _NO_PROBABILITIES:
+            raise ValueError(
+                "decode.categories probabilities needs masked dummies between the categories, and mask.method "
+                f"{self.mask.method} {_NO_PROBABILITIES[self.mask.method]}; take another mask, or categories calibrated"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _cluster_fits(self) -> Job:
         if self.cluster is None:
             return self
@@ -378,6 +438,29 @@ class Job(Options):
             for name in self.mask.steps or {}:
                 if name not in self.columns or not self.columns[name].role.synthesized or self.columns[name].kind.coded:
                     raise ValueError(f"mask.steps names {name!r}; give numbers and dates that are masked")
+        return self
+
+    @model_validator(mode="after")
+    def _ends_are_no_true_values(self) -> Job:
+        if not isinstance(self.mask, Generalize) or self.mask.release != "interval":
+            return self
+        steps = self.mask.steps or {}
+        for name, column in self.released.items():
+            if not column.role.synthesized or column.kind.coded:
+                continue
+            if column.transform is not None:
+                raise ValueError(
+                    f"mask.release interval needs steps, and those of column {name!r}, which is masked by its "
+                    "logarithm (transform: log), have no one width: the ends would be true values of persons; leave "
+                    "out transform, or take release: midpoint"
+                )
+            if steps.get(name, 0.0) <= (column.resolution or 0.0):
+                given = f"mask.steps of {steps[name]:g}" if name in steps else "no mask.steps"
+                raise ValueError(
+                    f"mask.release interval has {given} for {name!r}: the ends of its intervals would be true values "
+                    "of persons, the extremes of the table among them; give mask.steps wider than the column's own "
+                    f"step, such as {name}: {10 * (column.resolution or 1):g}, or take release: midpoint"
+                )
         return self
 
     @model_validator(mode="after")
@@ -443,7 +526,8 @@ class Job(Options):
         for name in ("membership_auc", "attribute_inference"):
             if name in limited and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
-        if "homogeneous_share" in limited and (self.mask is not None or not self.class_columns):
+        grouped = self.mask is None or isinstance(self.mask, LocalSynthesis | Generalize)
+        if "homogeneous_share" in limited and not (grouped and self.class_columns):
             raise ValueError(
                 "gates.homogeneous_share needs groups, and a column with role class that is not in strata.by"
             )
@@ -457,6 +541,7 @@ class Job(Options):
         JobError
             The formula or a condition cannot be read, or names something else.
         """
+        from anonpipe.codec.probabilities import column_name
         from anonpipe.measure import columns_used
 
         known = list(self.released)
@@ -466,7 +551,17 @@ class Job(Options):
                     f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
                     "add a column of days or years to the input"
                 )
-        return columns_used(wanted.analysis, known)
+        used = columns_used(wanted.analysis, known)
+        for name in used:
+            if name in self.as_probabilities:
+                levels = self.columns[name].levels or ("CATEGORY",)
+                made = ", ".join(column_name(name, str(level)) for level in levels)
+                raise JobError(
+                    f"analysis {wanted.name!r}: {name} is not released as such, but as probabilities in columns "
+                    f"{made}, which the input does not have, so that the model cannot be fitted to both; leave it out "
+                    "of the model, or set decode.categories to calibrated"
+                )
+        return used
 
     @property
     def by_groups(self) -> ByGroups:
@@ -510,6 +605,14 @@ class Job(Options):
         return {name: column for name, column in self.columns.items() if column.role.released}
 
     @property
+    def as_probabilities(self) -> tuple[str, ...]:
+        """Columns in whose place there are columns of probabilities."""
+        if self.decode.categories != "probabilities":
+            return ()
+        kinds = (Kind.CATEGORICAL, Kind.BINARY)
+        return tuple(name for name, column in self.columns.items() if column.role.synthesized and column.kind in kinds)
+
+    @property
     def time_column(self) -> str | None:
         """The column with role survival_time."""
         return self._named(Role.SURVIVAL_TIME)
@@ -536,17 +639,6 @@ class Job(Options):
                 f"{whose} no bounds: synthetic values may lie outside what is possible; "
                 "declare bounds: [low, high] from the code book, not from the data"
             )
-        if isinstance(self.mask, Generalize) and self.mask.release == "interval":
-            bare = [
-                repr(name)
-                for name, column in self.released.items()
-                if column.role.synthesized and not column.kind.coded and name not in (self.mask.steps or {})
-            ]
-            if bare:
-                found.append(
-                    f"mask.release interval without mask.steps for {', '.join(bare)}: the ends of their intervals are "
-                    "true values of persons, the extremes of the table among them; give steps"
-                )
         if self.cluster is not None and self.cluster.effort == "thorough":
             found.append(
                 "cluster.refine is thorough: minutes for every 10,000 records and core, and the progress bar moves "
@@ -557,6 +649,12 @@ class Job(Options):
         if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
             found.append(
                 "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
+            )
+        if self.gates.linked_share is not None and isinstance(self.mask, _UNLINKED):
+            found.append(
+                f"gates.linked_share cannot be held, and nothing will be released: after mask {self.mask.method} "
+                "no record stands for one person or group; limit membership_auc or attribute_inference instead, with "
+                "measure.hold_out"
             )
         return found
 
@@ -576,9 +674,18 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
+        if self.decode.probability_step is None:  # what is not asked for draws no other noise
+            del content["decode"]["probability_step"]
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+_NO_PROBABILITIES = {
+    "generalize": "makes middles of intervals",
+    "data_shuffle": "gives every column its own values again",
+    "sequential_regression": "draws categories",
+}
+"""Masks whose points are no scores of categories, and what they are."""
 
 _USUAL: dict[str, dict[str, str]] = {
     "cluster": {"method": "mdav"},

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from anonpipe import release
 from anonpipe.context import Context
+from anonpipe.evidence import group_sizes
 from anonpipe.job import Job
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import Outcome, Verdict
 
 
 def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
@@ -24,19 +25,27 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
         "k": job.k,
         "methods": _methods(job),
         "schema": release.describe_schema(ctx.schema),
-        "columns": {
-            name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
-            for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
-        }
-        | {field.name: {"treatment": "end of an interval"} for field in list(ctx.schema)[len(ctx.cells.names) :]},
-        "group_sizes": group_size_histogram(ctx) if job.mask is None else None,
+        "columns": _columns(ctx),
+        "group_sizes": None if (sizes := group_sizes(ctx)) is None else group_size_histogram(sizes, job.k),
         "verdict": {
             "verdict": "passed" if verdict.passed else "failed",
-            "checks": _releasable(verdict, job.k, ctx.plan.rows),
+            "checks": releasable_checks(verdict, job.k, ctx.plan.rows, _compared_columns(ctx)),
         },
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
         "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
     }
+
+
+def _columns(ctx: Context) -> dict[str, dict[str, Any]]:
+    """What each column of the release is, in its order."""
+    told: dict[str, dict[str, Any]] = {
+        name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
+        for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
+    }
+    told |= {field.name: {"treatment": "end of an interval"} for field in ctx.added}
+    if ctx.probabilities is not None:
+        told |= ctx.probabilities.described()
+    return {name: told[name] for name in ctx.schema.names}
 
 
 def _methods(job: Job) -> dict[str, Any]:
@@ -45,16 +54,54 @@ def _methods(job: Job) -> dict[str, Any]:
     return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}
 
 
-def _releasable(verdict: Verdict, k: int, rows: int) -> list[dict[str, Any]]:
-    """The checks as a recipient may see them: a number of rows between 0 and k is not told, as a share neither."""
+SEVERAL = 3
+"""Columns from which on the worst difference of all of them does not give a moment of the original."""
+
+_WITHIN = "within the limit"
+
+
+def releasable_checks(verdict: Verdict, k: int, rows: int, columns: dict[str, int]) -> list[dict[str, Any]]:
+    """The checks as a recipient may see them.
+
+    A number of rows between 0 and k is not told, as a share neither. Nor is
+    the overlap of intervals, from which those of the original follow where
+    the model has few coefficients; nor the difference of a moment where so
+    few columns have one that, with the release, it gives the original's.
+
+    Parameters
+    ----------
+    verdict, k, rows
+        Of the release.
+    columns
+        How many columns there are whose difference a check may tell, by how
+        the check's name begins.
+    """
     checks: list[dict[str, Any]] = verdict.to_dict()["checks"]
     for check in checks:
         name, measured = check["name"], check["measured"]
-        if name.startswith("rows ") and measured.isdigit() and 0 < int(measured) < k:
+        if name.startswith("rows ") and measured.replace(",", "").isdigit() and 0 < int(measured.replace(",", "")) < k:
             check["measured"] = f"fewer than {k}"
         if name.startswith(("share of rows ", "risk, ")) and 0 < _share(measured) * rows < k - 0.5:
             check["measured"] = f"fewer than {k} rows"
+        few = any(name.startswith(start) and 0 < many < SEVERAL for start, many in columns.items())
+        few |= name.startswith("analysis ") and "overlap" in name.rpartition(": ")[2]
+        if few and check["outcome"] != Outcome.FAILED:
+            check["measured"] = _WITHIN if check["outcome"] == Outcome.PASSED else "not told"
     return checks
+
+
+def _compared_columns(ctx: Context) -> dict[str, int]:
+    """Of each kind of check of moments, the synthetic columns that have such a moment."""
+    columns = zip(ctx.cells.names, ctx.cells.columns, strict=True)
+    made = {name: column for name, column in columns if column.role.synthesized}
+    logarithms = sum(variable.own_unit for variable in ctx.view.variables)
+    return {
+        "mean": len(made),
+        "mean, in its own unit": logarithms,
+        "covariance": len(made),
+        "share of a category": sum(name in ctx.cells.categories for name in made),
+        "share of nulls": sum(ctx.scan.columns[name].nulls > 0 for name in made),
+    }
 
 
 def _share(measured: str) -> float:
@@ -65,11 +112,14 @@ def _share(measured: str) -> float:
         return 0.0
 
 
-def group_size_histogram(ctx: Context) -> list[dict[str, Any]]:
-    """Groups by size, in ranges of at least k groups each, so that no cell of the manifest is under k."""
-    k, counts = ctx.job.k, Counter[int]()
-    for receipt in ctx.staging.receipts("group").read_all(len(ctx.plan.partitions)):
-        counts.update({int(size): number for size, number in receipt["group_sizes"].items()})
+def group_size_histogram(counts: Mapping[int, int], k: int) -> list[dict[str, Any]]:
+    """Groups by size, in ranges of at least k groups each, so that no cell of the manifest is under k.
+
+    Examples
+    --------
+    >>> group_size_histogram({5: 7, 6: 2, 9: 1}, 3)
+    [{'from': 5, 'to': 5, 'groups': 7}, {'from': 6, 'to': 9, 'groups': 3}]
+    """
     cells: list[dict[str, Any]] = []
     for size in sorted(counts):
         if cells and (cells[-1]["groups"] < k):

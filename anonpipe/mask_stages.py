@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from anonpipe.codec.matching import decode_matched
 from anonpipe.codec.missing import fill_predicted
-from anonpipe.codec.points import CategoryBlock, NumberBlock
+from anonpipe.codec.points import CategoryBlock, Groups, NumberBlock
 from anonpipe.codec.records import from_bytes, to_bytes
 from anonpipe.context import Context
 from anonpipe.errors import AnonpipeError, EngineError, InputError
@@ -32,7 +32,7 @@ from anonpipe.mask import RECORDS, Columns, RecordsAndDraws, Reduce, counted, pl
 from anonpipe.masker import masker_of, masks_strata
 from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed
-from anonpipe.shelves import hand_out, routed_shelf, verified_moments
+from anonpipe.shelves import hand_out, routed_shelf, verified_moments, with_probabilities
 from anonpipe.store import Shelf, create_shelf, read_json, write_atomic, write_json
 from anonpipe.verify.unchanged import rows_as_they_were
 
@@ -343,9 +343,11 @@ def decode_partition(ctx: Context, index: int) -> Receipt:
             order,
             starts,
             rng=ctx.rng("decode", index),
-            categories=ctx.job.decode.categories,
+            categories=ctx.job.decode.of_cells,
             identical_groups=masker.identical_rows,
         )
+    whole = Groups(*_one_group(len(cells)), False)
+    released, shares = with_probabilities(ctx, index, points, given, whole, released)
     made = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
     ends = None
     if ctx.intervals is not None:
@@ -358,7 +360,7 @@ def decode_partition(ctx: Context, index: int) -> Receipt:
         "as_they_were": rows_as_they_were(cells[:, made], released[:, made], *_one_group(len(cells)), ctx.job.k),
         "synthesized": Moments.of(points).to_dict(),
         "column_sums": column_sums(points),
-        "file_rows": hand_out(ctx, index, released, ends),
+        "file_rows": hand_out(ctx, index, released, shares if ends is None else ends),
     }
 
 
@@ -418,7 +420,7 @@ def weigh_partition(ctx: Context, index: int) -> Receipt:
 
 def matched(job: Job) -> bool:
     """Whether decoding makes up for what it would lose of the covariance; see `anonpipe.codec.matching`."""
-    return not masker_of(job).same_person and job.decode.categories == "calibrated"
+    return not masker_of(job).same_person and job.decode.of_cells == "calibrated"
 
 
 def _wanted(ctx: Context, scope: Scope, channels: FloatArray) -> FloatArray:

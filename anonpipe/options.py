@@ -359,6 +359,8 @@ class Generalize(Options):
     1970-01-01, unless given). Without it middles are made of true values.
     `release`: `midpoint` alone, or the `interval` too, as two more columns
     NAME_from and NAME_to beside each masked number and date, ends included.
+    The ends of all columns then need steps, wider than the column's own:
+    others would be true values of persons.
     """
 
     model_config = _METHOD_NAMED

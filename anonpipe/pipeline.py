@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -336,8 +336,10 @@ def verify(run: Run) -> Verdict:
     gates = run.job.gates
     limits = Limits(**gates.model_dump(exclude=set(gates.of_risk)))
     judged = judge(evidence(run.context), run.job.k, limits)
-    measured = measuring.checks(measuring.load_assessment(run.context), gates.of_risk)
-    verdict = Verdict((*judged.checks, *measured), judged.notes)
+    assessment = measuring.load_assessment(run.context)
+    measured = measuring.checks(assessment, gates.of_risk)
+    notes = (*judged.notes, *measuring.notes(assessment, gates.of_risk))
+    verdict = Verdict((*judged.checks, *measured), notes)
     write_json(run.staging.file("verdict.json"), verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     return verdict
@@ -347,7 +349,10 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
     """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way."""
     job, rows = run.job, run.context.plan.rows
     warnings = (*run.warnings, *job.warnings(), *read_json(run.staging.file("warnings.json")))
-    where, listed = release.place(job.output), manifest(run.context, verdict)
+    where = release.place(job.output)
+    if not verdict.passed:
+        keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
+    listed = manifest(run.context, verdict)
     facts = gather(run.context, verdict, listed, warnings)
     name = release.new_version() if verdict.passed else release.FAILED_RUN
     inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
@@ -359,8 +364,6 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
         published = release.publish(files, listed, where, told, name)
         ledger.note_release(steward_secret(), read_json(run.staging.file("digest.json")), job.digest(), job.output)
         run.mark("publish", rows)
-    else:
-        keep_verdict(verdict, where)
     report = _keep_report(where, name, inside)
     remove(run.staging)
     return Outcome(verdict, published, rows, warnings if report else (*warnings, _NO_REPORT), report)
@@ -382,6 +385,7 @@ def keep_verdict(verdict: Verdict, where: release.Place) -> None:
     content = json.dumps(verdict.to_dict(), indent=2).encode()
     where.filesystem.makedirs(where.root, exist_ok=True)
     path = where.path(release.FAILED)
-    where.filesystem.pipe_file(path, content)
     if where.local:
-        os.chmod(path, 0o600)  # counts under k are the steward's business
+        release.write_private(Path(path), content)  # counts under k are the steward's business
+    else:
+        where.filesystem.pipe_file(path, content)

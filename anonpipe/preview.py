@@ -114,9 +114,11 @@ def _column_line(job: Job, name: str) -> str:
 
 def _options(options: object) -> str:
     content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
-    shown = (f"{key}={value}" for key, value in content.items() if key not in RISK_LIMITS or value is not None)
+    shown = (f"{key}={value}" for key, value in content.items() if key not in _ONLY_WHERE_GIVEN or value is not None)
     return ", ".join(shown)
 
+
+_ONLY_WHERE_GIVEN = (*RISK_LIMITS, "probability_step")
 
 _WIDER = "those on means and covariances are wider by the method's bias and six standard errors: much, for small tables"
 
@@ -152,6 +154,7 @@ def preview(job: Job) -> Preview:
     codec, strata = settled.codec, settled.strata
     channels = settled.points.width + settled.beside.width
     width = max(channels, len(codec.names))
+    cells = len(codec.names) + sum(len(b.codes) for b in settled.points.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
@@ -166,9 +169,9 @@ def preview(job: Job) -> Preview:
         partitions=partitions,
         files=max(1, round(kept / job.release.file_rows)),
         workers=workers,
-        staging_bytes=kept * (2 * 8 * len(codec.names) + 8 * (3 * channels if job.mask else 1)) + source.bytes,
+        staging_bytes=kept * (8 * (len(codec.names) + cells) + 8 * (3 * channels if job.mask else 1)) + source.bytes,
         peak_bytes=predicted_peak_bytes(
-            min(rows, max(strata.rows)), width, len(codec.names), workers, job, _column_rows(settled, job, kept)
+            min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
         ),
         warnings=(*job.warnings(), *settled.warnings),
     )

@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +165,22 @@ def publish(
     listed = manifest | {"documents": [_entry(name, content) for name, content in documents.items()]}
     try:
         _copy_version(files, listed, where, version, documents)
+        _switch(where, version)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    except BaseException:  # whatever stopped it, half a version is no use
+        _discard(where, version)
+        raise
+    if reason is not None and _led_to(where) == version:
+        raise OutputError(
+            f"the release is out, but not all of {where.root} leads to it: {reason}; mend that, then --resume"
+        )
     if reason is not None:
         _discard(where, version)
         raise OutputError(
             f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or mend its "
             "rights, then --resume"
         )
-    _switch(where, version)
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
         where.filesystem.rm_file(where.path(FAILED))
     forget_private(where, FAILED_RUN)
@@ -203,11 +211,21 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
     for name, content in documents.items():
         path = where.path(STEWARD, f"{run}-{name}")
         if where.local:
-            write_atomic(Path(path), content)
+            write_private(Path(path), content)
         else:
             where.filesystem.pipe_file(path, content)
         paths.append(path)
     return paths
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, from its first byte; of one that cannot be finished nothing stays."""
+    try:
+        write_atomic(path, content)
+    except BaseException:
+        for draft in path.parent.glob(f".{escape(path.name)}.*"):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def forget_private(where: Place, run: str) -> None:
@@ -270,6 +288,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _discard(where: Place, version: str) -> None:
+    """Delete what there is of a version, unless readers are led to it."""
+    if _led_to(where) == version:
+        return
     for name in (f".{version}", version):
         try:
             where.filesystem.rm(where.path("versions", name), recursive=True)
@@ -277,19 +298,36 @@ def _discard(where: Place, version: str) -> None:
             pass
 
 
+def _led_to(where: Place) -> str | None:
+    """The version that readers find; None for none."""
+    try:
+        if where.local:
+            return os.path.basename(os.readlink(where.path(LINK)))
+        return str(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
+    except OSError:
+        return None
+
+
 def _switch(where: Place, version: str) -> None:
-    """Move the pointers: each moves in one step (rename on a disk, one put on an object store)."""
+    """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
+
+    On a disk all that needs space is made before the first moves.
+    """
     if not where.local:
         where.filesystem.pipe_file(where.path(POINTER), version.encode())
         return
     nonce = secrets.token_hex(4)
-    draft_link = Path(where.path(f".{LINK}-{nonce}"))
-    draft_link.symlink_to(Path("versions") / version)
-    os.replace(draft_link, where.path(LINK))
-    draft_pointer = Path(where.path(f".{POINTER}-{nonce}"))
-    draft_pointer.write_text(version)
-    os.replace(draft_pointer, where.path(POINTER))
-    _sync_folder(Path(where.root))
+    draft_link, draft_pointer = (Path(where.path(f".{name}-{nonce}")) for name in (LINK, POINTER))
+    try:
+        draft_pointer.write_text(version)
+        draft_link.symlink_to(Path("versions") / version)
+        os.replace(draft_link, where.path(LINK))
+        os.replace(draft_pointer, where.path(POINTER))
+    finally:
+        draft_link.unlink(missing_ok=True)
+        draft_pointer.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the release is out
+        _sync_folder(Path(where.root))
 
 
 def resolve(url: str) -> Place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.codec.points import Groups
 from anonpipe.context import Context
 from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.store import Shelf, create_shelf
@@ -42,7 +43,7 @@ def synthetic_shelf(ctx: Context) -> Shelf:
 
 
 def ends_shelf(ctx: Context, columns: int) -> Shelf:
-    """The ends of intervals of the same rows in the same order; a region a partition."""
+    """The ends of intervals, or probabilities, of the same rows in the same order; a region a partition."""
     rows = [p.rows for p in ctx.plan.partitions]
     return create_shelf(ctx.staging.file("ends"), rows, columns, "float64", ctx.plan.files)
 
@@ -69,13 +70,46 @@ def released_cells(ctx: Context, index: int) -> tuple[FloatArray, IntArray]:
     """The released rows of a partition in the order of its original rows, and where each lies on the shelf.
 
     For what measures the release; a recipient has only the shuffled files.
+    Where categories are released as probabilities, these follow the cells,
+    which hold the most probable category.
     """
     rows = ctx.plan.partitions[index].rows
     order, _ = _shuffled(ctx, index, rows)
-    cells, places = np.empty((rows, len(ctx.cells.names))), np.empty(rows, dtype=np.int64)
-    cells[order] = synthetic_shelf(ctx).read(index, 0, rows)
+    probabilities = 0 if ctx.probabilities is None else len(ctx.probabilities.fields)
+    cells, places = np.empty((rows, len(ctx.cells.names) + probabilities)), np.empty(rows, dtype=np.int64)
+    cells[order, : len(ctx.cells.names)] = synthetic_shelf(ctx).read(index, 0, rows)
+    if probabilities:
+        cells[order, len(ctx.cells.names) :] = ends_shelf(ctx, probabilities).read(index, 0, rows)
     places[order] = np.arange(rows)
     return cells, places
+
+
+def with_probabilities(
+    ctx: Context, index: int, points: FloatArray, given: FloatArray, groups: Groups, released: FloatArray
+) -> tuple[FloatArray, FloatArray | None]:
+    """The released cells of a partition where categories may be released as probabilities.
+
+    Parameters
+    ----------
+    points
+        Synthetic points, shape (n_rows, width).
+    given
+        Cells that hold the categories whose shares are kept.
+    groups
+        Groups of the records.
+    released
+        Decoded cells.
+
+    Returns
+    -------
+    tuple
+        The cells, with the most probable categories, which are not released
+        but what a reader would guess; and the probabilities, None for none.
+    """
+    if ctx.probabilities is None:
+        return released, None
+    shares = ctx.probabilities.decode(points, given, groups, rng=ctx.rng("probabilities", index))
+    return ctx.probabilities.put_most_probable(released, shares), shares
 
 
 def verified_moments(ctx: Context, cells: FloatArray) -> PairwiseMoments:

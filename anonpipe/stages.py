@@ -27,6 +27,7 @@ from anonpipe.assess import (
     held_sample,
     keep_held,
     measure_piece,
+    row_numbers,
     rows_before,
     sample_partition,
     search_partition,
@@ -34,6 +35,7 @@ from anonpipe.assess import (
 )
 from anonpipe.certificate import measure, set_aside
 from anonpipe.codec.missing import fill_missing
+from anonpipe.codec.points import Groups
 from anonpipe.codec.scan import merge_scans, scan_batch, write_scan
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
@@ -42,6 +44,7 @@ from anonpipe.grouping import disclosures, form_groups, groupings
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask_stages import decode_partition, encode_partition, group_numbers, mask_step, weigh_partition
+from anonpipe.masker import masker_of
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.options import Gaussian, MicroPerturbation, Pca, RMicrohybrid
 from anonpipe.partition.tree import route
@@ -53,9 +56,11 @@ from anonpipe.shelves import (
     ends_shelf,
     first_slab,
     hand_out,
+    released_cells,
     routed_shelf,
     synthetic_shelf,
     verified_moments,
+    with_probabilities,
 )
 from anonpipe.source import read_batches
 from anonpipe.store import Shelf, create_shelf, disk_errors
@@ -274,17 +279,20 @@ def synthesize_partition(ctx: Context, index: int) -> Receipt:
     measure(ctx, index, grouped.points)
     method = ctx.job.by_groups.synthesize.method
     points = _synthesize(ctx, index, grouped)
+    identical = SYNTHESIZERS[method].identical_groups and not grouped.averaged
     released = ctx.points.decode(
         points,
         cells,
         *grouped.first,
         rng=ctx.rng("decode", index),
-        categories=ctx.job.decode.categories,
-        identical_groups=SYNTHESIZERS[method].identical_groups and not grouped.averaged,
+        categories=ctx.job.decode.of_cells,
+        identical_groups=identical,
     )
     if ctx.job.decode.restore_survival_times:
         _restore_times(ctx, index, released, grouped)
-    file_rows = hand_out(ctx, index, released)
+    groups = Groups(*grouped.first, identical)
+    released, shares = with_probabilities(ctx, index, points, cells, groups, released)
+    file_rows = hand_out(ctx, index, released, shares)
     return {
         "rows": len(released),
         "stratum": ctx.plan.partitions[index].stratum,
@@ -339,8 +347,8 @@ def write_file(ctx: Context, index: int) -> Receipt:
     rows, ends = shelf.gather(pieces), None
     order = ctx.rng("order", index).permutation(len(rows))
     rows = rows[order]
-    if ctx.intervals is not None:
-        ends = ends_shelf(ctx, len(ctx.intervals.fields)).gather(pieces)[order]
+    if ctx.added:
+        ends = ends_shelf(ctx, len(ctx.added)).gather(pieces)[order]
     path = ctx.staging.folder("files") / f"part-{index:05d}.parquet"
     draft = path.with_suffix(".draft")
     with pq.ParquetWriter(str(draft), ctx.schema, compression="zstd", store_schema=True) as writer:
@@ -349,6 +357,8 @@ def write_file(ctx: Context, index: int) -> Receipt:
             arrays = list(ctx.cells.from_cells(rows[at : at + step]).columns)
             if ctx.intervals is not None and ends is not None:
                 arrays += ctx.intervals.arrays(ends[at : at + step])
+            if ctx.probabilities is not None and ends is not None:
+                arrays = ctx.probabilities.in_place(arrays, ends[at : at + step])
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=ctx.schema), row_group_size=step)
     with open(draft, "rb") as handle:
         os.fsync(handle.fileno())
@@ -364,13 +374,13 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
     for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
-        cells = ctx.cells.to_cells(batch)
-        stratum, measured = ctx.strata.assign(cells), ctx.view.measure(cells)
+        cells, told, bad = _read_back(ctx, batch)
+        stratum, measured = ctx.strata.assign(cells), ctx.view.measure(cells, told)
         for at in np.unique(stratum):
             moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
         combinations.append(_combinations(ctx, cells))
         rows += len(cells)
-        beyond += _beyond_limits(ctx, cells)
+        beyond += bad + _beyond_limits(ctx, cells)
     _write_combinations(ctx, path.stem, combinations)
     return {
         "rows": rows,
@@ -380,6 +390,14 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         "released": {str(at): merge_all(parts).to_dict() for at, parts in moments.items()},
         "beyond_limits": beyond,
     }
+
+
+def _read_back(ctx: Context, batch: pa.RecordBatch) -> tuple[FloatArray, dict[int, FloatArray], int]:
+    """Cells of written rows, the probabilities among them by position and code, and how many of these are none."""
+    if ctx.probabilities is None:
+        return ctx.cells.to_cells(batch), {}, 0
+    cells, shares = ctx.probabilities.read(ctx.cells, batch)
+    return cells, ctx.probabilities.by_code(shares), ctx.probabilities.beyond_limits(shares)
 
 
 def unchanged_names(ctx: Context) -> list[str]:
@@ -432,12 +450,24 @@ def _labels(ctx: Context, index: int) -> IntArray | None:
     """The group of each record of a partition, by a number that no other group of the table has; None for no groups."""
     if not has_groups(ctx):
         return None
+    if ctx.job.mask is not None and masker_of(ctx.job).identical_rows:
+        return _equal_rows(ctx, index)
     if spans_partitions(ctx.job):
         stratum = ctx.plan.partitions[index].stratum
         first = next(at for at, partition in enumerate(ctx.plan.partitions) if partition.stratum == stratum)
         return group_numbers(ctx, index) + rows_before(ctx, first)
     labels = label_shelf(ctx).read(index, 0, ctx.plan.partitions[index].rows)[:, 0]
     return np.asarray(labels + rows_before(ctx, index))
+
+
+def _equal_rows(ctx: Context, index: int) -> IntArray:
+    """A number of each row, the same for rows that are equal in all that was masked, wherever they lie."""
+    cells, places = released_cells(ctx, index)
+    masked = cells[:, [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]]
+    if ctx.intervals is not None:
+        ends = ends_shelf(ctx, len(ctx.intervals.fields)).read(index, 0, len(cells))
+        masked = np.concatenate([masked, ends[places]], axis=1)
+    return row_numbers(masked)
 
 
 def _sample_partition(ctx: Context, index: int) -> Receipt:

@@ -24,9 +24,10 @@ for _name, _value in {
 _USUAL_UMASK = os.umask(0o077)  # Prefect writes its own files readable by all
 
 import contextlib
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +196,14 @@ def _report_line(path: str | None) -> list[str]:
     return [f"Report for the steward, not for recipients: {shown}"]
 
 
-def _cell(text: str) -> str:
-    """Text for a cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
+def _text(text: str) -> str:
+    """Text as it is in Markdown, on one line: names of columns and analyses may hold any character."""
+    return re.sub(r"([\\|`\[])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
+
+
+def _list(texts: Iterable[str]) -> list[str]:
+    """A list in Markdown."""
+    return [f"- {_text(text)}" for text in texts]
 
 
 def in_words(outcome: Outcome) -> str:
@@ -206,16 +212,16 @@ def in_words(outcome: Outcome) -> str:
     passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)
     unchecked = [check.name for check in checks if check.outcome is CheckOutcome.NOT_CHECKED]
     if outcome.version is None:
-        lines = ["# Nothing was released", "", "Failed:", "", *(f"- {_line(c)}" for c in failed(outcome.verdict))]
+        lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, failed(outcome.verdict)))]
     else:
         lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
     lines += ["", *_report_line(outcome.report)]
-    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {'; '.join(unchecked) or 'nothing'}."]
+    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {_text('; '.join(unchecked)) or 'nothing'}."]
     if outcome.warnings:
-        lines += ["", "## Warnings", "", *(f"- {warning}" for warning in outcome.warnings)]
+        lines += ["", "## Warnings", "", *_list(outcome.warnings)]
     lines += ["", "## Verdict", "", "| check | outcome | measured | limit |", "|---|---|---|---|"]
-    lines += [f"| {_cell(c.name)} | {c.outcome.value} | {_cell(c.measured)} | {_cell(c.limit)} |" for c in checks]
-    lines += ["", "## Notes", "", *(f"- {note}" for note in outcome.verdict.notes)] if outcome.verdict.notes else []
+    lines += [f"| {_text(c.name)} | {c.outcome.value} | {_text(c.measured)} | {_text(c.limit)} |" for c in checks]
+    lines += ["", "## Notes", "", *_list(outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"
 
 

@@ -620,3 +620,12 @@ def _inside_private(path):
 def test_parquet_of_no_columns(tmp_path):
     pq.write_table(pa.table({}), tmp_path / "data.parquet")
     both(tmp_path, small.job(tmp_path, str(tmp_path / "data.parquet")), InputError, 2, "data.parquet")
+
+
+@pytest.mark.parametrize("how", [{}, {"mask": {"method": "noise"}}, {"cluster": {"method": "mdav"}}], ids=str)
+def test_categories_of_one_value_leave_nothing_to_mask(tmp_path, how):
+    columns = {"flag": {"kind": "binary"}, "place": {"kind": "categorical"}, "side": {"kind": "binary", "role": "kept"}}
+    data = pa.table({"flag": [True] * 60, "place": ["here"] * 60, "side": ["a", "b"] * 30})
+    with pytest.raises(JobError, match="hold one value each: there is nothing to mask"):
+        small.run(small.job(tmp_path, data, columns, **how))
+    assert small.left_behind(tmp_path) == []

@@ -24,6 +24,7 @@ COLUMNS = {
     "stratum": {"kind": "binary", "role": "class"},
 }
 SMALL = 10
+STEPS = {"number": 0.1, "twice": 0.1, "missing": 0.1, "constant": 2}
 METHODS = [
     *({"synthesize": {"method": method}} for method in ("centroid", "gaussian", "pca", "micro_perturbation")),
     *({"synthesize": {"method": method, "moments": "expected"}} for method in ("gaussian", "pca")),
@@ -37,7 +38,7 @@ METHODS = [
     {"mask": {"method": "synthesis", "draw": "quantiles"}},
     {"mask": {"method": "suppression", "share": 0.2}},
     {"mask": {"method": "sequential_regression"}},
-    {"mask": {"method": "generalize", "release": "interval"}},
+    {"mask": {"method": "generalize", "release": "interval", "steps": STEPS, "origin": {"constant": 2}}},
 ]
 
 

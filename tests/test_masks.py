@@ -139,10 +139,11 @@ def test_generalized_rows_are_alike_k_by_k(tmp_path, registry):
 
 
 def test_intervals_are_released_beside_their_middles(tmp_path, registry):
-    mask = {"method": "generalize", "release": "interval", "steps": {"age": 10}, "origin": {"age": 5}}
+    steps = {"age": 10, "tumour_size_mm": 5, "diagnosis_date": 100, "follow_up_months": 2.5}
+    mask = {"method": "generalize", "release": "interval", "steps": steps, "origin": {"age": 5}}
     given = registry_job(tmp_path, registry, mask, k=7, gates={**GATES, "mean": 5, "covariance": 5})
     outcome = small.run(given)
-    assert outcome.version and any("without mask.steps" in warning for warning in outcome.warnings)
+    assert outcome.version
     assert release.check(given.output) == []
     manifest = release.read_manifest(release.resolve(given.output))
     assert manifest["columns"]["age_from"] == {"treatment": "end of an interval"}
@@ -160,10 +161,29 @@ def test_intervals_are_released_beside_their_middles(tmp_path, registry):
     assert rows["age_from"].min() <= ages.min() and ages.max() <= rows["age_to"].max()
 
 
+@pytest.mark.parametrize(
+    ("steps", "columns"),
+    [
+        ({"income": 1000}, {}),
+        ({"age": 1, "income": 1000}, {}),
+        ({"age": 5, "income": 10}, {"income": {"kind": "continuous", "step": 10}}),
+        ({"age": 5}, {"income": {"kind": "continuous", "bounds": [1, None], "transform": "log"}}),
+    ],
+)
+def test_ends_that_would_be_true_values_are_refused(tmp_path, steps, columns):
+    mask = {"method": "generalize", "release": "interval", "steps": steps}
+    with pytest.raises(JobError, match="true values of persons"):
+        small.job(tmp_path, "data.parquet", {**small.COLUMNS, **columns}, mask=mask)
+    small.job(
+        tmp_path, "data.parquet", {**small.COLUMNS, **columns}, mask={**mask, "release": "midpoint"} | {"steps": {}}
+    )
+
+
 def test_a_name_that_an_end_would_take_is_refused(tmp_path):
     table = pa.table({"age": np.arange(100), "age_to": np.arange(100.0)})
     columns = {"age": {"kind": "integer"}, "age_to": {"kind": "continuous"}}
-    given = small.job(tmp_path, table, columns, mask={"method": "generalize", "release": "interval"})
+    mask = {"method": "generalize", "release": "interval", "steps": {"age": 5, "age_to": 5}}
+    given = small.job(tmp_path, table, columns, mask=mask)
     for act in (preview, small.run):
         with pytest.raises(JobError, match="adds columns 'age_to'"):
             act(given)

@@ -96,6 +96,54 @@ def test_a_failed_copy_publishes_nothing_and_keeps_the_old_release(staged, where
     assert len(place.filesystem.ls(place.path("versions"), detail=False)) == 1
 
 
+@pytest.mark.parametrize("error", [OSError(28, "no space"), KeyboardInterrupt(), ValueError("of a driver")])
+@pytest.mark.parametrize("step", ["_copy_version", "_open_to_readers", "symlink"])
+def test_whatever_stops_a_publication_leaves_the_old_release_alone(staged, tmp_path, monkeypatch, step, error):
+    place = release.place(str(tmp_path / "out"))
+    old = release.publish(*staged, place)
+    before = sorted(path.name for path in (tmp_path / "out").rglob("*"))
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(*((release.Path, "symlink_to") if step == "symlink" else (release, step)), fails)
+    with pytest.raises(OutputError if isinstance(error, OSError) else type(error)):
+        release.publish(*staged, place)
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*")) == before
+    assert release.resolve(place.root).root == old and release.check(place.root) == []
+
+
+def test_a_version_that_readers_are_led_to_is_never_discarded(staged, tmp_path, monkeypatch):
+    place = release.place(str(tmp_path / "out"))
+    moved = []
+
+    def link_only(source, target):
+        if moved:
+            raise OSError(5, "input/output error")
+        moved.append(os.rename(source, target))
+
+    monkeypatch.setattr(release.os, "replace", link_only)
+    with pytest.raises(OutputError, match="the release is out"):
+        release.publish(*staged, place)
+    assert release.check(place.root) == []
+    assert sorted(os.listdir(place.root)) == ["release", "versions"]
+
+
+def test_an_object_store_that_moves_the_pointer_and_fails_keeps_the_version(staged, tmp_path, monkeypatch):
+    url = f"memory://{tmp_path.name}/out"
+    place = release.place(url)
+    put = place.filesystem.pipe_file
+
+    def put_and_fail(path, content):
+        put(path, content)
+        raise OSError(110, "timed out")
+
+    monkeypatch.setattr(place.filesystem, "pipe_file", put_and_fail)
+    with pytest.raises(OutputError, match="the release is out"):
+        release.publish(*staged, place)
+    assert release.check(url) == []
+
+
 def test_foreign_folder_and_unwritable_output_are_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.docx").write_text("")

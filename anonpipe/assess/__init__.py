@@ -1,6 +1,7 @@
 """What is measured of a run's release on private samples: utility, risk and the recipients' analyses."""
 
-from anonpipe.assess._checks import RISK_GATES, checks, gated
+from anonpipe.assess._checks import RISK_GATES, checks, gated, notes
+from anonpipe.assess._counts import row_numbers
 from anonpipe.assess._held import held_in, held_rows, held_sample, keep_held
 from anonpipe.assess._measure import (
     SampledTables,
@@ -30,7 +31,9 @@ __all__ = [
     "keep_held",
     "load_assessment",
     "measure_piece",
+    "notes",
     "pieces",
+    "row_numbers",
     "rows_before",
     "sample_partition",
     "sampled_tables",

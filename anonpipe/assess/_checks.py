@@ -19,9 +19,17 @@ RISK_GATES: dict[str, tuple[str, ...]] = {
 _TITLES = {
     "linked_share": "records linked correctly",
     "homogeneous_share": "records in groups of one class",
-    "membership_auc": "membership inference (area under the curve)",
-    "attribute_inference": "attribute inference beyond the hold-out",
+    "membership_auc": "members told from others (AUC)",
+    "attribute_inference": "given away of the worst column",
 }
+
+_MEASURED_AS = {
+    "linked_share": "record linkage by distances",
+    "homogeneous_share": "classes in groups",
+    "membership_auc": "membership inference",
+    "attribute_inference": "attribute inference",
+}
+"""What `NotChecked` calls the measures of a gate where there are none."""
 
 
 def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[Check, ...]:
@@ -45,6 +53,32 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
     found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment.risk)]
     found += [Check(each.what, Outcome.NOT_CHECKED, "not measured", each.why, "-") for each in assessment.not_checked]
     return tuple(found)
+
+
+def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
+    """What the figures of risk are, and of each limit that nothing could be held against which can be held instead.
+
+    Why nothing was measured is told where `Assessment.not_checked` is.
+
+    Examples
+    --------
+    >>> found = Measurement("membership.auc", "AUC", 0.5, "", "lower", "-", 500, 900)
+    >>> notes(Assessment(risk=(found,)), {"linked_share": 0.05})[0].split("; ")[1]
+    'limits on risk that can be held here: gates.membership_auc'
+    """
+    apply = [f"gates.{name}" for name in RISK_GATES if gated(name, assessment.risk) is not None]
+    instead = ", ".join(apply) or "none without measure.hold_out, with it gates.membership_auc and attribute_inference"
+    judged = [measured for name in limits if (measured := gated(name, assessment.risk)) is not None]
+    ends = any(measured.high is not None for measured in judged)
+    return (
+        *(["figures of risk in the verdict are the upper ends of 95 % intervals"] if ends else []),
+        *(
+            f"gates.{name} failed, as {_MEASURED_AS[name]} was not measured; "
+            f"limits on risk that can be held here: {instead}"
+            for name, limit in limits.items()
+            if limit is not None and gated(name, assessment.risk) is None
+        ),
+    )
 
 
 def gated(name: str, risk: tuple[Measurement, ...]) -> Measurement | None:
@@ -89,10 +123,10 @@ def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:
     on = f"{shares.coefficients} coefficients, {outcome.records:,} of {outcome.of:,} records"
     direction = shares.changed_direction if shares.significant else 0.0  # none that could have changed
     measured = {
-        "changed_significance": ("share of coefficients whose significance changed", shares.changed_significance),
-        "changed_direction": ("share of significant coefficients whose direction changed", direction),
-        "outside": ("share of coefficients outside of the original's 95 % interval", shares.outside),
-        "overlap": ("mean overlap of the 95 % intervals", shares.overlap),
+        "changed_significance": ("share with changed significance", shares.changed_significance),
+        "changed_direction": ("share with changed direction", direction),
+        "outside": ("share outside the 95 % interval", shares.outside),
+        "overlap": ("mean overlap of the intervals", shares.overlap),
     }
     found = []
     for key, limit in outcome.limits.items():

@@ -17,6 +17,10 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+FEWEST_HELD = 30
+"""Records below which a hold-out is no control."""
+
+
 def held_rows(start_key: bytes, share: float, first_row: int, count: int) -> BoolArray:
     """Which of `count` rows of the input are held out, shape (count,).
 

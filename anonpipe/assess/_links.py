@@ -17,9 +17,10 @@ def expected_links(
     """The share of records that are linked correctly, to be expected where links inside a group are a draw.
 
     A record whose nearest released record lies in its own group of n counts
-    as 1/n: each of the n stands for it with the same probability. It is what
-    the literature's shares of correct links measure where released records
-    are drawn anew in each group.
+    as 1/n: each of the n stands for it with the same probability. Records of
+    a group that differ in an unchanged column make groups of their own, as a
+    reader sees whose they are not. It is what the literature's shares of
+    correct links measure where released records are drawn anew in each group.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def expected_links(
         low, high = max(0.0, value - reach), min(1.0, value + reach)
     return Measurement(
         name="linkage.expected",
-        title="Records linked to a released record of their own, where all of a group are equally likely",
+        title="Records linked to the right released record, to be expected of a draw inside their group",
         value=value,
         unit="share",
         better="lower",
@@ -68,5 +69,5 @@ def expected_links(
         high=high,
         baseline=1.0 / records,
         baseline_is="a blind guess",
-        note="A record that is found in its own group of n counts as 1/n.",
+        note="A record that is found counts as 1/n, of n in its group that share its unchanged columns.",
     )

@@ -45,12 +45,19 @@ class SampledTables:
 
 
 def sampled_tables(ctx: Context) -> SampledTables | None:
-    """The paired sample as tables; None where neither utility nor risk was asked for."""
+    """The paired sample as tables; None where neither utility nor risk was asked for, or there are probabilities only.
+
+    Columns in whose place probabilities are released are in neither table.
+    """
     if not wanted_rows(ctx):
         return None
-    pairs, names = read_pairs(ctx), tuple(ctx.cells.names)
-    kinds = {name: column.kind for name, column in zip(names, ctx.cells.columns, strict=True)}
-    before, after = (typed(ctx.cells, part, names) for part in (pairs.original, pairs.released))
+    every = zip(ctx.cells.names, ctx.cells.columns, strict=True)
+    kinds = {name: column.kind for name, column in every if name not in ctx.job.as_probabilities}
+    if not kinds:
+        return None
+    pairs, names = read_pairs(ctx), tuple(kinds)
+    places = [ctx.cells.names.index(name) for name in names]
+    before, after = (typed(ctx.cells, part[:, places], names) for part in (pairs.original, pairs.released))
     return SampledTables(before, after, kinds, ctx.plan.rows)
 
 
@@ -77,13 +84,14 @@ def _utility(ctx: Context) -> tuple[int, dict[str, Any]]:
     from anonpipe.measure import utility
 
     tables = sampled_tables(ctx)
+    if tables is None and ctx.job.as_probabilities:
+        return 0, {}
     if tables is None:
         raise EngineError("utility is measured on a sample, and none was kept; go on with --resume")
-    masked = {n: c.kind for n, c in zip(ctx.cells.names, ctx.cells.columns, strict=True)}
     found = utility(
         tables.original,
         tables.released,
-        masked,
+        tables.kinds,
         rng=ctx.rng("assess utility", 0),
         least=ctx.job.k,
         of=tables.of,
@@ -149,6 +157,9 @@ def _switched_off(job: Job) -> list[NotChecked]:
     found = []
     if not job.measure.utility:
         found.append(NotChecked("utility", "measure.utility is off"))
+    elif job.as_probabilities:
+        what = f"utility of the columns {', '.join(job.as_probabilities)}"
+        found.append(NotChecked(what, "released as probabilities (decode.categories)"))
     if not job.measure.risk:
         found.append(NotChecked("disclosure risk (linkage and attribute attacks)", "measure.risk is off"))
     if not job.analyses:

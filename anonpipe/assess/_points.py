@@ -30,7 +30,7 @@ def masked_points(ctx: Context, cells: FloatArray) -> FloatArray:
     scale = np.empty(ctx.points.width)
     for block in _blocks(ctx.points):
         scale[block.start : block.stop] = np.sqrt(block.distance_weights("z_score"))
-    return ctx.points.encode(cells) * scale
+    return ctx.encode(cells) * scale
 
 
 def point_names(points: PointCodec) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe import risk
-from anonpipe.assess._held import held_cells
+from anonpipe.assess._held import FEWEST_HELD, held_cells
 from anonpipe.assess._links import expected_links
 from anonpipe.assess._points import point_names
 from anonpipe.assess._record import NotChecked
@@ -23,13 +23,15 @@ from anonpipe.assess._sample import (
     has_groups,
     own_positions,
     read_groups,
+    read_guessed,
     read_pairs,
     read_queries,
+    spanning_disclosures,
     spans_partitions,
 )
-from anonpipe.assess._search import Found, found_in
+from anonpipe.assess._search import Found, coded_positions, found_guesses, found_in, own_alike
 from anonpipe.context import Context
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
 from anonpipe.masker import masker_of
 
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Measured = tuple["Measurement", ...]
-
-FEWEST_HELD = 30
-"""Records below which a hold-out is no control."""
 
 PAIRED_ROWS = 20_000
 """Records that conditional privacy is estimated from."""
@@ -71,7 +70,7 @@ class Known:
     @cached_property
     def released(self) -> Found:
         """The nearest released records of the queries."""
-        return found_in(self.ctx, "release", groups=True)
+        return found_in(self.ctx, "release", "groups")
 
     @cached_property
     def original(self) -> Found:
@@ -132,21 +131,24 @@ def _tried(measure: Callable[[Known], Measured | str], known: Known) -> Measured
 
 def _linkage(known: Known) -> Measured | str:
     if known.own_row is None and known.own_group is None:
-        return "a released record has no single source, and there are no groups to find either"
+        return _AVERAGED if known.ctx.job.mask is None else _NO_LINK
     scored = tuple(_scored(known, known.released, "distances"))
-    found, queries = known.released, known.queries
-    if known.own_row is not None or found.groups is None:
+    if known.own_row is not None:
         return scored
+    found = found_in(known.ctx, "release", "alike")
+    if found.groups is None:
+        return scored
+    size = own_alike(known.ctx)
     return (
         *scored,
-        expected_links(found.nearest, found.groups, queries.own_group, queries.own_size, records=known.rows),
+        expected_links(found.nearest, found.groups, known.queries.own_alike, size, records=known.rows),
     )
 
 
 def _rank_linkage(known: Known) -> Measured | str:
     if known.own_row is None and known.own_group is None:
-        return "a released record has no single source, and there are no groups to find either"
-    return tuple(_scored(known, found_in(known.ctx, "ranks", groups=True), "ranks"))
+        return _AVERAGED if known.ctx.job.mask is None else _NO_LINK
+    return tuple(_scored(known, found_in(known.ctx, "ranks", "groups"), "ranks"))
 
 
 def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) -> Iterator[Measurement]:
@@ -185,7 +187,7 @@ def _conditional_privacy(known: Known) -> Measured | str:
         return "no column that is masked holds numbers"
     columns = [block.start for block in numbers]
     before, after = (
-        known.ctx.points.encode(part[::step])[:, columns] for part in (known.pairs.original, known.pairs.released)
+        known.ctx.encode(part[::step])[:, columns] for part in (known.pairs.original, known.pairs.released)
     )
     names = tuple(block.name for block in numbers)
     return risk.conditional_privacy(before, after, names, records=known.rows).measurements()
@@ -193,16 +195,14 @@ def _conditional_privacy(known: Known) -> Measured | str:
 
 def _known_attribute(known: Known) -> Measured | str:
     if not known.grouped:
-        return _NO_GROUPS
+        return _AVERAGED if known.ctx.job.mask is None else _NO_GROUPS
     if known.ctx.points.width < 2:
         return "one column of points leaves nothing to recover from another"
     groups = read_groups(known.ctx)
     if not len(np.unique(groups.labels)) > 1:
         return "fewer than two groups were sampled; raise measure.queries"
-    before, after = known.ctx.points.encode(groups.original), known.ctx.points.encode(groups.released)
-    guesses: tuple[Literal["closest", "moments"], ...] = (
-        ("closest", "moments") if keeps_group_moments(known.ctx.job) else ("closest",)
-    )
+    before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
+    guesses: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
     found = [
         risk.known_attribute(
             before,
@@ -220,11 +220,11 @@ def _known_attribute(known: Known) -> Measured | str:
 
 def _collusion(known: Known) -> Measured | str:
     if not known.grouped:
-        return _NO_GROUPS
+        return _AVERAGED if known.ctx.job.mask is None else _NO_GROUPS
     groups = read_groups(known.ctx)
     if not len(groups.labels):
         return "no group was sampled; raise measure.queries"
-    before, after = known.ctx.points.encode(groups.original), known.ctx.points.encode(groups.released)
+    before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
     names, rows = point_names(known.ctx.points), known.rows
     return risk.collusion(before, after, groups.labels, names=names, of=rows).measurements()
 
@@ -250,18 +250,21 @@ def _smallest(known: Known) -> int:
     """Records of the smallest group."""
     if not spans_partitions(known.ctx.job):
         return int(tallied_sizes(known.ctx)[0])
-    sizes = group_sizes(known.ctx)
-    return int(sizes[sizes > 0].min())
+    return int(group_sizes(known.ctx)[1].min())
 
 
 def _classes(known: Known) -> Measured | str:
     ctx = known.ctx
-    if ctx.job.mask is not None:
-        return _NO_GROUPS if not known.grouped else "classes are counted where groups lie in one partition each"
+    if ctx.job.mask is not None and not known.grouped:
+        return _NO_GROUPS
     if not ctx.classes:
         return "no column with role class can mix in a group"
     found: list[Measurement] = []
     shares = {column.name: np.asarray(column.shares) for column in ctx.classes}
+    if spans_partitions(ctx.job):
+        for name, (told, counts) in spanning_disclosures(ctx).items():
+            found.extend(risk.class_risk(told, column=name, shares=shares[name], sizes=counts).measurements())
+        return tuple(found)
     sizes = tallied_sizes(ctx) if known.grouped else None
     for name, told in merged_disclosures(ctx).items():
         given = {"shares": shares[name], "sizes": sizes} if sizes is not None else {}
@@ -280,19 +283,18 @@ def _membership(known: Known) -> Measured | str:
 def _attribute_inference(known: Known) -> Measured | str:
     if problem := _no_control(known):
         return problem
-    ctx, held = known.ctx, held_cells(known.ctx)
-    pairs = known.pairs
-    members = pairs.original[:: -(-len(pairs.original) // len(held))]
-    categories = [at for at, name in enumerate(ctx.cells.names) if name in ctx.cells.categories]
-    guessed = [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]
+    ctx, given = known.ctx, read_guessed(known.ctx)
+    if given is None:
+        raise EngineError("records to guess were not kept; go on with --resume")
     found = risk.attribute_inference(
-        pairs.released,
-        members,
-        held,
-        categories=categories,
+        given.told,
+        given.members,
+        given.controls,
+        categories=coded_positions(ctx),
         names=ctx.cells.names,
-        columns=guessed,
+        columns=[at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized],
         of=ctx.plan.rows,
+        found=found_guesses(ctx),
     )
     return found.measurements()
 
@@ -316,7 +318,15 @@ def _closest_record(known: Known) -> Measured:
     return found.measurements()
 
 
-_NO_GROUPS = "the method forms no groups, or averages several"
+_NO_LINK = (
+    "no released record stands for one person or one group, so that no link is right or wrong; measured instead: "
+    "closest records, prediction measures and, with measure.hold_out, membership and attribute inference"
+)
+
+_NO_GROUPS = "the mask forms no groups"
+
+_AVERAGED = "several groupings are averaged, so that no record is in one group"
+
 
 _MEASURES: tuple[tuple[str, Callable[[Known], Measured | str]], ...] = (
     ("record linkage by distances", _linkage),

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.assess._points import known_points
+from anonpipe.assess._counts import added, counted, looked_up, row_numbers
+from anonpipe.assess._held import FEWEST_HELD, held_cells
+from anonpipe.assess._points import known_points, known_unchanged
+from anonpipe.cluster import ClassDisclosure, class_disclosure
 from anonpipe.context import Context
 from anonpipe.job import Job
 from anonpipe.masker import masker_of
 from anonpipe.risk import fewest_alike as count_alike
+from anonpipe.rng import keyed, number_keys
 from anonpipe.shelves import released_cells, routed_shelf
 
 FloatArray = npt.NDArray[np.float64]
@@ -65,6 +69,8 @@ class Queries:
         the shelf), and in the original.
     own_group, own_size
         Its group and how many records that has; -1 and 0 for no groups.
+    own_alike
+        A number of its group and its unchanged columns; see `alike_numbers`.
     ranked_original, ranked_released
         Some records of both tables, to take ranks from.
     """
@@ -74,6 +80,7 @@ class Queries:
     own_original: IntArray
     own_group: IntArray
     own_size: IntArray
+    own_alike: IntArray
     ranked_original: FloatArray
     ranked_released: FloatArray
 
@@ -96,14 +103,17 @@ def model_columns(ctx: Context) -> tuple[str, ...]:
 
 
 def has_groups(ctx: Context) -> bool:
-    """Whether each record is in one group: not of most masks, nor where several groupings are averaged."""
+    """Whether each record is in one group, or in one set of equal rows.
+
+    Not of most masks, nor where several groupings are averaged.
+    """
     job = ctx.job
     return spans_partitions(job) if job.mask is not None else job.by_groups.classes.several != "average"
 
 
 def spans_partitions(job: Job) -> bool:
-    """Whether there are groups whose records lie in several partitions."""
-    return job.mask is not None and masker_of(job).grouped
+    """Whether there are groups, or sets of equal rows, whose records lie in several partitions."""
+    return job.mask is not None and (masker_of(job).grouped or masker_of(job).identical_rows)
 
 
 def rows_before(ctx: Context, index: int) -> int:
@@ -117,8 +127,8 @@ def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
     Parameters
     ----------
     labels
-        The group of each record, by a number of its own in the whole table
-        that is below its number of records; None for no groups.
+        The group of each record, by a number of its own in the whole table;
+        None for no groups.
     """
     cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
     released, places = released_cells(ctx, index)
@@ -133,10 +143,11 @@ def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
     if wanted_queries(ctx):
         rows = _drawn(ctx, "queries", wanted_queries(ctx), begin, len(cells))
         kept |= {"points": known_points(ctx, cells[rows]), "own_group": whole[rows]}
-        kept |= {"own_size": _sizes(whole)[rows]}
+        kept |= {"own_size": looked_up(*counted(whole), whole[rows])}
+        kept |= {"own_alike": alike_numbers(ctx, cells[rows], whole[rows])}
         kept |= {"own_row": begin + places[rows], "own_original": begin + rows}
         if spans_partitions(ctx.job):
-            kept |= dict(zip(("groups", "group_sizes"), np.unique(whole, return_counts=True), strict=True))
+            kept |= _spanning(ctx, cells, whole)
         rows = _rows_of_groups(ctx, index, labels)
         kept |= {"group_original": cells[rows], "group_released": released[rows], "group_labels": whole[rows]}
     _save(sample_file(ctx, index), kept)
@@ -146,10 +157,25 @@ def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
     return {"rows": len(cells), "fewest_alike": alike}
 
 
-def _sizes(labels: IntArray) -> IntArray:
-    """Records of each record's group among these."""
-    _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    return np.asarray(counts[which.reshape(-1)])
+def alike_numbers(ctx: Context, cells: FloatArray, labels: IntArray) -> IntArray:
+    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows.
+
+    Among such records nothing that is released tells who is who.
+    """
+    return row_numbers(cells[:, [ctx.cells.names.index(name) for name in known_unchanged(ctx)]], labels)
+
+
+def _spanning(ctx: Context, cells: FloatArray, labels: IntArray) -> dict[str, npt.NDArray[Any]]:
+    """Counts of a partition, by number of the group: records, records alike, and records of each class."""
+    kept = dict(zip(("groups", "group_sizes"), counted(labels), strict=True))
+    if own := own_positions(ctx):
+        kept |= dict(zip(("alike", "alike_sizes"), counted(row_numbers(cells[:, own], labels)), strict=True))
+    # Sets of equal rows are told apart by unchanged columns too, which any reader sees.
+    told = alike_numbers(ctx, cells, labels) if masker_of(ctx.job).identical_rows else labels
+    for at, column in enumerate(ctx.classes):
+        both, counts = np.unique(np.stack([told, column.codes(cells)]), axis=1, return_counts=True)
+        kept |= {f"class_{at}": np.concatenate([both, counts[None]]).T}
+    return kept
 
 
 def own_positions(ctx: Context) -> list[int]:
@@ -162,6 +188,8 @@ def own_positions(ctx: Context) -> list[int]:
 
 def fewest_alike(ctx: Context) -> int | None:
     """Fewest records of a group that are alike in those columns; None where nobody counted."""
+    if spans_partitions(ctx.job):
+        return int(_added(ctx, "alike", "alike_sizes")[1].min()) if own_positions(ctx) else None
     receipts = ctx.staging.receipts("sample").read_all(len(ctx.plan.partitions))
     counted = [receipt["fewest_alike"] for receipt in receipts if receipt["fewest_alike"] is not None]
     return min(counted) if counted else None
@@ -181,7 +209,8 @@ def _rows_of_groups(ctx: Context, index: int, labels: IntArray | None) -> IntArr
         return np.empty(0, dtype=np.int64)
     share, groups = wanted_queries(ctx) / ctx.plan.rows, np.unique(labels)
     if spans_partitions(ctx.job):  # every partition must draw the same groups
-        drawn = ctx.rng("assess groups", 0).random(ctx.plan.rows)[groups] < share
+        border = np.uint64(min(2**64 - 1, int(share * 2**64)))
+        drawn = number_keys(keyed(ctx.staging.key, "assess groups"), groups) <= border
     else:
         drawn = ctx.rng("assess groups", index).random(len(groups)) < share
     return np.flatnonzero(np.isin(labels, groups[drawn]))
@@ -230,22 +259,45 @@ def samples(job: Job) -> bool:
     return job.measure.utility or job.measure.risk or bool(job.analyses)
 
 
-def group_sizes(ctx: Context) -> IntArray:
-    """Records of each group that spans partitions, by its number; 0 for numbers that no group has."""
-    sizes = np.zeros(ctx.plan.rows, dtype=np.int64)
+def group_sizes(ctx: Context) -> tuple[IntArray, IntArray]:
+    """Numbers of the groups that span partitions, and how many records each has."""
+    return _added(ctx, "groups", "group_sizes")
+
+
+def spanning_disclosures(ctx: Context) -> dict[str, tuple[ClassDisclosure, IntArray]]:
+    """Of each class column what groups that span partitions tell of it, and their sizes."""
+    found = {}
+    for at, column in enumerate(ctx.classes):
+        (told,) = read_samples(ctx, f"class_{at}")
+        labels, codes = (np.repeat(told[:, place], told[:, 2]) for place in (0, 1))
+        found[column.name] = class_disclosure(labels, codes, column.shares), counted(labels)[1]
+    return found
+
+
+def _added(ctx: Context, *names: str) -> tuple[IntArray, IntArray]:
+    """What all partitions counted under two names."""
+    parts = []
     for index in range(len(ctx.plan.partitions)):
         with np.load(sample_file(ctx, index), allow_pickle=False) as file:
-            sizes[file["groups"]] += file["group_sizes"]
-    return sizes
+            parts.append((file[names[0]], file[names[1]]))
+    return added(parts)
 
 
 def gather_queries(ctx: Context) -> None:
-    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver."""
-    names = ("points", "own_row", "own_original", "own_group", "own_size", "original", "released")
+    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver.
+
+    Records whose columns are to be guessed go into a file of their own.
+    """
+    names = ("points", "own_row", "own_original", "own_group", "own_size", "own_alike", "original", "released")
     *queries, original, released = read_samples(ctx, *names)
     if spans_partitions(ctx.job):
-        queries[names.index("own_size")] = group_sizes(ctx)[queries[names.index("own_group")]]
+        queries[names.index("own_size")] = looked_up(*group_sizes(ctx), queries[names.index("own_group")])
     step = -(-len(original) // RANKED_ROWS)
+    if len(held := held_cells(ctx)) >= FEWEST_HELD:
+        members = original[:: -(-len(original) // wanted_queries(ctx))]
+        _save(
+            _guessed_file(ctx), {"told": released[::step, : len(ctx.cells.names)], "members": members, "controls": held}
+        )
     ranked = {"ranked_original": known_points(ctx, original[::step])}
     ranked |= {"ranked_released": known_points(ctx, released[::step])}
     _save(ctx.staging.folder(FOLDER) / "queries.npz", dict(zip(names, queries, strict=False)) | ranked)
@@ -255,3 +307,38 @@ def read_queries(ctx: Context) -> Queries:
     """The records that are looked for."""
     with np.load(ctx.staging.folder(FOLDER) / "queries.npz", allow_pickle=False) as file:
         return Queries(*(file[field.name] for field in fields(Queries)))
+
+
+@dataclass(frozen=True, eq=False)
+class Guessed:
+    """Records whose columns are guessed from the release.
+
+    Attributes
+    ----------
+    told
+        Cells of some released records, which the scale is taken of.
+    members, controls
+        Cells of original records that are looked for, and of held-out ones.
+    """
+
+    told: FloatArray
+    members: FloatArray
+    controls: FloatArray
+
+    @property
+    def asked(self) -> FloatArray:
+        """Members, then controls."""
+        return np.concatenate([self.members, self.controls])
+
+
+def read_guessed(ctx: Context) -> Guessed | None:
+    """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
+    path = _guessed_file(ctx)
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        return Guessed(*(file[field.name] for field in fields(Guessed)))
+
+
+def _guessed_file(ctx: Context) -> Path:
+    return ctx.staging.folder(FOLDER) / "guessed.npz"

@@ -5,7 +5,7 @@ and +1, an inverse logit and a normalisation make them a distribution over the
 categories, from which the most probable one is taken or one is drawn. Both
 distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most
 probable category of means of five turns it into next to nothing. The
-calibrated ways keep the counts instead.
+calibrated ways keep the counts instead, or of probabilities their means.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from anonpipe.kernels.categories import assign_by_counts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+_ROUNDS = 1_000
+_CLOSE = 1e-9
+_LEAST = 1e-30
 
 
 def probabilities(points: FloatArray) -> FloatArray:
@@ -147,3 +151,91 @@ def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) ->
         chosen[free[taken]] = category
         free = np.delete(free, taken)
     return chosen
+
+
+def calibrated_probabilities(
+    chances: FloatArray, shares: FloatArray, sizes: IntArray | FloatArray | None = None
+) -> FloatArray:
+    """Distributions whose means over the records are the wanted shares.
+
+    Every category gets a factor, the same for all records, and the
+    distributions are normalised again: of two categories the logits of all
+    records are shifted by one number. Factors are found by fitting means and
+    sums in turn (iterative proportional fitting).
+
+    Parameters
+    ----------
+    chances
+        Distributions as from `probabilities`, shape (n, q). Below 1e-30 they
+        count as that, so that no record rules a category out.
+    shares
+        Wanted mean of each category, shape (q,), which add up to 1. A
+        category of share 0 gets probability 0 throughout.
+    sizes
+        Records that each row stands for, or their share, shape (n,); None
+        for one.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n, q); rows add up to 1. Means are within 1e-9 of the shares,
+        or as near as 1,000 rounds led: with points so far out that nearly all
+        distributions are certain, these can be too few.
+
+    Examples
+    --------
+    >>> unmasked = probabilities(np.array([[1.0]] + 19 * [[-1.0]]))
+    >>> unmasked.mean(axis=0).round(2).tolist()  # of 5 %
+    [0.71, 0.29]
+    >>> made = calibrated_probabilities(unmasked, np.array([0.95, 0.05]))
+    >>> made.mean(axis=0).round(9).tolist(), made[:2, 1].round(3).tolist()
+    ([0.95, 0.05], [0.236, 0.04])
+    """
+    weights = np.ones(len(chances)) if sizes is None else sizes.astype(np.float64)
+    weights /= weights.sum()
+    base = np.where(shares > 0.0, np.maximum(chances, _LEAST), 0.0)
+    made = base / base.sum(axis=1, keepdims=True)
+    factors = np.ones(len(shares))
+    for _ in range(_ROUNDS):
+        means = weights @ made
+        if np.abs(means - shares).max() <= _CLOSE:
+            break
+        factors *= np.divide(shares, means, out=np.zeros_like(means), where=means > 0.0)
+        factors /= factors.max()
+        made = base * factors
+        made /= made.sum(axis=1, keepdims=True)
+    return np.asarray(made)
+
+
+def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArray:
+    """Distributions in whole units, up or down, such that every record's add up and no mean is shifted.
+
+    With a shift u of a record, drawn from 0 to 1, the cumulated units C
+    become the whole part of C + u. Each probability is then rounded to one of
+    its two neighbours, up with the chance that is its remainder. (The largest
+    remainders of each record would always lose a category that is rare in
+    all records.)
+
+    Parameters
+    ----------
+    chances
+        Shape (n, q); rows add up to 1.
+    units
+        That 1 stands for.
+    rng
+        Draws the shifts.
+
+    Returns
+    -------
+    int64, shape (n, q)
+        Rows add up to `units`. 0 stays 0, and 1 stays all.
+
+    Examples
+    --------
+    >>> rounded(np.array([[0.25, 0.75, 0.0], [0.5, 0.0, 0.5]]), 4, np.random.default_rng(1)).tolist()
+    [[1, 3, 0], [2, 0, 2]]
+    """
+    cumulated = np.minimum(np.cumsum(chances, axis=1), 1.0) * units
+    cumulated = np.where(cumulated > units - 1e-9, units, cumulated)
+    whole = np.floor(cumulated + rng.random(len(chances))[:, None]).astype(np.int64)
+    return np.diff(whole, axis=1, prepend=0)

@@ -127,8 +127,15 @@ class CellCodec:
             return Grid(1.0, 0.0, float(len(self.categories[name]) - 1))
         return grid_of(column, self.schema.field(name).type)
 
-    def to_cells(self, batch: pa.RecordBatch) -> FloatArray:
+    def to_cells(self, batch: pa.RecordBatch, given: Mapping[str, FloatArray] | None = None) -> FloatArray:
         """Cells of the rows, shape (n_rows, n_columns).
+
+        Parameters
+        ----------
+        batch
+            The rows.
+        given
+            Cells of columns that the batch does not hold, by name.
 
         Raises
         ------
@@ -137,6 +144,9 @@ class CellCodec:
         """
         cells = np.empty((batch.num_rows, len(self.names)))
         for position, name in enumerate(self.names):
+            if given is not None and name in given:
+                cells[:, position] = given[name]
+                continue
             array = batch.column(name)
             cells[:, position] = self._codes(position, array) if name in self.categories else numbers(array)
         return cells

@@ -221,6 +221,10 @@ class CategoryBlock:
             out[:, self.start : self.stop] = -1.0
             out[np.arange(len(out)), self.start + at] = 1.0
 
+    def count(self, cells: FloatArray) -> IntArray:
+        """Records of each category, shape (q,)."""
+        return np.bincount(self._index(cells), minlength=len(self.codes))
+
     def _index(self, cells: FloatArray) -> IntArray:
         codes = cells[:, self.position].astype(np.int64)
         at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -209,7 +210,10 @@ def _measured(
 def _copy(source: Source, names: list[str], path: Path) -> None:
     """The released columns of the input as one private file, row after row."""
     fields = [source.schema.field(name) for name in source.schema.names if name in names]
-    with pq.ParquetWriter(str(path), pa.schema(fields), compression="lz4") as writer:
+    with (
+        open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out,
+        pq.ParquetWriter(out, pa.schema(fields), compression="lz4") as writer,
+    ):
         for unit in source.units:
             for _, batch in read_batches(source, unit, names):
                 writer.write_batch(batch)

@@ -49,14 +49,39 @@ def basic_statistics(tables: Tables) -> list[Measurement]:
             note=note,
         )
 
-    zero = "Depends on where zero lies."
+    zero = "Relative to the original value, so that it depends on where zero lies."
     bias = "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584"
     return [
-        made("basic.means", "Change of the means", "sd", _GAL, lambda column: _shift(column, np.mean)),
-        made("basic.sums", "Change of the sums", "%", _GAL, _sum_change, zero + " Sums are per record of the table."),
-        made("basic.medians", "Change of the medians", "sd", _GAL, lambda column: _shift(column, np.median)),
-        made("bias.means", "Bias of the means (ABIM)", "%", f"{bias}, eq. 14", _mean_bias, zero),
-        made("bias.deviations", "Bias of the standard deviations (ABISD)", "%", f"{bias}, eq. 15", _spread_bias),
+        made(
+            "basic.means",
+            "Change of the means, in standard deviations",
+            "sd",
+            _GAL,
+            lambda column: _shift(column, np.mean),
+        ),
+        made(
+            "basic.sums",
+            "Relative change of the sums",
+            "%",
+            _GAL,
+            _sum_change,
+            zero + " Sums are per record of the table.",
+        ),
+        made(
+            "basic.medians",
+            "Change of the medians, in standard deviations",
+            "sd",
+            _GAL,
+            lambda column: _shift(column, np.median),
+        ),
+        made("bias.means", "Relative change of the means (ABIM)", "%", f"{bias}, eq. 14", _mean_bias, zero),
+        made(
+            "bias.deviations",
+            "Relative change of the standard deviations (ABISD)",
+            "%",
+            f"{bias}, eq. 15",
+            _spread_bias,
+        ),
     ]
 
 

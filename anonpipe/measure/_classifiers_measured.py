@@ -63,7 +63,7 @@ def _regression(part: Tables, made: Encoded) -> list[Measurement]:
     )
     two = Measurement(
         name="propensity.logistic_ratio",
-        title="The same, as a multiple of what is expected of records drawn anew from the original",
+        title="How well a logistic regression tells released records from original ones, as a multiple of chance",
         value=ratio,
         unit="",
         better="lower",
@@ -125,7 +125,7 @@ def _tree(part: Tables, made: Encoded, rng: np.random.Generator) -> list[Measure
     )
     two = Measurement(
         name="propensity.tree_ratio",
-        title="The same, as a multiple of what chance gives",
+        title="How well a classification tree tells released records from original ones, as a multiple of chance",
         value=found.ratio,
         unit="",
         better="lower",

@@ -102,7 +102,7 @@ def higher_moments(tables: Tables) -> list[Measurement]:
         found.append(
             Measurement(
                 name=f"moments.{word}",
-                title=f"Median change of the {word} moments",
+                title=f"Median relative change of the {word} central moments",
                 value=value,
                 unit="%",
                 better="lower",
@@ -186,6 +186,7 @@ def subgroups_and_tails(tables: Tables, least: int) -> list[Measurement]:
     for at, (name, unit, note) in enumerate(
         (("subgroups.sd", "sd", groups + "."), ("subgroups.standard_errors", "standard errors", groups + "."))
     ):
+        long = "standard errors" if at == 1 else "standard deviations"
         terms = [_subgroup_term(f"{n.name} in {c.name}", changes[at]) for c, n, changes in pairs]
         if at == 1:
             note += " Grows with the number of records measured."
@@ -193,12 +194,20 @@ def subgroups_and_tails(tables: Tables, least: int) -> list[Measurement]:
         if lost:
             note += f" {lost} means of the original have no record in the release, and are not in the figure."
         measured.append(
-            made(name, "Change of the means inside categories", terms, unit, "mean of |difference|", NO_MIX, note)
+            made(
+                name,
+                f"Change of the means inside categories, in {long}",
+                terms,
+                unit,
+                "mean of |difference|",
+                NO_MIX,
+                note,
+            )
         )
     for at, (name, title, unit) in enumerate(
         (
-            ("tails.mass", "Change of the share of records in the outer 5 %", "share"),
-            ("tails.excess", "Change of how far the outer 5 % reach", "sd"),
+            ("tails.mass", "Change of the share of values in the outer 5 % on each side", "share"),
+            ("tails.excess", "Change of how far the outer 5 % on each side reach", "sd"),
         )
     ):
         terms = [(end, float(values[at])) for end, values in ends]

@@ -57,7 +57,7 @@ def pair_trends(tables: Tables) -> list[Measurement]:
     return [
         made(
             "bias.correlations",
-            "Bias of the correlations (ABICO)",
+            "Relative change of the correlations (ABICO)",
             _pair_terms(names, plain[0], plain[1], relative=True),
             "%",
             "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16",
@@ -89,7 +89,7 @@ def pair_trends(tables: Tables) -> list[Measurement]:
         ),
         made(
             "pairs.contingency",
-            "Change of the tables of two categories (total variation)",
+            "Change of the cross tables of two categorical columns (total variation)",
             contingency,
             "share",
             "half the sum of the differences of the shares",

@@ -59,8 +59,8 @@ def mean_of_terms(
     >>> found = mean_of_terms("x", "X", terms, unit="", source="-", records=9, disclosive=False, nothing="")
     >>> found.value, found.parts
     (2.0, (('b', 3.0), ('a', 1.0)))
-    >>> found.note
-    'Median 2. 1 of 3 terms is not defined in the release; it is not in the figure, which flatters the release.'
+    >>> found.note.split(". ")[0]
+    'The mean of 2 parts; their median is 2'
     """
     kept = [(term, value) for term, value in terms if math.isfinite(value)]
     lost = sum(value == LOST for _, value in terms)
@@ -70,7 +70,11 @@ def mean_of_terms(
     if not terms:
         said.append(f"Not defined: {nothing}.")
     elif len(kept) > 1:
-        said.append(f"Mean {values.mean():.4g}." if middle else f"Median {np.median(values):.4g}.")
+        mean, median = f"{values.mean():.3g}", f"{np.median(values):.3g}"
+        told = f"median of {len(kept)} parts; their mean is {mean}"
+        if not middle:
+            told = f"mean of {len(kept)} parts; their median is {median}"
+        said.append(f"The {told}.")
     if left_out:
         said.append(
             f"{left_out} of {len(terms)} terms left out: the original is constant, near zero, or has too few values."

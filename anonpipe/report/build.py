@@ -7,6 +7,7 @@ from the steward's: a new fact is not in it before somebody puts it there.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonpipe.job import Job
-from anonpipe.measure import Estimate, Fit, Measurement
+from anonpipe.measure import Analysis, Estimate, Fit, Measurement
 from anonpipe.report import words
 from anonpipe.report.content import (
     AnalysisPart,
@@ -201,18 +202,51 @@ def _figure(one: Measurement) -> Figure:
     return Figure(**one.to_dict())
 
 
+DIGITS = 3
+"""Of a released figure. In full precision the distance of one record would tell which of the possible values it has."""
+
+
 def _released_figures(measured: Iterable[Measurement], k: int) -> tuple[Figure, ...]:
     """What is not disclosive, was measured on k records at least, and does not count fewer than k persons."""
-    return tuple(_hidden_count(_figure(one), k) for one in measured if not one.disclosive and one.records >= k)
+    figures = (_figure(one) for one in measured if not one.disclosive and one.records >= k)
+    return tuple(_coarsened(_hidden_count(figure, k)) for figure in figures)
 
 
 def _hidden_count(figure: Figure, k: int) -> Figure:
-    """An exact share of all records is a count of persons: told from k on only."""
-    exact = figure.unit == "share" and figure.low is None and figure.records == figure.of
-    if exact and figure.value is not None and 0 < figure.value * figure.of < k - 1e-6:
-        note = f"fewer than {k} records; the figure is not told. {figure.note}".strip()
+    """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
+    if figure.unit != "share" or figure.low is not None or figure.records != figure.of:
+        return figure
+
+    def few(share: float | None) -> bool:
+        persons = 0.0 if share is None else min(abs(share), abs(1.0 - share)) * figure.of
+        return 1e-6 < persons < k - 1e-6
+
+    def told(shares: Sequence[float | None]) -> tuple[float | None, ...]:
+        return tuple(None if few(share) else share for share in shares)
+
+    if few(figure.value):
+        note = f"fewer than {k} records, or all but fewer; the figure is not told. {figure.note}".strip()
         return figure.model_copy(update={"value": None, "note": note, "parts": (), "curves": ()})
-    return figure
+    parts = tuple((name, None if few(share) else share) for name, share in figure.parts)
+    curves = tuple(
+        line.model_copy(update={"y": told(line.y), "baseline": told(line.baseline)}) for line in figure.curves
+    )
+    return figure.model_copy(update={"parts": parts, "curves": curves})
+
+
+def _coarsened(figure: Figure) -> Figure:
+    """All numbers of a figure with few digits."""
+    numbers = {name: _coarse(getattr(figure, name)) for name in ("value", "low", "high", "baseline")}
+    parts = tuple((name, _coarse(value)) for name, value in figure.parts)
+    curves = tuple(
+        line.model_copy(update={name: tuple(map(_coarse, getattr(line, name))) for name in ("x", "y", "baseline")})
+        for line in figure.curves
+    )
+    return figure.model_copy(update={**numbers, "parts": parts, "curves": curves})
+
+
+def _coarse(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
 def _analysis(one: AnalysisOutcome) -> AnalysisPart:
@@ -228,16 +262,33 @@ def _analysis(one: AnalysisOutcome) -> AnalysisPart:
 def _released_analysis(one: AnalysisOutcome) -> AnalysisPart:
     """The release's own coefficients, which every recipient can compute, and shares that changed.
 
-    Not their overlap: of few coefficients it would lead back to the original's intervals.
+    Not their overlap: of few coefficients it would lead back to the original's
+    intervals. And no coefficients where a function of the formula has learnt
+    from the original: of ``standardize(age)`` they are in its deviations, of
+    ``bs(age, df=4)`` they follow from its quantiles and extremes.
     """
     fit: Fit = one.comparison.released
     coefficients = tuple(
         Coefficient(name=name, original=None, released=_interval(estimate))
         for name, estimate in fit.estimates.items()
-        if estimate is not None
+        if estimate is not None and not learns(one.comparison.analysis)
     )
     return _analysis_part(one, None, fit.problem, coefficients, _SHARES[:3])
 
+
+def learns(analysis: Analysis) -> bool:
+    """Whether a function of the formula takes means, deviations or quantiles of the table that it is first given.
+
+    Examples
+    --------
+    >>> learns(Analysis("a", "linear", "pay ~ center (age)")), learns(Analysis("a", "linear", "pay ~ np.log(scale)"))
+    (True, False)
+    """
+    return re.search(rf"\b({'|'.join(_LEARNING)})\s*\(", analysis.formula) is not None
+
+
+_LEARNING = ("center", "standardize", "scale", "bs", "cr", "cc", "te")
+"""Functions of patsy that keep what they have seen."""
 
 _SHARES = ("changed_significance", "changed_direction", "outside", "overlap")
 

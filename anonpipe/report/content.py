@@ -267,6 +267,9 @@ class Report(Part):
             "original correlations": self.correlations and self.correlations.original,
             "rows_original": [one.name for one in self.analyses if one.rows_original is not None],
             "original coefficients": [c.name for one in self.analyses for c in one.coefficients if c.original],
+            "the overlap of intervals": [one.name for one in self.analyses if "overlap" in dict(one.shares)],
+            "columns that are not released": [c.name for c in self.columns if c.treatment == "not released"],
+            "declared limits": [c.name for c in self.columns if c.limits],
             "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],
         }
         if filled := [name for name, content in empty.items() if content]:

@@ -152,6 +152,12 @@ def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ..
     if unchanged:
         whose = f"column {unchanged[0]} holds" if len(unchanged) == 1 else f"columns {', '.join(unchanged)} hold"
         found.append(f"The {whose} true values.")
+    if job.as_probabilities:
+        found.append(
+            f"Probabilities stand for the categories of {', '.join(job.as_probabilities)}. They vary less than these "
+            "and are related less to other columns, so that models with them give other coefficients; and they are no "
+            "measure of what is unknown: a reader who undoes the logit has the masked indicators."
+        )
     if job.decode.restore_survival_times:
         jitter = job.decode.jitter_restored_times
         how = f"shifted by up to {jitter:g}" if jitter else "as they are, the extremes included"

@@ -5,6 +5,7 @@ from anonpipe.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
 from anonpipe.risk._closest_record import ClosestRecord, closest_record
 from anonpipe.risk._collusion import Collusion, collusion
 from anonpipe.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
+from anonpipe.risk._guesses import Coding, Guesses, guess_nearest
 from anonpipe.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
 from anonpipe.risk._linkage import Linkage, WithinGroups, link_within_groups, score_linkage
@@ -19,8 +20,10 @@ __all__ = [
     "AttributeRisk",
     "ClassRisk",
     "ClosestRecord",
+    "Coding",
     "Collusion",
     "ConditionalPrivacy",
+    "Guesses",
     "KnownAttribute",
     "LaskoMeasures",
     "Linkage",
@@ -39,6 +42,7 @@ __all__ = [
     "collusion",
     "conditional_privacy",
     "fewest_alike",
+    "guess_nearest",
     "known_attribute",
     "lasko_measures",
     "link_of",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from anonpipe.errors import InputError, JobError
 from anonpipe.measure import Measurement
 from anonpipe.risk._groups import column_names, records_of
-from anonpipe.risk._guesses import best_constant, by_trees, closest_rows, encode, spread
+from anonpipe.risk._guesses import Coding, Guesses, best_constant, by_trees, guess_nearest, spread
 from anonpipe.risk._interval import grouped_share, wilson
 
 FloatArray = npt.NDArray[np.float64]
@@ -161,6 +161,7 @@ def attribute_inference(
     tolerance: float = 0.1,
     of: int | None = None,
     seed: int = 0,
+    found: Guesses | None = None,
 ) -> AttributeInference:
     """Guess each column of members and of held-out records from all their other columns.
 
@@ -191,6 +192,10 @@ def attribute_inference(
         Members that there are, of which these are a sample; None for all.
     seed
         Of the trees, and of the records they are grown on.
+    found
+        What a search of the whole release has found for members and then
+        controls, for `nearest`; `released` is a sample then, of which scale
+        and best constant are taken. None searches `released`.
 
     Notes
     -----
@@ -214,8 +219,8 @@ def attribute_inference(
     Examples
     --------
     >>> table = np.column_stack([np.arange(40.0), np.arange(40) % 2])
-    >>> found = attribute_inference(table[:20], table[:20], table[20:], categories=[1], columns=[1])
-    >>> found.columns[0].members, found.columns[0].controls
+    >>> outcome = attribute_inference(table[:20], table[:20], table[20:], categories=[1], columns=[1])
+    >>> outcome.columns[0].members, outcome.columns[0].controls
     (1.0, 0.5)
     """
     if guess not in get_args(Guess):
@@ -229,17 +234,21 @@ def attribute_inference(
         raise JobError(f"columns or categories name columns that do not exist, or none; there are {width}, from 0")
     titles = column_names(names, width)
     coded = [at in categories for at in range(width)]
-    pieces = [encode([table[:, at] for table in tables], coded[at]) for at in range(width)]
     asked = np.concatenate(tables[1:])
     n = len(tables[1])
+    if found is not None and (guess != "nearest" or found.values.shape != asked.shape):
+        raise JobError("found goes with guess nearest, and holds a row for each member and control; leave it out")
+    if guess == "trees":
+        guesses = _by_trees(tables[0], asked, coded, secrets, seed)
+    else:
+        closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
+        guesses = closest.values[:, secrets]
     right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
     constant = []
-    closest = closest_rows(pieces) if guess == "nearest" else np.empty((0, width), dtype=np.int64)
     for place, at in enumerate(secrets):
         values = tables[0][:, at]
-        guesses = values[closest[:, at]] if guess == "nearest" else by_trees(pieces, values, at, coded[at], seed)
         allowed = 0.0 if coded[at] else tolerance * spread(values)
-        right[:, place] = _right(guesses, asked[:, at], allowed)
+        right[:, place] = _right(guesses[:, place], asked[:, at], allowed)
         best = np.full(n, best_constant(values, allowed))
         constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
     success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
@@ -257,6 +266,15 @@ def attribute_inference(
         controls=len(asked) - n,
         of=records_of(of, n, "members"),
     )
+
+
+def _by_trees(
+    released: FloatArray, asked: FloatArray, coded: Sequence[bool], secrets: Sequence[int], seed: int
+) -> FloatArray:
+    """The guesses of a forest for each column, shape (n_asked, number of columns)."""
+    coding = Coding.of(released, asked, [at for at, is_code in enumerate(coded) if is_code])
+    sides = coding.each(released), coding.each(asked)
+    return np.stack([by_trees(*sides, released[:, at], at, coded[at], seed) for at in secrets], axis=1)
 
 
 def _checked(*tables: npt.ArrayLike) -> list[FloatArray]:

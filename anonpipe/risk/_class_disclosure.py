@@ -63,7 +63,7 @@ class ClassRisk:
             make = partial(Measurement, records=told.n_rows, of=told.n_rows, disclosive=key == "singles")
             return make(
                 name=f"class.{self.column}.{key}",
-                title=f"{title} {self.column!r}",
+                title=f"Class {self.column!r}: {title}",
                 value=float(value),
                 baseline=baseline,
                 baseline_is="" if baseline is None else _RANDOM,
@@ -76,7 +76,7 @@ class ClassRisk:
         return (
             one(
                 "homogeneous",
-                "Share of records in groups of one class of",
+                "share of records in groups of one class",
                 told.homogeneous_share,
                 by_chance.homogeneous_share if by_chance else None,
                 unit="share",
@@ -85,7 +85,7 @@ class ClassRisk:
             ),
             one(
                 "singles",
-                "Share of records that are the only one in their group with their class of",
+                "share of records that are the only one of their class in their group",
                 told.single_records / told.n_rows,
                 by_chance.single_share if by_chance else None,
                 unit="share",
@@ -94,14 +94,14 @@ class ClassRisk:
             ),
             one(
                 "chi_square",
-                "Mean chi-square of groups against the whole table, classes of",
+                "mean chi-square of groups against the whole table",
                 told.chi_square,
                 by_chance.chi_square if by_chance else None,
                 source=f"{_PAPER}, eq. 13",
             ),
             one(
                 "divergence",
-                "Mean Jensen-Shannon divergence of a record's group from the whole table, classes of",
+                "mean Jensen-Shannon divergence of a record's group from the whole table",
                 told.mean_divergence,
                 unit="bits",
                 source=f"{_PAPER}, eq. 7, in base 2",
@@ -109,33 +109,33 @@ class ClassRisk:
             ),
             one(
                 "divergence_worst",
-                "Largest Jensen-Shannon divergence of a group from the whole table, classes of",
+                "largest Jensen-Shannon divergence of a group from the whole table",
                 told.largest_divergence,
                 unit="bits",
                 source=f"{_PAPER}, eq. 5, in base 2",
             ),
             one(
                 "distinct_l",
-                "Fewest classes in a group (distinct l-diversity), of",
+                "fewest in a group (distinct l-diversity)",
                 told.smallest_distinct,
                 source="Machanavajjhala et al. (2007), doi:10.1145/1217299.1217302",
             ),
             one(
                 "entropy_l",
-                "Effective classes of the least diverse group (entropy l-diversity), of",
+                "effective number in the least diverse group (entropy l-diversity)",
                 told.smallest_entropy_l,
                 source="Machanavajjhala et al. (2007), doi:10.1145/1217299.1217302",
             ),
             one(
                 "t",
-                "Largest distance of a group from the whole table (t-closeness), classes without order of",
+                "largest distance of a group from the whole table (t-closeness, no order)",
                 told.largest_total_variation,
                 source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
                 note="Total variation: the earth mover's distance where all classes are equally far apart.",
             ),
             one(
                 "t_ordered",
-                "Largest distance of a group from the whole table (t-closeness), ordered classes of",
+                "largest distance of a group from the whole table (t-closeness, in order)",
                 told.largest_ordered,
                 source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
                 note="Earth mover's distance in the order of the classes; means nothing for classes without order.",

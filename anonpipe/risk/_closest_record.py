@@ -88,15 +88,15 @@ class ClosestRecord:
                 curves=(self.curve,) if key == "p5" else (),
             )
 
-        closest = "distance to the closest record"
+        closest = "distance to the closest released record"
         return (
             one("p5", f"5th percentile of the {closest}", self.low_tail, self.reference_low_tail),
-            one("p5_ratio", f"5th percentile of the {closest}, over the reference's", self.ratio, 1.0, ""),
+            one("p5_ratio", f"5th percentile of the {closest}, as a multiple of the reference's", self.ratio, 1.0, ""),
             one("median", f"Median of the {closest}", self.median, self.reference_median),
-            one("equal", "Share of records with an equal one", self.equal, self.reference_equal, "share"),
+            one("equal", "Share of records that have an equal released one", self.equal, self.reference_equal, "share"),
             one(
                 "nndr",
-                "Median of the closest distance over the second closest",
+                "Median ratio of the distances to the closest and the second closest released record",
                 self.nearness,
                 self.reference_nearness,
                 "",

@@ -70,10 +70,11 @@ class KnownAttribute:
             "moments": "solves for the record from the group's released mean and scatter",
             "mean": "takes the group's released mean, whatever the known attribute says",
         }[self.guess]
+        short = {"closest": "by the closest record", "moments": "by the group's moments", "mean": "by the group's mean"}
         return (
             Measurement(
                 name=f"known_attribute.{self.guess}",
-                title="Values recovered by who knows a person's group and one attribute",
+                title=f"Values recovered by who knows a person's group and one attribute, {short[self.guess]}",
                 value=self.share,
                 unit="share",
                 better="lower",

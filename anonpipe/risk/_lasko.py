@@ -149,7 +149,7 @@ class LaskoMeasures:
         verdict = "within" if found.value <= self.margin else "beyond"
         note = (
             f"Largest excess of the cumulative share over that of the reference ({self.reference_is}); {verdict} the "
-            f"margin of {self.margin:g}, p = {found.p:.2g} that the true excess is no larger than that. Median "
+            f"margin of {self.margin:g} that is tolerated (p = {found.p:.2g} for no more than it). Median "
             f"{found.median:.3g}, of the reference {found.reference_median:.3g}; k = {self.k}."
         )
         return Measurement(

@@ -82,7 +82,7 @@ class Membership:
             ),
             Measurement(
                 name="membership.advantage",
-                title="Members recognised less others taken for members, as shares",
+                title="Share of members recognised, less the share of others taken for members",
                 value=self.advantage,
                 unit="share",
                 better="lower",
@@ -97,7 +97,7 @@ class Membership:
             ),
             Measurement(
                 name="membership.found_at_1_percent",
-                title="Members recognised by an attacker who is wrong about 1 % of the others",
+                title="Share of members recognised by an attacker who is wrong about 1 % of the others",
                 value=self.found,
                 unit="share",
                 better="lower",

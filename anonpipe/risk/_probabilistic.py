@@ -49,7 +49,8 @@ class ProbabilisticBound:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """The bound beside 1/k, with the answer in words."""
-        words = [f"Probabilistic {self.k}-anonymity: {self.answer}.", *(f"{each}." for each in self.reasons)]
+        words = [f"Probabilistic {self.k}-anonymity: {self.answer}."]
+        words += [f"{each[:1].upper()}{each[1:]}." for each in self.reasons]
         return (
             Measurement(
                 name="probabilistic_k_anonymity.bound",

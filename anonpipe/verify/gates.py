@@ -12,7 +12,7 @@ from anonpipe.mask import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import Promise, Target, against_promise, of_groups, worst
-from anonpipe.verify.verdict import Check, Verdict, at_least, at_most
+from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
@@ -261,6 +261,7 @@ def _differences(
     made = view.synthesized
     own_unit = view.own_unit
     kept = ~made & ~own_unit
+    told = made & ~view.probability  # as values, not as probabilities
     scale = np.sqrt(np.clip(np.diag(original.covariance), 0.0, None))  # a constant may come out below zero
     safe = np.where(scale > 0, scale, 1.0)
     mean = _apart(released.mean, original.mean) / safe
@@ -273,8 +274,8 @@ def _differences(
     checks = [
         at_most(f"mean{where}", _largest(mean[made]), allowed_mean + limits.mean, on, unit="sd", **mandatory),
         at_most(
-            f"covariance{where}",
-            _largest(covariance[np.ix_(made, made)]),
+            f"covariance{_but_probabilities(view)}{where}",
+            _largest(covariance[np.ix_(told, told)]),
             allowed_covariance + limits.covariance,
             on,
             unit="sd x sd",
@@ -289,14 +290,31 @@ def _differences(
     if kept.any():
         checks.append(
             at_most(
-                f"covariance with unchanged columns{where}",
-                _largest(covariance[np.ix_(made, kept)]),
+                f"covariance{_but_probabilities(view)} with unchanged columns{where}",
+                _largest(covariance[np.ix_(told, kept)]),
                 allowed_covariance + limits.covariance_unchanged,
                 on,
                 unit="sd x sd",
             )
         )
+    if view.probability.any():
+        column = np.array([variable.position for variable in view.variables])
+        others = covariance[np.outer(view.probability, ~own_unit) & (column[:, None] != column[None, :])]
+        checks.append(
+            Check(
+                f"covariance of category probabilities with other columns{where}",
+                Outcome.NOT_CHECKED,
+                f"{_largest(others):.3g} sd x sd",
+                "no limit",
+                on,
+            )
+        )
     return checks
+
+
+def _but_probabilities(view: View) -> str:
+    """What the names of checks say where covariances of some columns are compared by a check of their own."""
+    return " (all but category probabilities)" if view.probability.any() else ""
 
 
 def _apart(released: FloatArray, original: FloatArray) -> FloatArray:
@@ -329,6 +347,14 @@ def _classes_in_words(name: str, told: ClassDisclosure) -> str:
 def _notes(evidence: Evidence) -> tuple[str, ...]:
     by = evidence.by
     notes = _of_groups_in_words(by) if isinstance(by, GroupEvidence) else _of_mask_in_words(by)
+    if evidence.view.probability.any():
+        names = dict.fromkeys(each.column for each in evidence.view.variables if each.probability)
+        notes = [
+            *notes,
+            f"released as probabilities of categories: {', '.join(names)}. Shares are held against those of the "
+            "original; covariances are told, and held against no limit after decoding: a logit makes them smaller. "
+            "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked",
+        ]
     return (
         *notes,
         "limits on the written rows are the method's own bias and six standard errors, plus the job's gates for "

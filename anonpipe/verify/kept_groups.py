@@ -22,17 +22,26 @@ class KeptGroups:
 
     Attributes
     ----------
-    groups, smallest
-        How many there are, and records of the smallest.
+    sizes
+        Records of each group.
     mean_off, covariance_off
         Largest differences of a mean and of a covariance between records and
         synthetic points of a group, in its standard deviations.
     """
 
-    groups: int
-    smallest: int
+    sizes: tuple[int, ...]
     mean_off: float
     covariance_off: float
+
+    @property
+    def groups(self) -> int:
+        """How many there are."""
+        return len(self.sizes)
+
+    @property
+    def smallest(self) -> int:
+        """Records of the smallest."""
+        return min(self.sizes)
 
     @classmethod
     def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
@@ -57,12 +66,11 @@ class KeptGroups:
             mean = np.abs(whole.draws.means - means) / scale
             scatter = np.abs(whole.draws.scatters - whole.records.scatters) / counts[:, None, None]
             covariance = scatter / (scale[:, :, None] * scale[:, None, :])
-            found.append(cls(groups, int(counts.min()), float(mean.max()), float(covariance.max())))
+            found.append(cls(tuple(map(int, counts)), float(mean.max()), float(covariance.max())))
         return cls(
-            sum(each.groups for each in found),
-            min(each.smallest for each in found),
-            max(each.mean_off for each in found),
-            max(each.covariance_off for each in found),
+            tuple(size for each in found for size in each.sizes),
+            float(np.max([each.mean_off for each in found])),  # a NaN of any stratum stays one, and fails
+            float(np.max([each.covariance_off for each in found])),
         )
 
     def checks(self, k: int) -> list[Check]:

@@ -7,7 +7,7 @@ covariances of any column can be held against one limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,9 @@ class Variable:
     own_unit
         Whether it is such a column once more, as it is: no method promises
         its mean, which is compared by a limit of its own.
+    probability
+        Whether the release tells a probability of the category in each
+        record, not the category.
     """
 
     column: str
@@ -52,6 +55,7 @@ class Variable:
     offset: float | None = None
     least: float = 0.0
     own_unit: bool = False
+    probability: bool = False
 
     @property
     def name(self) -> str:
@@ -77,17 +81,44 @@ class View:
         """Which variables are columns as they are that are masked by their logarithms, shape (n_variables,)."""
         return np.array([variable.own_unit for variable in self.variables], dtype=bool)
 
-    def measure(self, cells: FloatArray) -> FloatArray:
-        """The variables' values, shape (n_rows, n_variables), NaN where missing."""
+    @property
+    def probability(self) -> npt.NDArray[np.bool_]:
+        """Which variables are categories that are released as probabilities, shape (n_variables,)."""
+        return np.array([variable.probability for variable in self.variables], dtype=bool)
+
+    def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
+        """The variables' values.
+
+        Parameters
+        ----------
+        cells
+            Shape (n_rows, n_columns).
+        probabilities
+            Of columns that are told as probabilities, by position among the
+            cells, those of their categories by code, shape (n_rows, n_codes).
+
+        Returns
+        -------
+        float64, shape (n_rows, n_variables)
+            NaN where missing.
+        """
+        told = probabilities or {}
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
-            if variable.category is not None:
+            if variable.category is not None and variable.position in told:
+                column = _column(told[variable.position], variable.category)
+            elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.offset is not None:
                 column = np.log(np.maximum(column, variable.least) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
+
+
+def _column(probabilities: FloatArray, code: int) -> FloatArray:
+    """The probability of a category; none of one that does not occur."""
+    return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
 
 
 def build_view(
@@ -99,6 +130,7 @@ def build_view(
     *,
     log_mean: Mapping[str, float] | None = None,
     log_sd: Mapping[str, float] | None = None,
+    as_probabilities: Collection[str] = (),
 ) -> View:
     """Choose the variables of a table; an ordinal counts as a number and by its categories.
 
@@ -116,6 +148,8 @@ def build_view(
         The categories of an unchanged column with more are left out (nothing of
         it is computed anew, and its combinations are counted by another gate),
         and of an ordinal one, which is compared as a number then.
+    as_probabilities
+        Columns whose categories are released as probabilities.
     """
     variables: list[Variable] = []
     for position, (name, column) in enumerate(columns.items()):
@@ -130,7 +164,7 @@ def build_view(
                 Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized, own_unit=by_logarithm)
             )
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
-            variables.extend(_indicators(name, position, counts[name], synthesized))
+            variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return View(tuple(variables))
 
 
@@ -139,11 +173,15 @@ def _dummies(column: Column) -> bool:
     return column.role.synthesized and column.kind is not Kind.ORDINAL
 
 
-def _indicators(name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool) -> Sequence[Variable]:
+def _indicators(
+    name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool, probability: bool
+) -> Sequence[Variable]:
     share = counts / max(1, counts.sum())
     spread = np.sqrt(share * (1.0 - share))
     first = 1 if len(counts) == 2 else 0  # two categories: one indicator says it all
     return [
-        Variable(name, position, code, float(share[code]), float(spread[code]) or 1.0, synthesized)
+        Variable(
+            name, position, code, float(share[code]), float(spread[code]) or 1.0, synthesized, probability=probability
+        )
         for code in range(first, len(counts))
     ]

@@ -43,7 +43,7 @@ def table(rows, seed, nulls=False):
 def measured(old, new, kinds=KINDS, seed=0, least=5, of=None, **options):
     rng = np.random.default_rng(seed)
     found = utility(old, new, kinds, rng=rng, least=least, of=of or len(old), **options)
-    assert len({one.name for one in found}) == len(found) == 28
+    assert len({one.name for one in found}) == len({one.title for one in found}) == len(found) == 28
     for one in found:
         assert one.title and one.source and one.records <= one.of
         assert math.isfinite(one.value) or "Not defined" in one.note or "left out" in one.note or "No ratio" in one.note

@@ -105,3 +105,28 @@ def exchanged(points, start, stop, pairs, wanted):
         if off() >= before:
             rows[r][start:stop], rows[s][start:stop] = rows[s][start:stop], rows[r][start:stop]
     return rows
+
+
+def calibrated_probabilities(chances, shares, sizes):
+    """Means and sums fitted in turn until nothing moves, on lists."""
+    rows = [[chance if share > 0 else 0.0 for chance, share in zip(row, shares, strict=True)] for row in chances]
+    total = sum(sizes)
+    for _ in range(20_000):
+        rows = [[value / sum(row) for value in row] for row in rows]
+        means = [sum(size * row[c] for size, row in zip(sizes, rows, strict=True)) / total for c in range(len(shares))]
+        if max(abs(mean - share) for mean, share in zip(means, shares, strict=True)) < 1e-13:
+            break
+        rows = [[v * s / m if m else 0.0 for v, s, m in zip(row, shares, means, strict=True)] for row in rows]
+    return rows
+
+
+def rounded_chances(chances, units, shifts):
+    """Each value rounded so that the running total is that of the values, shifted and cut off."""
+    out = []
+    for row, shift in zip(chances, shifts, strict=True):
+        told, running = [], 0.0
+        for place, value in enumerate(row):
+            running = running + value if place < len(row) - 1 else 1.0
+            told.append(math.floor(running * units + shift) - sum(told))
+        out.append(told)
+    return out

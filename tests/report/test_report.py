@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -301,3 +302,60 @@ def test_empty_and_odd_content_is_drawn():
     )
     text = " ".join(Page(render(internal(facts, None))).texts)
     assert "fewer than 5 values" in text and "smallest group is stands under" in text and "all values" in text
+
+
+# --- what with the release would give the original ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("term", ["standardize(age)", "center (age)", "bs(age, df=4)", "np.log(te(cr(age, df=3)))"])
+def test_coefficients_that_the_original_has_shaped_are_not_told(term):
+    """Of `standardize` a recipient's own slope over the told one is the original's standard deviation."""
+    told = made.facts().assessment.analyses[0].comparison
+    shaped = replace(told, analysis=replace(told.analysis, formula=f"months ~ {term} + stage"))
+    outcome = replace(made.facts().assessment.analyses[0], comparison=shaped)
+    facts = made.facts(assessment=replace(made.assessment(), analyses=(outcome,)))
+    outside, inside = releasable(facts).analyses[0], internal(facts, "v").analyses[0]
+    assert not outside.coefficients and len(inside.coefficients) == 4 and dict(outside.shares)
+    assert "Coefficients are not told" in render(releasable(facts))
+    assert "Coefficients are not told" not in render(internal(facts, "v"))
+
+
+def test_figures_of_recipients_have_few_digits():
+    """In full precision one of the figures is how far a person's true value is from a released one."""
+    fine = made.measurement(value=0.10153286219517507, low=0.0915328, high=0.1115328, parts=(("age", 0.123456),))
+    told = {figure.name: figure for figure in releasable(made.facts(assessment=made.assessment(open_=(fine,)))).risk}
+    figure = told["linkage.first"]
+    assert (figure.value, figure.low, figure.high, figure.parts) == (0.102, 0.0915, 0.112, (("age", 0.123),))
+    numbers = [v for line in figure.curves for v in (*line.x, *line.y, *line.baseline) if v is not None]
+    assert all(v == float(f"{v:.3g}") for v in numbers) and len(numbers) > 100
+    assert {f.name: f for f in internal(made.facts(), "v").risk}["linkage.first"].curves[0].y[7] == (7 / 39) ** 0.5
+
+
+def test_counts_of_few_persons_are_told_neither_in_curves_nor_parts_nor_as_the_rest():
+    exact = {"records": 1000, "of": 1000, "low": None, "high": None, "parts": (), "curves": ()}
+    steps = Curve(
+        "t", "distance", "share", (0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 0.004, 0.5, 0.996, 1.0), (0.0, 0.001, 1, 1, 1)
+    )
+    lines = made.measurement(
+        "lines", **{**exact, "value": 0.2, "curves": (steps,), "parts": (("a", 0.001), ("b", 0.01))}
+    )
+    rest = made.measurement("rest", **{**exact, "value": 0.998})
+    facts = made.facts(assessment=made.assessment(open_=(lines, rest)))
+    told = {figure.name: figure for figure in releasable(facts).risk}
+    assert told["lines"].curves[0].y == (0.0, None, 0.5, None, 1.0)
+    assert told["lines"].curves[0].baseline == (0.0, None, 1.0, 1.0, 1.0)
+    assert told["lines"].parts == (("a", None), ("b", 0.01)) and told["lines"].value == 0.2
+    assert told["rest"].value is None and "all but fewer" in told["rest"].note
+    assert "<path" in render(releasable(facts))
+    assert {figure.name: figure for figure in internal(facts, "v").risk}["rest"].value == 0.998
+
+
+@pytest.mark.parametrize("field", ["columns", "analyses"])
+def test_a_releasable_report_refuses_other_columns_and_overlaps(reports, field):
+    content = reports["releasable"].model_dump()
+    if field == "columns":
+        content["columns"] = reports["internal"].model_dump()["columns"]
+    else:
+        content["analyses"][0]["shares"] = (("overlap", 0.6),)
+    with pytest.raises(ValidationError, match=r"overlap of intervals|not released"):
+        Report.model_validate(content)

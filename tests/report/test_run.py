@@ -9,9 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anonpipe import release
+from anonpipe import pipeline, release
 from anonpipe.cli import main
+from anonpipe.errors import EngineError
 from anonpipe.report import read_report
+from anonpipe.verify.verdict import Verdict
 from tests import small
 from tests.small import CANARY, CANARY_NUMBER
 
@@ -112,6 +114,43 @@ def test_a_report_that_cannot_be_kept_is_a_warning(tmp_path, table, monkeypatch)
     assert outcome.version is not None and outcome.report is None
     assert outcome.warnings[-1] == "the steward's report could not be written beside the releases"
     assert small.stagings() == []
+
+
+@pytest.mark.parametrize(
+    ("part", "passes"), [("gather", False), ("internal", True), ("releasable", True), ("documents", False)]
+)
+def test_a_fault_in_the_report_releases_nothing_and_says_nothing_of_the_data(
+    tmp_path, table, monkeypatch, part, passes
+):
+    def fails(*_):
+        raise ValueError(f"{CANARY} of {CANARY_NUMBER}")
+
+    limits = LOOSE if passes else {**LOOSE, "suppressed_share": 0.0}
+    given = small.job(tmp_path, table, gates=limits)
+    with monkeypatch.context() as broken:
+        broken.setattr(pipeline, part, fails)
+        with pytest.raises(EngineError, match="ValueError at") as told:
+            small.run(given)
+    assert CANARY not in str(told.value) and str(CANARY_NUMBER) not in str(told.value)
+    out = tmp_path / "out"
+    left = sorted(path.name for path in out.rglob("*")) if out.exists() else []
+    assert left == ([] if passes else ["failed-verdict.json"])
+    assert passes or (out / "failed-verdict.json").stat().st_mode & 0o777 == 0o600
+    assert (small.run(given, resume=True).version is not None) == passes
+    assert small.stagings() == []
+
+
+def test_what_cannot_be_written_whole_leaves_no_draft(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "no space")
+
+    where = release.place(str(tmp_path))
+    monkeypatch.setattr("anonpipe.store.os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        release.keep_private(where, "v1", {"report.json": b"1"})
+    with pytest.raises(OSError, match="no space"):
+        pipeline.keep_verdict(Verdict(()), where)
+    assert [path.name for path in tmp_path.rglob("*")] == ["steward"]
 
 
 def test_an_object_store_keeps_reports_too(tmp_path):

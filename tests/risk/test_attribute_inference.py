@@ -1,4 +1,5 @@
 import math
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.left_out import nearest_but_one
-from anonpipe.risk import attribute_inference, typed_cells
+from anonpipe.risk import Coding, Guesses, attribute_inference, guess_nearest, typed_cells
 from tests.naive import attacks as naive
 
 
@@ -117,11 +118,32 @@ def test_nearest_but_one_as_one_search_for_each(seed, n, widths):
     # Whole numbers, so that equal distances are equal and the lower row has to win.
     points, queries = (rng.integers(-2, 3, (rows, sum(widths))).astype(float) for rows in (n, 7))
     ends = np.cumsum(widths)
-    found = nearest_but_one(points, queries, ends)
+    jumps = rng.integers(0, 2, len(widths)) * 3.0
+    found, least = nearest_but_one(points, queries, ends, jumps)
+    apart = (queries[:, None] - points[None]) ** 2
+    apart = np.where(np.repeat(jumps, widths) > 0, 3.0 * (apart > 0), apart)
     for a, end in enumerate(ends):
         rest = np.r_[0 : end - widths[a], end : ends[-1]].astype(int)
-        squared = ((queries[:, None, rest] - points[None, :, rest]) ** 2).sum(axis=2)
+        squared = apart[:, :, rest].sum(axis=2)
         assert (found[:, a] == squared.argmin(axis=1)).all()
+        assert (least[:, a] == squared.min(axis=1)).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 40), min_size=1, max_size=4))
+def test_a_release_is_searched_in_parts(seed, lengths):
+    """Any cut of it gives the guesses of the whole, ties included."""
+    rng = np.random.default_rng(seed)
+    whole = rng.integers(0, 4, (sum(lengths), 3)).astype(float)
+    whole[rng.random(whole.shape) < 0.1] = np.nan
+    members, controls = (rng.integers(0, 4, (rows, 3)).astype(float) for rows in (9, 5))
+    asked = np.concatenate([members, controls])
+    coding = Coding.of(whole, asked, [1])
+    parts = [guess_nearest(part, asked, coding) for part in np.split(whole, np.cumsum(lengths)[:-1])]
+    found = reduce(Guesses.merge, parts)
+    assert np.array_equal(found.values, guess_nearest(whole, asked, coding).values, equal_nan=True)
+    given_found = attribute_inference(whole, members, controls, categories=[1], found=found)
+    assert repr(given_found) == repr(attribute_inference(whole, members, controls, categories=[1]))
 
 
 def test_more_categories_than_dummies():

@@ -1,0 +1,32 @@
+"""Groups that span partitions: what the gate counts anew."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anonpipe.mask import RecordsAndDraws
+from anonpipe.verify.kept_groups import KeptGroups
+from anonpipe.verify.verdict import Outcome
+
+
+def stratum(rng, spoilt=False):
+    """Two groups of ten records in two partitions, kept as they were."""
+    parts = []
+    for _ in range(2):
+        records, labels = rng.normal(size=(10, 2)), np.repeat([0, 1], 5)
+        draws = records.copy()
+        if spoilt:
+            draws[0, 0] = np.nan
+        parts.append(RecordsAndDraws.of(records, draws, labels))
+    return parts
+
+
+def test_a_missing_number_fails_in_whichever_stratum():
+    rng = np.random.default_rng(0)
+    good = KeptGroups.of([stratum(rng), stratum(rng)])
+    assert (good.groups, good.smallest) == (4, 10)
+    assert all(check.outcome is Outcome.PASSED for check in good.checks(10))
+    for at in range(2):
+        found = KeptGroups.of([stratum(rng, spoilt=at == place) for place in range(2)])
+        outcomes = [check.outcome for check in found.checks(10)]
+        assert outcomes == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]
