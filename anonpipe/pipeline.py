@@ -386,6 +386,6 @@ def keep_verdict(verdict: Verdict, where: release.Place) -> None:
     where.filesystem.makedirs(where.root, exist_ok=True)
     path = where.path(release.FAILED)
     if where.local:
-        release.write_private(Path(path), content)  # counts under k are the steward's business
+        write_atomic(Path(path), content)  # counts under k are the steward's business
     else:
         where.filesystem.pipe_file(path, content)

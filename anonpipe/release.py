@@ -20,7 +20,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -211,21 +210,11 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
     for name, content in documents.items():
         path = where.path(STEWARD, f"{run}-{name}")
         if where.local:
-            write_private(Path(path), content)
+            write_atomic(Path(path), content)
         else:
             where.filesystem.pipe_file(path, content)
         paths.append(path)
     return paths
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, from its first byte; of one that cannot be finished nothing stays."""
-    try:
-        write_atomic(path, content)
-    except BaseException:
-        for draft in path.parent.glob(f".{escape(path.name)}.*"):
-            draft.unlink(missing_ok=True)
-        raise
 
 
 def forget_private(where: Place, run: str) -> None:

@@ -56,14 +56,18 @@ def _reason(error: OSError) -> str:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a whole file, then rename it: a reader sees all of it or none."""
+    """Write a whole file (0600), then rename it: a reader sees all of it or none, and a failure leaves nothing."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(path)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, content: Any) -> None:

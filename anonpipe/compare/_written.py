@@ -13,7 +13,7 @@ from typing import Any
 from anonpipe.compare._figures import Axis, Figure, Row, Study
 from anonpipe.compare._map import draw_map
 from anonpipe.errors import OutputError
-from anonpipe.release import write_private
+from anonpipe.store import write_atomic
 
 TABLE, CONTENT, MAP = "compare.csv", "compare.json", "compare.png"
 
@@ -32,7 +32,7 @@ def write_study(study: Study, folder: Path) -> tuple[Path, Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in zip(paths, contents, strict=True):
-            write_private(path, content)
+            write_atomic(path, content)
     except OSError:
         failed = True
     if failed:

@@ -145,6 +145,7 @@ class AttributeInference:
                 baseline_is="the same guesses of held-out records",
                 note=note,
                 parts=shares,
+                disclosive=True,  # the best constant's share is how common the original's commonest value is
             ),
         )
 

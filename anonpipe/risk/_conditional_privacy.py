@@ -80,6 +80,7 @@ class ConditionalPrivacy:
                 baseline_is="nothing released" if known else "",
                 note=note,
                 parts=tuple(known),
+                disclosive=len(known) < 3,  # the baseline tells how far the original's values spread
             ),
         )
 
