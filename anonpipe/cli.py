@@ -141,6 +141,7 @@ def compare(
 
     loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
     ks = [int(part) if part.strip().isdecimal() else 0 for part in k.split(",")]
+    _tell_if_cold(loaded)
     asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
     try:
         with progress_display() as on_progress:
@@ -159,7 +160,7 @@ def compare(
 
 def _show_study(study: Any) -> None:
     """The table of a comparison, why settings failed, and the setting to take."""
-    from anonpipe.compare import cells, reasons
+    from anonpipe.compare import cells, legend, reasons
 
     table = Table(title="settings", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("method", overflow="fold")
@@ -172,6 +173,8 @@ def _show_study(study: Any) -> None:
         style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
         table.add_row(*map(escape, cells(study, row)), style=style)
     out.print(table)
+    for line in legend(study):
+        _print(line)
     for axis in study.axes:
         _print(f"{axis.name}: {axis.label}")
     for reason in reasons(study):
@@ -355,6 +358,7 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
 
 
 def _execute(job: Job, resume: bool) -> Outcome:
+    _tell_if_cold(job)
     from anonpipe.pipeline import execute
 
     try:
@@ -366,6 +370,23 @@ def _execute(job: Job, resume: bool) -> Outcome:
         "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge", soft_wrap=True
     )
     raise typer.Exit(130)
+
+
+def _tell_if_cold(job: Job) -> None:
+    """One line where a first run is going to be silent for long; a given scheduler's workers compile elsewhere."""
+    if job.run.scheduler is None and not _compiled():
+        err.print(COLD, soft_wrap=True)
+
+
+COLD = "compiling for this machine, one or two minutes; later runs start at once"
+
+
+def _compiled() -> bool:
+    """Whether numba's cache holds something of the kernels, at one of the places where numba keeps it."""
+    given, user = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    elsewhere = Path(given) if given else Path(user).expanduser() / "numba"
+    beside = [] if given else [Path(__file__).parent / "kernels" / "__pycache__"]
+    return any(any(folder.glob("*.nbi")) for folder in (*beside, *elsewhere.glob("kernels_*")))
 
 
 class progress_display:
@@ -409,6 +430,7 @@ class progress_display:
 
 def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     from anonpipe.errors import GateError
+    from anonpipe.verify.remedies import remedies
 
     for warning in outcome.warnings:
         _say("[yellow]warning:[/]", warning)
@@ -420,6 +442,9 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     if outcome.report is not None:
         _print(f"report for the steward, not for recipients: {outcome.report}")
     if outcome.version is None:
+        for remedy in remedies(outcome.verdict):
+            out.print("[cyan]remedy:[/] ", end="")
+            _print(remedy)
         raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
     _print(outcome.version)

@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -124,8 +125,8 @@ def local_cluster(workers: int | None, memory: str | None, scratch: Path, retrie
 
     count = workers or default_workers()
     make_private(scratch)
-    with dask.config.set(_DASK_SETTINGS), _private_umask(), _quiet_logs():
-        with _interrupts_ignored():  # Ctrl-C is for the driver, which stops the workers
+    with dask.config.set(_DASK_SETTINGS), _private_umask(), _quiet_logs(), contextlib.ExitStack() as opened:
+        with _interrupts_held():
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -136,8 +137,8 @@ def local_cluster(workers: int | None, memory: str | None, scratch: Path, retrie
                 scheduler_kwargs={"dashboard": False},
                 security=True,
             )
-        with cluster, Client(cluster) as client:
-            yield _dask_mapper(client, retries)
+            opened.enter_context(cluster)  # before a held interrupt comes through
+        yield _dask_mapper(opened.enter_context(Client(cluster)), retries)
 
 
 @contextlib.contextmanager
@@ -250,13 +251,24 @@ def _quiet_logs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Processes that are started meanwhile are deaf to Ctrl-C; only the main thread can arrange it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _interrupts_held() -> Iterator[None]:
+    """Keep a Ctrl-C until the end; threads and processes that are started meanwhile never hear one.
+
+    It is for the driver, which stops the workers: so the signal is blocked,
+    which they inherit, also those started by such a thread later on. Threads
+    that were there before can still be handed it, and would have it raised in
+    the midst of the block: so the handler only remembers it.
+    """
+    resource_tracker.ensure_running()  # started inside, it would unblock the signal
+    main = threading.current_thread() is threading.main_thread()
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number)) if main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what is pending comes now
+        if main:
+            signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)

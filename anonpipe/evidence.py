@@ -144,6 +144,57 @@ def _column_sums(receipts: list[dict[str, Any]]) -> list[int]:
     return [sum(sums) % 2**64 for sums in zip(*(receipt["column_sums"] for receipt in receipts), strict=True)]
 
 
+MOST_TOLD = 10
+"""Columns whose released values beyond the original ones are told one by one."""
+
+REPEATED = 0.5
+"""Share of rows in groups of repeated rows from which on the steward is warned."""
+
+
+def release_warnings(ctx: Context) -> list[str]:
+    """What the steward should know of the values that were made; the shares tell of extremes, and are not released."""
+    return _beyond_original(ctx) + _repeated_rows(ctx)
+
+
+def _beyond_original(ctx: Context) -> list[str]:
+    """Of each column without bounds the share of released values that no original one reaches."""
+    receipts = [receipt["beyond_original"] for receipt in ctx.staging.receipts("write").read_all(ctx.plan.files)]
+    shares: dict[str, float] = {}
+    for name in receipts[0] if receipts else ():
+        beyond, values = (sum(receipt[name][at] for receipt in receipts) for at in (0, 1))
+        if beyond:
+            shares[name] = beyond / values
+    worst = sorted(shares, key=lambda name: -shares[name])
+    found = [
+        f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
+        "declare bounds from the code book"
+        for name in worst[:MOST_TOLD]
+    ]
+    if len(worst) > MOST_TOLD:
+        found.append(f"of {len(worst) - MOST_TOLD} more columns without bounds fewer values do; declare them, too")
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %"
+
+
+def _repeated_rows(ctx: Context) -> list[str]:
+    """Whether most rows lie in groups without any spread, of which nothing is masked."""
+    if ctx.job.mask is not None:
+        return []
+    repeated = sum(r["without_spread"] for r in ctx.staging.receipts("group").read_all(len(ctx.plan.partitions)))
+    share = repeated / max(1, ctx.plan.rows)
+    if share <= REPEATED:
+        return []
+    noise = isinstance(ctx.job.synthesize, MicroPerturbation) and repeated < ctx.plan.rows
+    how = "with no more than the noise that the other groups ask for" if noise else "nearly as they are"
+    return [
+        f"{100 * share:.0f} % of the rows lie in groups without any spread, as the same row occurs again and again: "
+        f"they are released {how}; where one person has several rows, make one row a person first"
+    ]
+
+
 def _rows_under_k(ctx: Context) -> int:
     names = unchanged_names(ctx)
     folder = ctx.staging.file("combinations")

@@ -158,9 +158,9 @@ def small_group_warnings(job: Job, width: int) -> list[str]:
             f"k=2 the synthetic records are the original ones; raise k, or {other}"
         )
     return [
-        f"k={job.k} is at most the {width} columns of points plus one: exact group moments keep the synthetic records "
-        "in the span of the originals, and who knows part of a record can solve for the rest; "
-        f"raise k above {width + 1}, or {other}"
+        f"a group may be as small as k={job.k}, and in one of up to {width + 1} records, the columns of points plus "
+        "one, exact moments keep the synthetic records in the span of the originals: who knows part of a record can "
+        f"solve for the rest; raise k above {width + 1}, or {other}"
     ]
 
 

@@ -629,7 +629,7 @@ class Job(Options):
         """What the steward should know before running; empty where all is declared."""
         found = []
         unbounded = [
-            repr(name)
+            repr(name) + _open_side(*column.numeric_bounds)
             for name, column in self.released.items()
             if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
         ]
@@ -678,6 +678,13 @@ class Job(Options):
             del content["decode"]["probability_step"]
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _open_side(low: float | None, high: float | None) -> str:
+    """On which side there is no bound, where there is one on the other."""
+    if low is None:
+        return "" if high is None else " (below)"
+    return " (above)"
 
 
 _NO_PROBABILITIES = {

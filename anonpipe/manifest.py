@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -60,10 +61,22 @@ SEVERAL = 3
 _WITHIN = "within the limit"
 
 
+def fewest_told(k: int) -> int:
+    """Records that a figure has to be measured on before recipients see it: in one of few, single persons show.
+
+    Examples
+    --------
+    >>> fewest_told(5)
+    100
+    """
+    return 20 * k
+
+
 def releasable_checks(verdict: Verdict, k: int, rows: int, columns: dict[str, int]) -> list[dict[str, Any]]:
     """The checks as a recipient may see them.
 
     A number of rows between 0 and k is not told, as a share neither. Nor is
+    what was measured on fewer records than `fewest_told`. Nor is
     the overlap of intervals, from which those of the original follow where
     the model has few coefficients; nor the difference of a moment where so
     few columns have one that, with the release, it gives the original's.
@@ -85,6 +98,7 @@ def releasable_checks(verdict: Verdict, k: int, rows: int, columns: dict[str, in
             check["measured"] = f"fewer than {k} rows"
         few = any(name.startswith(start) and 0 < many < SEVERAL for start, many in columns.items())
         few |= name.startswith("analysis ") and "overlap" in name.rpartition(": ")[2]
+        few |= name.startswith(("risk, ", "analysis ")) and _records(check["on"]) < fewest_told(k)
         if few and check["outcome"] != Outcome.FAILED:
             check["measured"] = _WITHIN if check["outcome"] == Outcome.PASSED else "not told"
     return checks
@@ -102,6 +116,18 @@ def _compared_columns(ctx: Context) -> dict[str, int]:
         "share of a category": sum(name in ctx.cells.categories for name in made),
         "share of nulls": sum(ctx.scan.columns[name].nulls > 0 for name in made),
     }
+
+
+def _records(on: str) -> float:
+    """On how many records a check was measured that says so; infinity for others.
+
+    Examples
+    --------
+    >>> _records("3 coefficients, 1,500 of 9,000 records"), _records("2 written files")
+    (1500.0, inf)
+    """
+    found = re.search(r"([\d,]+) of [\d,]+ records", on)
+    return float(found.group(1).replace(",", "")) if found else float("inf")
 
 
 def _share(measured: str) -> float:

@@ -28,7 +28,7 @@ from anonpipe.assess import Assessment
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError
-from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, middle_stages
+from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, middle_stages, release_warnings
 from anonpipe.fit import fit
 from anonpipe.job import Job
 from anonpipe.manifest import manifest
@@ -348,7 +348,8 @@ def verify(run: Run) -> Verdict:
 def finish(run: Run, verdict: Verdict) -> Outcome:
     """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way."""
     job, rows = run.job, run.context.plan.rows
-    warnings = (*run.warnings, *job.warnings(), *read_json(run.staging.file("warnings.json")))
+    settled = read_json(run.staging.file("warnings.json"))
+    warnings = (*run.warnings, *job.warnings(), *settled, *release_warnings(run.context))
     where = release.place(job.output)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
 
 from anonpipe import release
 from anonpipe.assess import held_rows
 from anonpipe.codec.scan import Scan, merge_scans, scan_batch
+from anonpipe.codec.values import plain_type
 from anonpipe.engine import default_workers
+from anonpipe.errors import JobError
 from anonpipe.fit import Settled, settle
-from anonpipe.job import RISK_LIMITS, Job
+from anonpipe.job import RISK_LIMITS, Job, RecipientAnalysis
 from anonpipe.mask import Columns
 from anonpipe.masker import job_steps, masker_of, masks_strata
+from anonpipe.measure._frames import condition, plain
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
+from anonpipe.schema import Kind
 from anonpipe.source import Source, check_types, open_source, read_batches
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,8 @@ def _column_line(job: Job, name: str) -> str:
     parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
     if column.bounds is not None:
         parts.append(f"bounds {list(column.bounds)}")
+    if column.numeric_bounds[0] is not None and (column.bounds is None or column.bounds[0] is None):
+        parts.append(f"lower bound {column.numeric_bounds[0]:g}, as none is declared")
     if column.weight != 1.0:
         parts.append(f"weight {column.weight:g}")
     if column.resolution is not None and column.role.synthesized:
@@ -150,7 +164,8 @@ def preview(job: Job) -> Preview:
     release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
-    settled = settle(job, source.schema, _scan(job, source))
+    scanned, unmet = _scan(job, source)
+    settled = settle(job, source.schema, scanned)
     codec, strata = settled.codec, settled.strata
     channels = settled.points.width + settled.beside.width
     width = max(channels, len(codec.names))
@@ -173,7 +188,7 @@ def preview(job: Job) -> Preview:
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
         ),
-        warnings=(*job.warnings(), *settled.warnings),
+        warnings=(*job.warnings(), *settled.warnings, *map(_unmet, unmet)),
     )
 
 
@@ -183,14 +198,67 @@ def _column_rows(settled: Settled, job: Job, rows: int) -> int:
     return rows if any(isinstance(step, Columns) for step in steps) else 0
 
 
-def _scan(job: Job, source: Source) -> Scan:
+def _scan(job: Job, source: Source) -> tuple[Scan, list[_Condition]]:
+    """The scan of the input, and the conditions of the analyses that no row meets."""
     scans, share = [], job.measure.hold_out
     key = keyed(steward_secret(), "start", job.digest())
+    unmet = [
+        _Condition(each, what)
+        for each in job.analyses
+        for what in ("subset", "event")
+        if getattr(each, what) is not None
+    ]
     for unit in source.units:
         for first_row, batch in read_batches(source, unit, list(job.released)):
             kept = ~held_rows(key, share, first_row, batch.num_rows) if share else None
             scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept))
-    return merge_scans(scans)
+            unmet = [each for each in unmet if not _met(job, each, batch)]
+    empty = [each.wanted for each in unmet if each.what == "subset"]
+    return merge_scans(scans), [each for each in unmet if each.what == "subset" or each.wanted not in empty]
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """The `subset` of an analysis, or its `event`, which counts inside the subset."""
+
+    wanted: RecipientAnalysis
+    what: str
+
+
+def _met(job: Job, wanted: _Condition, batch: pa.RecordBatch) -> bool:
+    """Whether a row meets the condition, or it cannot be judged here."""
+    analysis = wanted.wanted.analysis
+    texts = (analysis.subset, analysis.event if wanted.what == "event" else None)
+    names = job.columns_of(wanted.wanted)
+    try:
+        part = plain(_frame(job, batch, names), names)
+        held = [condition(part, analysis, text) == 1.0 for text in texts if text is not None]
+    except JobError:  # it is told by the run, which has all columns in their released form
+        return True
+    return bool(np.logical_and.reduce(held).any())
+
+
+def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFrame:
+    """Columns of the input; texts with declared levels of kind ordinal in their order."""
+    import pandas as pd
+
+    found = {}
+    for name in names:
+        values, column = batch.column(name).to_pandas(date_as_object=False), job.columns[name]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            values = values.astype(object)
+        if column.kind is Kind.ORDINAL and column.levels and pa.types.is_string(plain_type(batch.column(name).type)):
+            values = pd.Series(pd.Categorical(values, categories=list(map(str, column.levels)), ordered=True))
+        found[name] = values
+    return pd.DataFrame(found)
+
+
+def _unmet(unmet: _Condition) -> str:
+    of = "no record of its subset has" if unmet.what == "event" and unmet.wanted.subset else "no record meets"
+    return (
+        f"analysis {unmet.wanted.name!r}: {of} the {unmet.what} {getattr(unmet.wanted, unmet.what)!r}, and it cannot "
+        "be fitted; mend the spelling of values, or widen it"
+    )
 
 
 def _stratum_names(job: Job, count: int) -> list[str]:

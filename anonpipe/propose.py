@@ -83,6 +83,8 @@ class Look:
         Position among the distinct values, -1 where null, shape (n_rows,).
     distinct, filled
         Number of distinct values and of rows that are not null.
+    comma
+        Whether it holds texts that are all numbers, some with a comma.
     """
 
     name: str
@@ -91,6 +93,12 @@ class Look:
     codes: npt.NDArray[np.int64]
     distinct: int
     filled: int
+    comma: bool = False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is a dictionary whose entries have an order."""
+        return bool(pa.types.is_dictionary(self.type) and self.type.ordered)
 
     @property
     def date(self) -> bool:
@@ -120,6 +128,8 @@ class Guess:
         In distances, in units of another column's, with its reason; None for 1.
     skewed
         Whether masking its logarithm is worth a thought.
+    ordered
+        Whether its categories have an order in the input, which the steward has to declare.
     """
 
     kind: Kind
@@ -128,6 +138,7 @@ class Guess:
     event: tuple[Scalar, ...] = ()
     weight: tuple[int, str] | None = None
     skewed: bool = False
+    ordered: bool = False
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
@@ -151,7 +162,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     str
         YAML. Where a survival status is found its `event` is left empty, and
         the job is refused until the steward has filled it in; a Cox model's
-        condition that lists the values fills it.
+        condition that lists the values fills it. So are the `levels` of a
+        column that has an order in the input, which files do not keep.
 
     Raises
     ------
@@ -171,10 +183,11 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     looks = look_at(_sample(source_url))
-    if not analyses:
-        return _write(source_url, output, k, guess(looks))
-    needs = needs_of(analyses, [look.name for look in looks])
-    return _write(source_url, output, k, guess_for(looks, needs), needs)
+    needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
+    guesses = guess(looks) if needs is None else guess_for(looks, needs)
+    for look in looks:
+        guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
+    return _write(source_url, output, k, guesses, needs)
 
 
 def _sample(source_url: str) -> pa.Table:
@@ -229,7 +242,17 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     if is_number(values.type) or is_date(values.type):
         found = numbers(values)
         found[np.abs(found) > LARGEST] = np.nan
-    return Look(name, column.type, found, codes, len(encoded.dictionary), len(values) - values.null_count)
+    comma = pa.types.is_string(values.type) and _with_commas(encoded.dictionary)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), len(values) - values.null_count, comma)
+
+
+_COMMA_NUMBER = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
+
+
+def _with_commas(texts: pa.Array) -> bool:
+    """Whether all texts are numbers, and some have a comma: another country's way to write them."""
+    numeric = pc.all(pc.match_substring_regex(texts, _COMMA_NUMBER)).as_py()
+    return bool(numeric and pc.any(pc.match_substring(texts, ",")).as_py())
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
@@ -318,6 +341,8 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, "values of this type cannot be released")
     if look.distinct < 2:
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
+    if look.comma:
+        return Guess(Kind.CONTINUOUS, Role.DROPPED, _DECIMAL_COMMAS)
     if reason := _identifying(look):
         return Guess(kind, Role.IDENTIFIER, reason)
     if look.numbers is None and _too_many(look):
@@ -325,6 +350,12 @@ def _alone(look: Look) -> Guess:
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     return Guess(kind, Role.MASKED, skewed=kind in (Kind.CONTINUOUS, Kind.INTEGER) and _long_tail(look))
+
+
+_DECIMAL_COMMAS = (
+    "CHECK: looks like numbers with decimal commas; convert them to points and write role: masked, or, if they are "
+    "codes, kind: categorical, role: masked"
+)
 
 
 def _long_tail(look: Look) -> bool:
@@ -342,7 +373,7 @@ def _kind(look: Look) -> Kind:
     if look.distinct == 2 or pa.types.is_boolean(look.type):
         return Kind.BINARY
     if look.numbers is None or (look.whole and look.distinct <= FEW_CODES):
-        return Kind.CATEGORICAL
+        return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
     return Kind.INTEGER if look.whole else Kind.CONTINUOUS
 
 
@@ -642,12 +673,17 @@ def _entry(name: str, guessed: Guess) -> Iterator[str]:
         yield "    # FILL IN: list the values that mean the event happened, as in event: [value, value]."
         yield "    # All other values count as censored. The job is refused while the list is empty."
         yield "    event: []"
+    if guessed.ordered and guessed.kind.coded and guessed.role.released:
+        yield "    # FILL IN: the column has an order, which files do not keep: list all its categories, the lowest"
+        yield "    # first, as in levels: [category, category]. The job is refused while the list is empty."
+        yield "    levels: []"
     if not guessed.role.synthesized:
         return
     if guessed.weight is not None:
         yield f"    weight: {guessed.weight[0]}  # {guessed.weight[1]}"
     if guessed.kind.coded:
-        yield "    # levels: [category, category]  # from the code book"
+        if not guessed.ordered:
+            yield "    # levels: [category, category]  # from the code book"
         return
     ends = "[first-day, last-day], ISO dates" if guessed.kind is Kind.DATE else "[low, high]"
     yield f"    # bounds: {ends}  # from the code book, never from the data"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -59,11 +59,14 @@ class Column(BaseModel):
     Attributes
     ----------
     kind, role
-        See `Kind` and `Role`.
+        See `Kind` and `Role`. Where the role is `identifier` or `dropped` the
+        kind says nothing and can be left out; it then counts as categorical.
     bounds
         Smallest and largest permissible value, or None for no limit on that
         side; in the column's unit, ISO dates for kind `date`. Declared, never
         taken from the data: an observed extreme is one person's true value.
+        No time until an event is below 0: a column with role `survival_time`
+        has the lower bound 0 unless another is declared.
     step
         Released values are multiples of `step` counted from zero (days for
         kind `date`). 1 for integers and dates unless given.
@@ -85,7 +88,8 @@ class Column(BaseModel):
         means and covariances holds for the logarithms.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": []})
 
     kind: Kind
     role: Role = Role.MASKED
@@ -97,12 +101,21 @@ class Column(BaseModel):
     weight: float = Field(default=1.0, ge=0)
     transform: Literal["log"] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_where_it_counts(cls, content: Any) -> Any:
+        if isinstance(content, dict) and content.get("role") in (Role.IDENTIFIER, Role.DROPPED):
+            return {"kind": Kind.CATEGORICAL} | content
+        return content
+
     @model_validator(mode="after")
     def _consistent(self) -> Column:
         if self.kind.coded and (self.bounds is not None or self.step is not None):
             raise ValueError(f"bounds and step belong to numbers and dates, not to kind {self.kind.value}; use levels")
         if not self.kind.coded and self.levels is not None:
             raise ValueError(f"levels belong to ordinal, binary and categorical columns, not to {self.kind.value}")
+        if self.levels is not None and not self.levels:
+            raise ValueError("levels is empty: list the permissible categories; of kind ordinal, the lowest first")
         if self.levels is not None and len(set(self.levels)) != len(self.levels):
             raise ValueError("levels holds a category twice")
         if self.kind is Kind.BINARY and self.levels is not None and len(self.levels) != 2:
@@ -140,11 +153,17 @@ class Column(BaseModel):
 
     @property
     def numeric_bounds(self) -> tuple[float | None, float | None]:
-        """The bounds as numbers (days since 1970-01-01 for dates)."""
-        if self.bounds is None:
-            return None, None
-        low, high = (self._bound(value) for value in self.bounds)
-        return low, high
+        """The bounds as numbers (days since 1970-01-01 for dates); of a survival time the lower is 0 if not declared.
+
+        Examples
+        --------
+        >>> Column(kind="continuous", role="survival_time").numeric_bounds
+        (0.0, None)
+        >>> Column(kind="continuous", role="survival_time", bounds=(1, 600)).numeric_bounds
+        (1.0, 600.0)
+        """
+        low, high = (None, None) if self.bounds is None else (self._bound(value) for value in self.bounds)
+        return (0.0 if low is None and self.role is Role.SURVIVAL_TIME else low), high
 
     def _bound(self, value: float | str | None) -> float | None:
         if value is None:

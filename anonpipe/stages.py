@@ -66,7 +66,7 @@ from anonpipe.source import read_batches
 from anonpipe.store import Shelf, create_shelf, disk_errors
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.synthesize import centroid, noise_scatter, restore_by_rank, synthesize
-from anonpipe.verify.unchanged import rows_as_they_were
+from anonpipe.verify.unchanged import rows_as_they_were, rows_without_spread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -247,11 +247,18 @@ def group_partition(ctx: Context, index: int) -> Receipt:
         "stratum": ctx.plan.partitions[index].stratum,
         "group_sizes": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "grouped": grouped.moments().to_dict(),
+        "without_spread": _without_spread(ctx, grouped),
         "noise": _noise(ctx, index, grouped),
         "spread": GroupSpread.of(grouped.points, *grouped.first).to_dict() if needs_spread(ctx.job) else None,
         "original": verified_moments(ctx, cells).to_dict(),
         "classes": {name: asdict(told) for name, told in disclosures(ctx, cells, labels).items()},
     }
+
+
+def _without_spread(ctx: Context, grouped: Grouped) -> int:
+    """Rows in groups whose rows are one and the same in all synthetic columns, in the grouping with fewest."""
+    made = grouped.cells[:, [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized]]
+    return min(rows_without_spread(made, *each) for each in grouped.sorted)
 
 
 def needs_spread(job: Job) -> bool:
@@ -373,6 +380,7 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
+    outside = {name: [0, 0] for name in unbounded_names(ctx)}
     for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
         cells, told, bad = _read_back(ctx, batch)
         stratum, measured = ctx.strata.assign(cells), ctx.view.measure(cells, told)
@@ -381,6 +389,9 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         combinations.append(_combinations(ctx, cells))
         rows += len(cells)
         beyond += bad + _beyond_limits(ctx, cells)
+        for name, counted in outside.items():
+            found = _beyond_original(ctx, name, cells[:, ctx.cells.names.index(name)])
+            counted[:] = [counted[0] + found[0], counted[1] + found[1]]
     _write_combinations(ctx, path.stem, combinations)
     return {
         "rows": rows,
@@ -389,6 +400,7 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         "bytes": path.stat().st_size,
         "released": {str(at): merge_all(parts).to_dict() for at, parts in moments.items()},
         "beyond_limits": beyond,
+        "beyond_original": outside,
     }
 
 
@@ -444,6 +456,29 @@ def _beyond_limits(ctx: Context, cells: FloatArray) -> int:
             steps = values / column.resolution
             count += int(np.sum(np.abs(steps - np.round(steps)) > 1e-6 * np.maximum(1.0, np.abs(steps))))
     return count
+
+
+def unbounded_names(ctx: Context) -> list[str]:
+    """Masked numbers and dates that have no bound on at least one side."""
+    return [
+        name
+        for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
+        if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+    ]
+
+
+def _beyond_original(ctx: Context, name: str, values: FloatArray) -> tuple[int, int]:
+    """Values below or above all original ones on a side without bound, by more than half a step; and all values."""
+    column, scanned = ctx.job.columns[name], ctx.scan.columns[name]
+    low, high = column.numeric_bounds
+    values = values[~np.isnan(values)]
+    slack = (column.resolution or 0.0) / 2 + 1e-6 * np.maximum(1.0, np.abs(values))
+    beyond = np.zeros(len(values), dtype=np.bool_)
+    if low is None:
+        beyond |= values < scanned.least - slack
+    if high is None:
+        beyond |= values > scanned.most + slack
+    return int(np.count_nonzero(beyond)), len(values)
 
 
 def _labels(ctx: Context, index: int) -> IntArray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 from anonpipe.engine import Receipt, Task
@@ -48,7 +49,8 @@ def deadly(task: Task) -> Receipt:
 
 
 def crowded(task: Task) -> Receipt:
-    """Tell how private the worker is."""
+    """Tell how private the worker is, and whether Ctrl-C is kept from it."""
     mask = os.umask(0o077)
     os.umask(mask)
-    return {"index": task.index, "rows": mask, "threads": os.environ.get("OMP_NUM_THREADS")}
+    deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return {"index": task.index, "rows": mask, "threads": os.environ.get("OMP_NUM_THREADS"), "deaf": deaf}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -19,6 +20,8 @@ from rich.console import Console
 
 from anonpipe import cli, pipeline, store
 from anonpipe.demo import write_registry
+from anonpipe.job import load_job
+from anonpipe.preview import preview
 from tests import small
 from tests.small import CANARY
 
@@ -44,6 +47,7 @@ def call(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    monkeypatch.setattr(cli, "_compiled", lambda: True)
     execute = pipeline.execute
     monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
 
@@ -323,6 +327,61 @@ def _command(*arguments):
     return [sys.executable, "-m", "anonpipe", *map(str, arguments)]
 
 
+@pytest.mark.parametrize("place", ["given", "user"])
+def test_a_first_run_says_that_it_compiles(monkeypatch, tmp_path, capsys, job_file, place):
+    if place == "given":
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+        folder = tmp_path / "kernels_0a1b"
+    else:
+        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(cli, "__file__", str(tmp_path / "installed" / "cli.py"))
+        folder = tmp_path / "numba" / "kernels_0a1b"
+    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    job = load_job(job_file)
+    remote = job.model_copy(update={"run": job.run.model_copy(update={"scheduler": "tls://there:8786"})})
+    cli._tell_if_cold(remote)
+    assert capsys.readouterr().err == ""
+    cli._tell_if_cold(job)
+    assert capsys.readouterr().err == f"{cli.COLD}\n"
+    folder.mkdir(parents=True)
+    (folder / "mdav.mdav-1.py311.nbi").touch()
+    cli._tell_if_cold(job)
+    assert capsys.readouterr().err == ""
+
+
+MISSPELT = {"name": "far", "model": "linear", "formula": "income ~ age"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"subset": "place == 'North'"}, "no record meets the subset \"place == 'North'\""),
+        ({"subset": "place == 'north'"}, None),
+        ({"subset": "age > 60 and place in ['south']"}, None),
+        ({"subset": "age > 60 and age < 50"}, "no record meets the subset"),
+        ({"model": "cox", "formula": "income ~ age", "event": "place == 'North'"}, "no record meets the event"),
+        (
+            {"model": "cox", "event": "place == 'north'", "subset": "place == 'south'"},
+            "no record of its subset has the event",
+        ),
+        ({"model": "cox", "event": "place == 'north'", "subset": "place == 'South'"}, "no record meets the subset"),
+        ({"subset": "size >= 'big'"}, None),  # in alphabetical order there is none
+        ({"subset": "size > 'big'"}, "no record meets the subset"),
+        ({"subset": "age > 'north'"}, None),  # no condition: not for the plan to say
+    ],
+)
+def test_the_plan_warns_of_conditions_that_no_row_meets(tmp_path, changes, told):
+    table = small.plain_table(60)
+    sizes = pa.array(["tiny", "small", "big"] * 20).dictionary_encode()
+    columns = {**small.COLUMNS, "size": {"kind": "ordinal", "levels": ["tiny", "small", "big"]}}
+    analyses = [MISSPELT | changes]
+    warnings = preview(small.job(tmp_path, table.append_column("size", sizes), columns, analyses=analyses)).warnings
+    found = [warning for warning in warnings if "analysis 'far'" in warning]
+    assert len(found) == (told is not None)
+    assert told is None or told in found[0]
+
+
 def test_full_standard_output(job_file):
     data = yaml.safe_load(job_file.read_text())["input"]
     with open("/dev/full", "w") as full:
@@ -339,7 +398,7 @@ def test_demo_through_a_cluster(tmp_path):
         env={**os.environ, "COLUMNS": "80"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "" and "released 2,000 rows" in done.stdout and "\x1b" not in done.stdout
+    assert done.stderr in ("", f"{cli.COLD}\n") and "released 2,000 rows" in done.stdout and "\x1b" not in done.stdout
     assert (tmp_path / "demo" / "before-after.png").exists()
     assert small.stagings() == []
 

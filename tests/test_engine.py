@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -75,9 +79,53 @@ def test_a_piece_that_kills_its_workers_is_one_clear_error(cluster, tmp_path):
 def test_workers_are_private(cluster, tmp_path):
     told: list[engine.Receipt] = []
     cluster[0](engine_tasks.crowded, tasks(tmp_path, 2), told.append)
-    assert {(receipt["rows"], receipt["threads"]) for receipt in told} == {(0o077, "1")}
+    assert {(receipt["rows"], receipt["threads"], receipt["deaf"]) for receipt in told} == {(0o077, "1", True)}
     folders = [cluster[1], *(path for path in cluster[1].rglob("*"))]
     assert all(path.stat().st_mode & 0o077 == 0 for path in folders if path.exists())
+
+
+class StandIn:
+    """A cluster that is interrupted while it starts."""
+
+    def __init__(self, interrupt, closed):
+        self.interrupt, self.closed = interrupt, closed
+
+    def __call__(self, **_):
+        self.interrupt()
+        self.whole = True
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.closed.append(self.whole)
+
+
+@pytest.mark.parametrize("way", ["to the process", "to another thread"])
+def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_path, monkeypatch):
+    before, closed, ready, over = signal.getsignal(signal.SIGINT), [], threading.Event(), threading.Event()
+    other = threading.Thread(target=lambda: (ready.set(), over.wait(10)))
+    other.start()
+    ready.wait(10)
+
+    def interrupt():
+        if way == "to the process":
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            signal.pthread_kill(other.ident, signal.SIGINT)
+        time.sleep(0.05)
+
+    monkeypatch.setattr("distributed.LocalCluster", StandIn(interrupt, closed))
+    try:
+        with pytest.raises(KeyboardInterrupt), engine.local_cluster(1, "1GiB", tmp_path / "dask"):
+            raise AssertionError("the run went on")
+    finally:
+        over.set()
+        other.join()
+    assert closed == [True]
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_no_scheduler_is_one_clear_error():

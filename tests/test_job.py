@@ -32,6 +32,22 @@ def test_yaml_and_mapping_give_the_same_job(tmp_path):
     assert load_job(path) == parse_job(BASE) == Job.model_validate(parse_job(BASE).model_dump(mode="json"))
 
 
+@pytest.mark.parametrize("role", ["dropped", "identifier"])
+def test_what_is_not_released_needs_no_kind(role):
+    job = parse_job(changed(columns={**BASE["columns"], "cauchy": {"role": role}}))
+    assert job.columns["cauchy"].role == role and "cauchy" not in job.released
+    assert parse_job(job.model_dump(mode="json")) == job
+    given = parse_job(changed(columns={**BASE["columns"], "cauchy": {"role": role, "kind": "date"}}))
+    assert given.columns["cauchy"].kind == "date"
+    assert "kind" not in Job.model_json_schema()["$defs"]["Column"]["required"]
+
+
+@pytest.mark.parametrize("content", [{}, {"role": "masked"}, {"role": "kept"}, {"role": []}])
+def test_what_is_released_needs_a_kind(content):
+    with pytest.raises(JobError, match=r"columns\.cauchy\.kind: is missing; add it"):
+        parse_job(changed(columns={**BASE["columns"], "cauchy": content}))
+
+
 def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(BASE))
@@ -56,6 +72,7 @@ def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
         (changed(columns={"a": {"kind": "date", "bounds": ["1990-13-01", None]}}), "ISO dates"),
         (changed(columns={"a": {"kind": "integer", "bounds": [5, 1]}}), "low < high"),
         (changed(columns={"a": {"kind": "categorical", "bounds": [0, 1]}}), "use levels"),
+        (changed(columns={"a": {"kind": "ordinal", "levels": []}}), "levels is empty"),
         (changed(columns={"a": {"kind": "integer", "role": "survival_status"}}), "event goes with role"),
         (changed(cluster={"method": "mdav", "block_rows": 10}), "at least 3"),
         (changed(decode={"jitter_restored_times": 1.0}), "needs decode.restore_survival_times"),

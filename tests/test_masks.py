@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +18,7 @@ from anonpipe.mask import MASKERS, Rows, run_steps
 from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, mask_step, partition_lengths, read_column, scopes
 from anonpipe.options import Mask, names_of
 from anonpipe.preview import preview
+from anonpipe.report import read_report
 from anonpipe.store import Staging
 from tests import runs, small
 from tests.runs import registry_columns
@@ -148,6 +151,9 @@ def test_intervals_are_released_beside_their_middles(tmp_path, registry):
     manifest = release.read_manifest(release.resolve(given.output))
     assert manifest["columns"]["age_from"] == {"treatment": "end of an interval"}
     made = small.released(given)
+    told = read_report(Path(outcome.version) / "_report.json")
+    assert [line.name for line in told.columns] == made.column_names
+    assert "sets of equal rows in place of groups" in (Path(outcome.version) / "_report.html").read_text()
     assert made.schema.field("age_to").type == pa.int64() and made.schema.field("diagnosis_date_to").type == pa.date32()
     rows = made.to_pandas().astype(object)
     masked = [name for name in made.column_names if name not in ("vital_status",)]

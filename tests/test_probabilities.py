@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from anonpipe import anonymize, release
 from anonpipe.errors import JobError
 from anonpipe.job import parse_job
+from anonpipe.report import read_report
 from tests import small
 
 COLUMNS = {
@@ -95,6 +98,9 @@ def test_the_whole_run(tmp_path):
     assert outcome.version and release.check(wanted.output) == []
     manifest = release.read_manifest(release.resolve(wanted.output))
     assert list(manifest["columns"]) == [entry["name"] for entry in manifest["schema"]] == NAMES
+    told = read_report(Path(outcome.version) / "_report.json")
+    assert [line.name for line in told.columns] == NAMES
+    assert {line.treatment for line in told.columns} >= {"probability of a category"}
     assert manifest["columns"]["site_null"] == {
         "treatment": "probability of a category", "column": "site", "category": None,
     }  # fmt: skip

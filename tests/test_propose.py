@@ -425,6 +425,46 @@ def test_the_text_is_the_same_every_time(csv: Path) -> None:
     assert propose_job(str(csv), "out", 5) == propose_job(str(csv), "out", 5)
 
 
+def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
+    rng = np.random.default_rng(13)
+
+    def ordered(labels: list[str]) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(rng.integers(0, len(labels), 300), pa.array(labels), ordered=True)
+
+    labels = {"stage": ["Qlow", "Qmiddle", "Qhigh"], "flag": ["Qno", "Qyes"]}
+    columns = {name: ordered(each) for name, each in labels.items()}
+    pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}), tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert text.count("FILL IN") == 2 and "Q" not in text.replace(str(tmp_path), "")
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(JobError, match=r"columns\.stage: levels is empty: list the permissible categories"):
+        load_job(tmp_path / "job.yaml")
+    for each in labels.values():
+        text = text.replace("levels: []", f"levels: {each}", 1)
+    (tmp_path / "job.yaml").write_text(text)
+    job = load_job(tmp_path / "job.yaml")
+    assert [column.kind for column in job.columns.values()] == [Kind.ORDINAL, Kind.BINARY, Kind.CONTINUOUS]
+    check_types(open_source(job.input, job.columns).schema, job.columns)
+
+
+def test_decimal_commas_are_told() -> None:
+    rng = np.random.default_rng(14)
+    amounts = [f"{value:.2f}".replace(".", ",") for value in rng.normal(0, 900, 200)]
+    table = pa.table(
+        {
+            "amount": amounts,
+            "thousands": ["1.234.567,5", *amounts[1:]],
+            "few": rng.choice(["1,5", "2", "3,25"], 200),
+            "codes": rng.choice(["10", "20", "30"], 200),
+            "lists": rng.choice(["1,2,3", "2,3", "x"], 200),
+        }
+    )
+    found = guess(look_at(table))
+    told = [name for name, guessed in found.items() if "decimal commas" in guessed.reason]
+    assert told == ["amount", "thousands", "few"]
+    assert {found[name].role for name in told} == {Role.DROPPED}
+
+
 def test_what_cannot_be_proposed_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([], pa.float64())}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="rows"):

@@ -56,7 +56,7 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
 
 
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
-    """What the figures of risk are, and of each limit that nothing could be held against which can be held instead.
+    """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
 
     Why nothing was measured is told where `Assessment.not_checked` is.
 
@@ -71,6 +71,11 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     judged = [measured for name in limits if (measured := gated(name, assessment.risk)) is not None]
     ends = any(measured.high is not None for measured in judged)
     return (
+        *(
+            f"analysis {each.comparison.analysis.name!r} has no fit to the release: {each.comparison.released.problem}"
+            for each in assessment.analyses
+            if each.comparison.released.problem is not None
+        ),
         *(["figures of risk in the verdict are the upper ends of 95 % intervals"] if ends else []),
         *(
             f"gates.{name} failed, as {_MEASURED_AS[name]} was not measured; "

@@ -36,10 +36,14 @@ class ColumnScan:
     first, constant
         The first finite number, and whether there is no other value.
     outside
-        Numbers beyond the declared bounds, or values not among the levels.
+        Numbers beyond the bounds, or values not among the levels.
     log_mean, log_m2
         Like `mean` and `m2`, of the logarithms of a column that is masked by
         them; 0 for other columns.
+    least, most
+        The smallest and the largest finite number; NaN where there is none,
+        and of a column carried as codes. Each is one person's true value: it
+        leaves the private staging only as a count of released values.
     categories, counts
         Of a column carried as codes: the distinct values in ascending order
         (or the declared levels in theirs) and the records of each; else None.
@@ -57,6 +61,8 @@ class ColumnScan:
     counts: IntArray | None = None
     log_mean: float = 0.0
     log_m2: float = 0.0
+    least: float = math.nan
+    most: float = math.nan
 
     @property
     def values(self) -> int:
@@ -118,6 +124,8 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
         outside=outside,
         log_mean=log_mean,
         log_m2=log_m2,
+        least=float(values.min()) if len(values) else math.nan,
+        most=float(values.max()) if len(values) else math.nan,
     )
 
 
@@ -212,6 +220,8 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
         outside=a.outside + b.outside,
         log_mean=log_mean,
         log_m2=log_m2,
+        least=float(np.fmin(a.least, b.least)),
+        most=float(np.fmax(a.most, b.most)),
     )
 
 

@@ -330,9 +330,8 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
     if scanned.constant and scanned.values and not scanned.nulls:
         found.append(f"column {name!r} holds one value only: it is released as it is")
     if column.levels is None and scanned.outside:
-        found.append(
-            f"column {name!r} holds {_rows(scanned.outside)} outside its declared bounds; they are released inside"
-        )
+        bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
+        found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
     if column.kind is Kind.ORDINAL and column.levels is None and scanned.holds_text:
         found.append(f"column {name!r} is ordinal text without levels: its order is alphabetical; declare levels")
     rare = int(np.count_nonzero((scanned.code_counts > 0) & (scanned.code_counts < k)))

@@ -4,7 +4,7 @@ from anonpipe.compare._figures import Axis, Figure, Row, Study, pareto, summaris
 from anonpipe.compare._map import draw_map
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, grid
 from anonpipe.compare._study import compare
-from anonpipe.compare._written import cells, reasons, why, write_study
+from anonpipe.compare._written import cells, legend, reasons, why, write_study
 
 __all__ = [
     "DEFAULT_K",
@@ -18,6 +18,7 @@ __all__ = [
     "compare",
     "draw_map",
     "grid",
+    "legend",
     "pareto",
     "reasons",
     "summarise",

@@ -178,7 +178,7 @@ class Study:
         if not self.risk.limits:
             found.append(
                 f"the job sets no limit on {self.risk.name}, so that the choice rests on utility and the other gates: "
-                "it tends to the least protection"
+                f"it tends to the least protection; {_limit_to_set(self.risk.name)}"
             )
         return tuple(found)
 
@@ -188,9 +188,23 @@ class Study:
         return (self.utility, self.risk)
 
     @property
+    def of_passing(self) -> bool:
+        """Whether the front is drawn through the settings that pass all gates; through all where none passes."""
+        return any(row.passes and self.place(row) is not None for row in self.rows)
+
+    @property
+    def front_label(self) -> str:
+        """What the front is, in words."""
+        return f"Pareto front of {'the settings that pass all gates' if self.of_passing else 'all: none passes'}"
+
+    @property
     def front(self) -> tuple[Row, ...]:
-        """Settings than which no other is better on one axis and as good on the other; the least loss first."""
-        placed = [(place, row) for row in self.rows if (place := self.place(row)) is not None]
+        """Settings than which no other is better on one axis and as good on the other; the least loss first.
+
+        Of those that pass all gates; of all where none passes.
+        """
+        eligible = [row for row in self.rows if row.passes or not self.of_passing]
+        placed = [(place, row) for row in eligible if (place := self.place(row)) is not None]
         chosen = [pareto([place for place, _ in placed])[at] for at in range(len(placed))]
         return tuple(row for (_, row), on in sorted(zip(placed, chosen, strict=True), key=lambda p: p[0][0]) if on)
 
@@ -202,6 +216,17 @@ class Study:
         """
         passing = [(place, at) for at, row in enumerate(self.rows) if row.passes and (place := self.place(row))]
         return self.rows[min(passing)[1]] if passing else None
+
+
+def _limit_to_set(risk: str) -> str:
+    """How to limit a risk, or that only others have limits."""
+    gate = risk if risk in RISK_LIMITS else RISK_LIMITS[0]
+    how = f"gates.{gate}, as in --set gates.{gate}={_EXAMPLES.get(gate, 0.05):g}"
+    return f"set one by {how}" if gate == risk else f"limits can be set on {', '.join(RISK_LIMITS)}: {how}"
+
+
+_EXAMPLES = {"membership_auc": 0.6}
+"""Of gates whose limits are no small shares."""
 
 
 def pareto(places: Sequence[tuple[float, float]]) -> list[bool]:

@@ -23,7 +23,7 @@ def draw_map(study: Study) -> bytes:
     95 % interval of the risk (or, where the measure has none, two standard
     errors over draws) and two standard errors of the utility loss. A dotted
     line is the mean baseline, dashed lines are the job's limits, the grey
-    steps are the Pareto front.
+    steps are the Pareto front (of settings that pass all gates, if any does).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -48,10 +48,10 @@ def draw_map(study: Study) -> bytes:
     return out.getvalue()
 
 
-def _wrapped(text: str) -> str:
+def _wrapped(text: str, width: int = 80) -> str:
     from textwrap import fill
 
-    return fill(text, 80)
+    return fill(text, width)
 
 
 def _draw_methods(axes: Any, study: Study, placed: Sequence[tuple[Row, Place]]) -> None:
@@ -100,7 +100,9 @@ def _draw_front(axes: Any, study: Study) -> None:
     places = [place for row in study.front if (place := study.place(row)) is not None]
     if places:
         x, y = zip(*places, strict=True)
-        axes.step(x, y, where="post", color="0.6", linewidth=5, alpha=0.35, label="Pareto front", zorder=1)
+        axes.step(
+            x, y, where="post", color="0.6", linewidth=5, alpha=0.35, label=_wrapped(study.front_label, 34), zorder=1
+        )
 
 
 def _draw_lines(axes: Any, study: Study, rows: Iterable[Row]) -> None:

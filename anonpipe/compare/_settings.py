@@ -7,9 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import yaml
+from pydantic import BaseModel
 
 from anonpipe.errors import JobError
 from anonpipe.job import Job, parse_job
@@ -173,7 +174,27 @@ def _formed(text: str, name: str, form: str, options: dict[str, Any]) -> dict[st
         return {"method": name} | options
     if name not in _FORMS:
         raise JobError(f"--methods has {text!r}, and {name} has no forms; leave out :{form}")
+    known = _forms(name)
+    if form not in known:
+        raise JobError(f"--methods has {text!r}, and {name} has no form {form!r}; its forms are: {', '.join(known)}")
     return {"method": name} | options | {_FORMS[name]: form}
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """What the option may be that the form of a method sets.
+
+    Examples
+    --------
+    >>> _forms("pca")
+    ('exact', 'expected')
+    """
+    return get_args(_model(name).model_fields[_FORMS[name]].annotation)
+
+
+def _model(name: str) -> type[BaseModel]:
+    """The options of a synthesizer or masker."""
+    models: tuple[type[BaseModel], ...] = (*get_args(get_args(Synthesize)[0]), *get_args(get_args(Mask)[0]))
+    return next(model for model in models if name in get_args(model.model_fields["method"].annotation))
 
 
 def _grouping(base: Job, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.compare._figures import Study, summarise
+from anonpipe.compare._names import check_names
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Receipt, Task, account
@@ -89,6 +90,7 @@ def _compare(
 ) -> Study:
     if draws < 1:
         raise JobError(f"--draws is {draws}; give at least 1")
+    check_names(job, axes)
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")

@@ -121,6 +121,22 @@ def cells(study: Study, row: Row) -> tuple[str, str, str, str, str]:
     return row.setting.method, str(row.setting.k), gates, utility, risk
 
 
+def legend(study: Study) -> tuple[str, ...]:
+    """What the marks in a table of `cells` mean, of those that are in it."""
+    figures = [row.figures[axis.name] for axis in study.axes for row in study.rows if axis.name in row.figures]
+    risks = [row.figures[study.risk.name] for row in study.rows if study.risk.name in row.figures]
+    risks = risks if study.risk.better == "lower" else []
+    marks = {
+        "±: two standard errors over draws": any(math.isfinite(figure.error) for figure in figures),
+        "[..]: the 95 % interval": any(figure.low is not None for figure in risks),
+        "(..): the baseline, what an attacker has without the release's fault": any(
+            figure.baseline is not None for figure in risks
+        ),
+    }
+    found = [text for text, shown in marks.items() if shown]
+    return (*(["; ".join(found)] if found else []), *([f"bold: {study.front_label}"] if study.front else []))
+
+
 def _in_words(axis: Axis, figure: Figure | None) -> str:
     """Mean and two standard errors over draws, as the map has them."""
     if figure is None:

@@ -260,7 +260,7 @@ class FittedModel:
         if self.coding is None or self.fit.problem is not None:
             after = Fit(0, 0, {}, "the original has no fit to compare with")
         else:
-            after = _fit(self.coding, released)
+            after = _fit(self.coding, released, "released")
         changes = (
             CoefficientChange(name, before, after.estimates.get(name))
             for name, before in self.fit.estimates.items()
@@ -313,13 +313,13 @@ def _fit_original(original: pd.DataFrame, analysis: Analysis) -> FittedModel:
         coding = learn(original, analysis)
     except NoFitError as error:
         return FittedModel(analysis, Fit(0, 0, {}, str(error)), None)
-    return FittedModel(analysis, _fit(coding, original), coding)
+    return FittedModel(analysis, _fit(coding, original, "original"), coding)
 
 
-def _fit(coding: Coding, frame: pd.DataFrame) -> Fit:
+def _fit(coding: Coding, frame: pd.DataFrame, table: str) -> Fit:
     try:
         design = apply(coding, frame)
-        solution = solve(coding.analysis.model, design)
+        solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return Fit(0, 0, {}, str(error))
     return Fit(len(design.response), design.left_out, _estimates(design.names, solution), None)

@@ -206,10 +206,15 @@ def _by_category(column: BothColumns, least: int, releasable: bool) -> tuple[tup
         other = other + counts[:, shown.pop()]
     if column.kind in (Kind.ORDINAL, Kind.BINARY):
         shown.sort()
-    labels = tuple(str(column.levels[place]) for place in shown)
+    labels = tuple(_label(column.levels[place]) for place in shown)
     if other.any():
         return (*labels, OTHER), np.column_stack([counts[:, shown], other])
     return labels, counts[:, shown]
+
+
+def _label(level: object) -> str:
+    """A category as text; of a code that is a whole number without the point that the table's type may add."""
+    return f"{level:.0f}" if isinstance(level, float) and level.is_integer() else str(level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ class Solution:
     degrees: float
 
 
-def solve(model: Model, design: Design) -> Solution:
+def solve(model: Model, design: Design, table: str = "original") -> Solution:
     """Fit a model.
 
     Predictors are turned into an orthogonal basis of the same span before
@@ -61,11 +61,14 @@ def solve(model: Model, design: Design) -> Solution:
         Which.
     design
         Its numbers.
+    table
+        What the reason calls the table: original or released.
 
     Raises
     ------
     NoFitError
-        The response has one value, there are no events or too few records, or
+        The response has one value, there are no events or too few records,
+        times of a Cox model are below 0 (those of 0 are allowed), or
         the maximum of the likelihood is not reached: then coefficients can
         grow for ever, as a predictor tells the outcomes apart.
 
@@ -92,6 +95,9 @@ def solve(model: Model, design: Design) -> Solution:
         raise NoFitError("the response has one value only; widen the subset, or analyse another")
     if model == "cox" and (events is None or not events.any()):
         raise NoFitError("no record has the event; widen the subset, or correct the condition")
+    if model == "cox" and (below := int(np.count_nonzero(response < 0))):
+        remedy = "declare bounds" if table == "released" else "leave such records out by a subset"
+        raise NoFitError(f"{below:,} {table} times are below 0; {remedy}")
     basis = Basis.of(design.predictors, centred=model == "cox")
     if not basis.determined.any():
         raise NoFitError("the predictors are constant, or add up to each other; widen the subset, or analyse others")

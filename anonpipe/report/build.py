@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonpipe.job import Job
+from anonpipe.manifest import fewest_told
 from anonpipe.measure import Analysis, Estimate, Fit, Measurement
 from anonpipe.report import words
 from anonpipe.report.content import (
@@ -46,6 +47,8 @@ class Facts:
     ----------
     job, verdict, assessment, warnings
         As the run has them.
+    columns
+        Those that the written files hold, in their order, as in the manifest.
     releasable_checks
         The checks as recipients may see them, as in the manifest.
     created, anonpipe
@@ -71,6 +74,7 @@ class Facts:
     verdict: Verdict
     assessment: Assessment
     warnings: tuple[str, ...]
+    columns: Mapping[str, Mapping[str, Any]]
     releasable_checks: Sequence[Mapping[str, Any]]
     created: str
     anonpipe: str
@@ -99,11 +103,12 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.input,
         output=facts.job.output,
         version=version,
-        columns=words.columns(facts.job, releasable=False),
+        columns=words.columns(facts.job, facts.columns, releasable=False),
         correlations=_correlations(facts.correlations, with_original=True),
         utility=tuple(_figure(one) for one in assessed.utility),
         risk=tuple(_figure(one) for one in assessed.risk),
         analyses=tuple(_analysis(one) for one in assessed.analyses),
+        not_checked=_not_checked(facts),
         files=_files(facts) if version is not None else (),
         warnings=facts.warnings,
         notes=facts.verdict.notes,
@@ -117,11 +122,12 @@ def releasable(facts: Facts) -> Report:
     assessed, k = facts.assessment, facts.job.k
     return Report(
         audience="releasable",
-        columns=words.columns(facts.job, releasable=True),
+        columns=words.columns(facts.job, facts.columns, releasable=True),
         correlations=_correlations(facts.correlations, with_original=False),
         utility=_released_figures(assessed.utility, k),
         risk=_released_figures(assessed.risk, k),
-        analyses=tuple(_released_analysis(one) for one in assessed.analyses),
+        analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
+        not_checked=(*_not_checked(facts), *_too_few(assessed, k)),
         files=_files(facts),
         **_common(facts, "releasable", checks),
     )
@@ -151,8 +157,23 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[
         ),
         "pictures": tuple(_picture(job, one) for one in facts.distributions.get(audience, ())),
         "pictured": facts.pictured,
-        "not_checked": tuple(Unchecked(what=each.what, why=each.why) for each in facts.assessment.not_checked),
     }
+
+
+def _not_checked(facts: Facts) -> tuple[Unchecked, ...]:
+    return tuple(Unchecked(what=each.what, why=each.why) for each in facts.assessment.not_checked)
+
+
+def _too_few(assessed: Assessment, k: int) -> tuple[Unchecked, ...]:
+    """What recipients are told in place of figures on too few records."""
+    why = f"measured on too few records, fewer than {fewest_told(k)}"
+    figures = (one.title for one in (*assessed.utility, *assessed.risk) if not (one.disclosive or _tellable(one, k)))
+    analyses = (f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if not _tellable(one, k))
+    return tuple(Unchecked(what=what, why=why) for what in (*figures, *analyses))
+
+
+def _tellable(one: Measurement | AnalysisOutcome, k: int) -> bool:
+    return one.records >= fewest_told(k)
 
 
 def _files(facts: Facts) -> tuple[FileLine, ...]:
@@ -207,8 +228,8 @@ DIGITS = 3
 
 
 def _released_figures(measured: Iterable[Measurement], k: int) -> tuple[Figure, ...]:
-    """What is not disclosive, was measured on k records at least, and does not count fewer than k persons."""
-    figures = (_figure(one) for one in measured if not one.disclosive and one.records >= k)
+    """What is not disclosive, was not measured on few records, and does not count fewer than k persons."""
+    figures = (_figure(one) for one in measured if not one.disclosive and _tellable(one, k))
     return tuple(_coarsened(_hidden_count(figure, k)) for figure in figures)
 
 
@@ -252,14 +273,14 @@ def _coarse(value: float | None) -> float | None:
 def _analysis(one: AnalysisOutcome) -> AnalysisPart:
     compared = one.comparison
     coefficients = tuple(
-        Coefficient(name=c.name, original=_interval(c.original), released=_interval(c.released))
+        Coefficient(name=words.coefficient(c.name), original=_interval(c.original), released=_interval(c.released))
         for c in compared.coefficients
     )
     problem = compared.original.problem or compared.released.problem
     return _analysis_part(one, compared.original.rows, problem, coefficients, _SHARES)
 
 
-def _released_analysis(one: AnalysisOutcome) -> AnalysisPart:
+def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
     """The release's own coefficients, which every recipient can compute, and shares that changed.
 
     Not their overlap: of few coefficients it would lead back to the original's
@@ -269,11 +290,11 @@ def _released_analysis(one: AnalysisOutcome) -> AnalysisPart:
     """
     fit: Fit = one.comparison.released
     coefficients = tuple(
-        Coefficient(name=name, original=None, released=_interval(estimate))
+        Coefficient(name=words.coefficient(name), original=None, released=_interval(estimate))
         for name, estimate in fit.estimates.items()
         if estimate is not None and not learns(one.comparison.analysis)
     )
-    return _analysis_part(one, None, fit.problem, coefficients, _SHARES[:3])
+    return _analysis_part(one, None, fit.problem, coefficients, _SHARES[:3] if _tellable(one, k) else ())
 
 
 def learns(analysis: Analysis) -> bool:

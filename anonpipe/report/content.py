@@ -17,7 +17,9 @@ FORMAT = "anonpipe-report-1"
 
 Audience = Literal["internal", "releasable"]
 
-Treatment = Literal["synthetic", "unchanged", "not released"]
+Treatment = Literal[
+    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released"
+]
 
 
 class Part(BaseModel):
@@ -38,7 +40,7 @@ class Line(Part):
 
 
 class ColumnLine(Part):
-    """A column: what it is and what was done with it."""
+    """A column: what it is and what was done with it; `kind` is empty for those that the input does not have."""
 
     name: str
     kind: str

@@ -44,6 +44,7 @@ def gather(ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: t
         verdict=verdict,
         assessment=load_assessment(ctx),
         warnings=warnings,
+        columns=manifest["columns"],
         releasable_checks=manifest["verdict"]["checks"],
         created=manifest["created"],
         anonpipe=manifest["anonpipe"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anonpipe.cluster import METHODS as CLUSTERERS
@@ -73,17 +73,40 @@ def _value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def columns(job: Job, releasable: bool) -> tuple[ColumnLine, ...]:
-    """The columns of the input; recipients are told of released ones only, and not of declared limits."""
-    lines = []
+def coefficient(name: str) -> str:
+    """The name of a coefficient, with codes that are whole numbers as such.
+
+    Examples
+    --------
+    >>> coefficient("C(grade)[T.7.0]:age"), coefficient("dose[T.2.5]")
+    ('C(grade)[T.7]:age', 'dose[T.2.5]')
+    """
+    return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
+
+
+def columns(job: Job, written: Mapping[str, Mapping[str, Any]], releasable: bool) -> tuple[ColumnLine, ...]:
+    """The columns of the files, in their order, and for the steward those of the input that are not in them.
+
+    Recipients are not told of declared limits.
+
+    Parameters
+    ----------
+    written
+        The columns of the files, as in the manifest.
+    """
+    lines = [
+        ColumnLine(
+            name=name,
+            kind=told.get("kind", ""),
+            treatment=told["treatment"],
+            limits="" if releasable or name not in job.columns else _limits(job.columns[name]),
+        )
+        for name, told in written.items()
+    ]
     for name, column in job.columns.items():
-        if releasable and not column.role.released:
-            continue
-        treatment: Treatment = "synthetic" if column.role.synthesized else "unchanged"
-        if not column.role.released:
-            treatment = "not released"
-        limits = "" if releasable else _limits(column)
-        lines.append(ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=limits))
+        if not releasable and name not in written:
+            treatment: Treatment = "as probabilities" if column.role.released else "not released"
+            lines.append(ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=_limits(column)))
     return tuple(lines)
 
 
@@ -130,10 +153,34 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     found += [
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
         "and decoding.",
+        *_wider(job),
         f"Categories of fewer than {job.k} persons are not released as such.",
         "Columns that identify persons are not in the release.",
     ]
     return tuple(found)
+
+
+_LIMITS = {
+    "mean": "means",
+    "covariance": "covariances",
+    "covariance_unchanged": "covariances with unchanged columns",
+    "category_share": "shares of categories",
+    "null_share": "shares of nulls",
+    "rows_under_k": "rows that unchanged columns single out",
+    "share_as_they_were": "rows that equal an original one",
+    "suppressed_share": "rows changed by suppression",
+    "mean_in_unit": "means of columns that are masked by their logarithm",
+}
+
+
+def _wider(job: Job) -> list[str]:
+    """What the steward allows beyond the usual, so that nobody takes these gates for the usual ones."""
+    told = []
+    for name, field in type(job.gates).model_fields.items():
+        limit = getattr(job.gates, name)
+        if field.default is not None and limit > field.default:
+            told.append(f"{_LIMITS.get(name, name)} {limit:g} (usual {field.default:g})")
+    return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
 
 
 def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:

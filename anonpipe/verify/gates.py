@@ -155,7 +155,7 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
 
 
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
-    on = f"{evidence.files} written files"
+    on = _files(evidence)
     lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - evidence.rows_out)
     declared = "drops and the hold-out" if evidence.rows_held_out else "drops"
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
@@ -171,6 +171,11 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         ),
         at_most("values beyond declared bounds or steps", evidence.beyond_limits, 0, on),
     ]
+
+
+def _files(evidence: Evidence) -> str:
+    """The bytes that were measured, in words."""
+    return f"{evidence.files:,} written file{'' if evidence.files == 1 else 's'}"
 
 
 def _sizes(by: GroupEvidence | MaskEvidence, k: int) -> list[Check]:
@@ -210,7 +215,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
             f"rows whose unchanged columns ({names}) occur fewer than {k} times together",
             evidence.rows_under_k,
             limits.rows_under_k,
-            f"{evidence.files} written files",
+            _files(evidence),
             mandatory=True,
         ),
         at_most(
@@ -237,7 +242,7 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
 
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
-    on = f"{evidence.files} written files"
+    on = _files(evidence)
     original, released = merge_all(evidence.original), merge_all(evidence.released)
     checks = _differences("", original, released, evidence.view, evidence.by.whole, limits, on)
     if evidence.by.strata:

@@ -43,6 +43,29 @@ def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArra
     return int(np.isin(after ^ bound, (before ^ bound)[rare]).sum())
 
 
+def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
+    """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
+
+    Parameters
+    ----------
+    original
+        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
+    order, starts
+        The groups (`anonpipe.kernels.groups.sort_groups`), none of them empty.
+
+    Examples
+    --------
+    >>> original = np.array([[1.0, np.nan], [1.0, np.nan], [3.0, 4.0], [3.0, 5.0]])
+    >>> rows_without_spread(original, np.arange(4), np.array([0, 2, 4]))
+    2
+    """
+    alike = np.ones(len(starts) - 1, dtype=np.bool_)
+    for values in original.T:
+        found = np.where(np.isnan(values), np.inf, values)[order]
+        alike &= np.minimum.reduceat(found, starts[:-1]) == np.maximum.reduceat(found, starts[:-1])
+    return int(np.diff(starts)[alike].sum())
+
+
 def _row_hashes(cells: FloatArray) -> HashArray:
     """A 64-bit hash of each row; nulls are equal to each other."""
     total = np.zeros(len(cells), dtype=np.uint64)

@@ -37,7 +37,9 @@ class Variable:
     offset, least
         Of a column that is masked by its logarithm, what is added before it
         is taken, and the lower bound; the variable is the logarithm. None, 0
-        for others.
+        for others. Only values that have no logarithm count as the lower
+        bound: others that masking lifts to it are measured as they are, so
+        that a bound that cuts the data is seen.
     own_unit
         Whether it is such a column once more, as it is: no method promises
         its mean, which is compared by a limit of its own.
@@ -111,7 +113,7 @@ class View:
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.offset is not None:
-                column = np.log(np.maximum(column, variable.least) + variable.offset)
+                column = np.log(np.where(column + variable.offset <= 0.0, variable.least, column) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
 

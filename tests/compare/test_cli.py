@@ -18,6 +18,7 @@ def call(capsys, monkeypatch):
     """Run a command in this process, at 80 columns."""
     monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    monkeypatch.setattr(cli, "_compiled", lambda: True)
     mapper = _study.open_mapper
     monkeypatch.setattr(_study, "open_mapper", lambda job, staging, _: mapper(job, staging, False))
 

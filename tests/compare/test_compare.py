@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anonpipe.compare import _trial, cells, compare
+from anonpipe.compare._names import known_names
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.rng import steward_secret
 from tests import small
@@ -30,6 +31,7 @@ def test_real_trials_leave_nothing_but_their_figures(job, tmp_path):
     study = compare(job, METHODS[:2], [5], utility="linked_share", cluster=False, on_progress=news.append)
     assert [row.problem for row in study.rows] == [None, None] and len(study.front) == 1
     assert all(0 <= row.figures["linked_share"].mean <= 1 for row in study.rows)
+    assert set(study.titles) <= set(known_names(job))
     assert study.risk.name == "linked_share" and study.rows[1].figures["linkage.first"].baseline is not None
     assert [(one.done, one.total) for one in news] == [(0, 2), (1, 2), (2, 2)]
     assert left(tmp_path) == []
@@ -108,7 +110,8 @@ def test_a_full_disk_stops_all_and_keeps_what_is_finished(job, quick, monkeypatc
 
 
 def test_bad_requests_are_refused_before_any_trial(job, quick):
-    for wrong in ({"draws": 0}, {"methods": ["mdav"]}, {"ks": [1]}):
+    wrongs = [{"draws": 0}, {"methods": ["mdav"]}, {"ks": [1]}, {"risk": "linkd_share"}, {"utility": "propensity"}]
+    for wrong in wrongs:
         with pytest.raises(JobError):
             compare(job, cluster=False, **wrong)
     with pytest.raises(InputError):

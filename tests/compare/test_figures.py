@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.compare import Axis, cells, grid, pareto, reasons, summarise, write_study
+from anonpipe.compare import Axis, cells, grid, legend, pareto, reasons, summarise, write_study
 from anonpipe.errors import JobError
 from anonpipe.job import parse_job
 from anonpipe.measure import Measurement
@@ -75,7 +75,9 @@ def test_the_choice_passes_all_gates_in_all_draws_at_the_least_loss():
     results = [(0, result(0.9, 0.3)), (0, result(0.9, 0.3, passed=False)), (1, result(0.7, 0.1)), (1, result(0.7, 0.1))]
     found = study([*results, (2, result(0.5, 0.05)), (2, result(0.5, 0.05))], **LIMIT)
     assert found.choice is found.rows[1] and not found.rows[0].passes and found.rows[0].passed == 1
-    assert [row.setting.method for row in found.front] == ["mdav+centroid", "mdav+pca", "mask:noise"]
+    assert [row.setting.method for row in found.front] == ["mdav+pca", "mask:noise"]  # the first fails in a draw
+    assert legend(found)[1] == "bold: Pareto front of the settings that pass all gates"
+    assert legend(found)[0].startswith("±: two standard errors over draws; [..]: the 95 % interval; (..): the baseline")
     assert found.risk.limits == (("gates.linked_share", 0.2),) and found.notes == ()
     assert cells(found, found.rows[0])[2:] == ("1 of 2", "0.1 ±0", "0.3 ±0 [0.29, 0.32] (0.001)")
     assert reasons(found) == ("gate mean: all - mdav+centroid k=5",)
@@ -86,6 +88,10 @@ def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     assert study(equal).choice.setting.method == "mdav+pca"
     none = study([(at, result(0.7, 0.1, passed=False)) for at in range(3)])
     assert none.choice is None and none.front and "tends to the least protection" in none.notes[0]
+    assert none.notes[0].endswith("set one by gates.linked_share, as in --set gates.linked_share=0.05")
+    assert legend(none)[1] == "bold: Pareto front of all: none passes" and "±" not in legend(none)[0]
+    other = study([(0, result(0.7, 0.1))], methods=["mdav+pca"], axes=(None, "overlap"))
+    assert "limits can be set on linked_share, homogeneous_share" in other.notes[0]
 
 
 def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import anonpipe
 from anonpipe.compare import DEFAULT_METHODS, grid
-from anonpipe.compare._settings import digest_of
+from anonpipe.compare._names import check_names, known_names
+from anonpipe.compare._settings import _FORMS, _forms, digest_of
 from anonpipe.errors import JobError
-from anonpipe.job import load_job, parse_job, parse_setting
+from anonpipe.job import RISK_LIMITS, load_job, parse_job, parse_setting
+from anonpipe.options import Mask, names_of
 from tests import small
 
 BASES = {
@@ -68,6 +74,8 @@ def test_a_method_keeps_what_the_job_says_of_it():
         (["mdav+nothing"], [5], "synthesize has no method"),
         (["mask:nothing"], [5], "mask has no method"),
         (["mdav+centroid:exact"], [5], "has no forms"),
+        (["mdav+gaussian:wrong"], [5], "gaussian has no form 'wrong'; its forms are: exact, expected"),
+        (["mask:noise:nonsense"], [5], "its forms are: expected, centred, exact"),
         ([], [5], "at least one"),
         (["mdav+pca", "mdav+pca"], [5], "none twice"),
         (["mdav+pca"], [5, 1], "at least 2"),
@@ -78,10 +86,43 @@ def test_what_cannot_be_read_is_told(methods, ks, words):
         grid(base(), methods, ks)
 
 
-def test_a_form_that_does_not_exist_is_the_jobs_error():
-    (setting,) = grid(base(), ["mdav+pca:nonsense"], [5])
-    with pytest.raises(JobError, match="moments"):
-        setting.job(base())
+@pytest.mark.parametrize("name", sorted(_FORMS))
+def test_every_form_is_read(name):
+    start = f"mask:{name}" if name in names_of(Mask) else f"mdav+{name}"
+    for form in _forms(name):
+        (setting,) = grid(base(), [f"{start}:{form}"], [5])
+        asked = setting.job(base())
+        assert getattr(asked.mask or asked.synthesize, _FORMS[name]) == form
+
+
+def test_names_of_measures_are_those_of_the_code():
+    """Each name that stands in the code of a measure, and no other."""
+    package = Path(anonpipe.__file__).parent
+    code = "".join(path.read_text() for part in ("measure", "risk", "assess") for path in (package / part).glob("*.py"))
+    known = known_names(base())
+    families = {name.partition(".")[0] for name in known if not name.startswith(("class.", "closest_record."))}
+    families -= {*RISK_LIMITS, "conditional_privacy"}
+    written = set(re.findall(rf'"((?:{"|".join(families)})\.[a-z_0-9]+)"', code))
+    assert len(written) > 30 and written - {"membership.auc_"} <= set(known)
+    for name in known:
+        key = name.rpartition(".")[2]
+        parts = re.escape(name), re.escape(key), re.escape(key.removeprefix("match_auc_"))
+        assert re.search(rf'[".](?:{"|".join(parts)})"', code), name
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ((None, "linkd_share"), "--risk is 'linkd_share'.*near to it are: linked_share"),
+        (("propensity.tree_ration", None), "--utility .*near to it are: propensity.tree_ratio"),
+        (("zzz", None), "known are: linked_share, .*closest_record.p5"),
+        (("analyses.overlap", None), "no measure is called so"),  # without analyses
+        (("class.months.t", "class.months.u"), "--risk is 'class.months.u'"),
+    ],
+)
+def test_misspelt_measures_are_refused(axes, words):
+    with pytest.raises(JobError, match=words):
+        check_names(base(), axes)
 
 
 def test_the_digest_follows_job_draw_and_version_alone():

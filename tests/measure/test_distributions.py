@@ -122,3 +122,12 @@ def test_what_is_refused():
     frame = pd.DataFrame({"x": [1.0]})
     with pytest.raises(JobError, match="least=0"):
         distributions(frame, frame, {"x": Kind.CONTINUOUS}, least=0)
+
+
+@pytest.mark.parametrize("releasable", [False, True])
+def test_codes_that_are_whole_numbers_have_no_point(releasable):
+    old = pd.DataFrame({"code": [7.0, 6.0, 7.0, 6.0, np.nan], "dose": [0.5, 2.0, 0.5, 2.0, 2.0]})
+    code, dose = distributions(
+        old, old, {"code": Kind.CATEGORICAL, "dose": Kind.CATEGORICAL}, least=2, releasable=releasable
+    )
+    assert set(code.labels) == {"7", "6"} and set(dose.labels) == {"0.5", "2"}

@@ -206,6 +206,11 @@ def facts(failed: bool = False, **changes: Any) -> Facts:
         "verdict": verdict,
         "assessment": assessment(),
         "warnings": (f"column x of {CANARY} has no bounds",),
+        "columns": {
+            name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
+            for name, column in job().columns.items()
+            if column.role.released
+        },
         "releasable_checks": verdict.to_dict()["checks"],
         "created": "2026-01-31T12:00:00+00:00",
         "anonpipe": "0.1.0",

@@ -15,8 +15,9 @@ from pydantic import ValidationError
 
 from anonpipe.errors import InputError
 from anonpipe.measure import Curve, Distribution
-from anonpipe.report import Report, documents, internal, read_report, releasable, render
+from anonpipe.report import Report, documents, internal, read_report, releasable, render, words
 from anonpipe.schema import Kind
+from anonpipe.verify.verdict import Verdict, at_least
 from tests.report import made
 
 VOID = {"meta", "link", "br"}
@@ -126,6 +127,52 @@ def test_counts_of_few_persons_and_small_samples_are_not_told():
     assert told["enough"].value == 5 / 20_000
     assert "small" not in told
     assert {figure.name for figure in internal(facts, "v").risk} >= {"few", "enough", "small"}
+
+
+@pytest.mark.parametrize("records", [4, 5, 99, 100])
+def test_figures_on_fewer_than_20_k_records_are_named_and_not_told(records):
+    """Of 20 records 95 % are all but one, and the 5th percentile of a distance is that of one person."""
+    canary = made.CANARY_NUMBER
+    tiny = made.measurement("tiny", value=canary, records=records, of=records, title="of few", curves=(), parts=())
+    secret = made.measurement("secret", records=records, title="for the steward", disclosive=True)
+    given = made.assessment(open_=(tiny, secret))
+    given = replace(given, analyses=(replace(given.analyses[0], records=records),))
+    facts = made.facts(assessment=given)
+    told, names = releasable(facts), {"of few", "analysis 'survival'"}
+    few = {each.what for each in told.not_checked if each.why == "measured on too few records, fewer than 100"}
+    assert few == (names if records < 100 else set())
+    assert ("tiny" in {figure.name for figure in told.risk}) == (records >= 100)
+    assert bool(told.analyses[0].shares) == (records >= 100) and told.analyses[0].coefficients
+    assert ("0.817" in everything(told)) == (records >= 100) and "for the steward" not in everything(told)
+    inside = internal(facts, "v")
+    assert {"tiny", "secret"} <= {figure.name for figure in inside.risk} and len(inside.not_checked) == 1
+
+
+def test_columns_are_those_of_the_files():
+    job = made.job()
+    written = {
+        "income": {"kind": "continuous", "treatment": "synthetic"},
+        "income_from": {"treatment": "end of an interval"},
+        "site = lung": {"treatment": "probability of a category", "column": "site", "category": "lung"},
+    }
+    outside, inside = (words.columns(job, written, releasable=told) for told in (True, False))
+    assert [line.name for line in outside] == list(written) and not any(line.limits for line in outside)
+    treated = {line.name: line.treatment for line in inside}
+    assert treated["site"] == "as probabilities" and treated[f"name {made.CANARY}"] == "not released"
+    assert set(treated) == {*written, *job.columns} and inside[0].limits == "0 to 81736.45"
+
+
+def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
+    alike = at_least("fewest rows that are alike in all synthetic columns", 6, 5, "all rows", mandatory=True)
+    checks = Verdict((*made.checks()[1:], alike))
+    given = {"group_sizes": None, "verdict": checks, "releasable_checks": checks.to_dict()["checks"], "identical": True}
+    wide = made.job(gates={"mean": 5, "covariance": 0.05, "rows_under_k": 3, "linked_share": 0.2})
+    told = releasable(made.facts(**given, job=wide))
+    page = render(told)
+    assert "sets of equal rows in place of groups" in page and "no groups" not in page
+    (said,) = [line for line in told.promises if "set by the steward" in line]
+    assert "means 5 (usual 0.02), rows that unchanged columns single out 3 (usual 0)" in said
+    assert "covariances" not in said and "set by the steward" not in render(releasable(made.facts(**given)))
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,7 @@ def test_honest_runs_pass(promise):
     verdict = judge(evidence(promise), promise, 5, LIMITS, NOTHING)
     assert verdict.passed, [check for check in verdict.checks if check.outcome is Outcome.FAILED]
     assert {check.outcome for check in verdict.checks if check.mandatory} == {Outcome.PASSED}
+    assert "1 written file" in {check.on for check in verdict.checks}
     assert Verdict.from_dict(verdict.to_dict()) == verdict
 
 

@@ -1,0 +1,167 @@
+"""What a first run tells the steward: bounds that lack or cut, times below 0, tables of repeated rows."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from anonpipe import release
+from anonpipe.measure import Analysis, compare_models
+from anonpipe.preview import preview
+from anonpipe.schema import Column
+from anonpipe.verify.unchanged import rows_without_spread
+from tests import small
+
+NUMBER = {"kind": "continuous"}
+TIME = {"kind": "continuous", "role": "survival_time"}
+LOOSE = {"mean": 1.0, "covariance": 1.0, "share_as_they_were": 1.0, "mean_in_unit": 1e9}
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+def beyond(outcome):
+    return {each.split(":")[0]: each for each in outcome.warnings if "all original ones" in each}
+
+
+def months(rows=400):
+    """Times of which many are nearly 0, and a number that goes with them."""
+    rng = np.random.default_rng(0)
+    time = rng.exponential(10.0, rows)
+    return pa.table({"surv_mm": time, "size": time + rng.normal(0, 5.0, rows), "far": rng.normal(0, 1.0, rows)})
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, (0.0, None)),
+        ({"bounds": (None, 9)}, (0.0, 9.0)),
+        ({"bounds": (-2, 9)}, (-2.0, 9.0)),
+        ({"bounds": (3, None)}, (3.0, None)),
+    ],
+)
+def test_a_survival_time_is_not_below_0_unless_a_bound_says_so(given, wanted):
+    assert Column(**TIME, **given).numeric_bounds == wanted
+    low = None if "bounds" not in given else given["bounds"][0]
+    assert Column(**NUMBER, **given).numeric_bounds == (low, wanted[1])
+
+
+def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
+    table = months()
+    columns = {"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}}
+    job = small.job(tmp_path, table, columns, gates=LOOSE, mask={"method": "noise"})
+    plan = preview(job)
+    assert any("surv_mm" in line and "lower bound 0, as none is declared" in line for line in plan.lines())
+    assert any("'surv_mm' (above), 'size' have no bounds" in line for line in plan.warnings)
+    outcome = small.run(job)
+    assert outcome.version
+    made, told = small.released(job).to_pandas(), beyond(outcome)
+    assert (
+        made["surv_mm"].min() >= 0
+        and (made["surv_mm"] == 0).any()
+        and (made["far"] < min(table["far"].to_pylist())).any()
+    )
+    assert set(told) <= {"surv_mm", "size"} and "size" in told
+    size = table["size"].to_numpy()
+    share = ((made["size"] < size.min()) | (made["size"] > size.max())).mean()
+    assert told["size"].startswith(f"size: {100 * share:.1f} % of the released values lie below or above")
+    above = (made["surv_mm"] > table["surv_mm"].to_numpy().max()).mean()
+    assert ("surv_mm" in told) == (above > 0)
+    where = release.resolve(job.output)
+    assert "original ones" not in json.dumps(release.read_manifest(where))
+    for path in (tmp_path / "out").rglob("_report*"):
+        assert b"original ones" not in path.read_bytes()
+
+
+def test_a_lower_bound_that_cuts_the_data_fails_the_mean(tmp_path):
+    cost = np.exp(np.random.default_rng(0).normal(3.0, 1.0, 400))
+    table = pa.table({"cost": cost, "age": np.arange(400.0)})
+    columns = {"cost": {**NUMBER, "bounds": [100, 10_000], "transform": "log"}, "age": NUMBER}
+    gates = {"mean_in_unit": 1e9, "share_as_they_were": 1.0}
+    outcome = small.run(small.job(tmp_path, table, columns, gates=gates))
+    assert outcome.version is None
+    assert "mean" in [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    fitting = {**columns, "cost": {**columns["cost"], "bounds": [0.01, 10_000]}}
+    assert small.run(small.job(tmp_path, table, fitting, gates=gates)).verdict.passed
+
+
+def test_only_what_has_no_logarithm_is_lifted():
+    from anonpipe.verify.view import build_view
+
+    column = Column(kind="integer", bounds=(0, None), transform="log")
+    view = build_view({"a": column}, {"a": 0.0}, {"a": 1.0}, {}, log_mean={"a": 0.0}, log_sd={"a": 1.0})
+    measured = view.measure(np.array([[3.0], [-0.5], [-1.0], [-7.0], [np.nan]]))[:, 0]
+    assert measured[:4].tolist() == [np.log(4.0), np.log(0.5), 0.0, 0.0] and np.isnan(measured[4])
+
+
+def followed(rows=300):
+    rng = np.random.default_rng(1)
+    age = rng.normal(60, 10, rows)
+    return pd.DataFrame({"months": np.floor(rng.exponential(9, rows)), "dead": rng.random(rows) < 0.7, "age": age})
+
+
+COX = Analysis("survival", "cox", "months ~ age", event="dead == 1")
+
+
+def test_times_below_0_are_the_reason_and_times_of_0_are_none():
+    frame = followed()
+    assert (frame["months"] == 0).any()
+    moved = frame.assign(months=frame["months"].where(frame.index >= 7, -1.0))
+    (there,) = compare_models(frame, moved, [COX])
+    assert there.original.problem is None
+    assert there.released.problem == "7 released times are below 0; declare bounds"
+    (back,) = compare_models(moved, frame, [COX])
+    assert back.original.problem.startswith("7 original times are below 0; leave such records out")
+
+
+def test_a_model_without_fit_is_a_note_of_the_verdict():
+    from anonpipe.assess import AnalysisOutcome, Assessment, notes
+
+    frame = followed()
+    lost = compare_models(frame, frame.assign(months=frame["months"] - 1), [COX])
+    kept = compare_models(frame, frame, [COX])
+    told = [notes(Assessment(analyses=(AnalysisOutcome(one, {}, 300, 300),)), {}) for (one,) in (lost, kept)]
+    below = int((frame["months"] == 0).sum())
+    fit = "analysis 'survival' has no fit to the release: "
+    assert told == [(f"{fit}{below} released times are below 0; declare bounds",), ()]
+
+
+@pytest.mark.parametrize(
+    ("method", "repeated", "warned"),
+    [
+        ("micro_perturbation", 40, "100 %"),
+        ("micro_perturbation", 30, "75 %"),
+        ("gaussian", 30, "75 %"),
+        ("gaussian", 10, None),
+    ],
+)
+def test_tables_of_repeated_rows_are_told(tmp_path, method, repeated, warned):
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(repeated, 2)), 10, axis=0)
+    rows = np.concatenate([rows, 50 + rng.normal(size=(400 - len(rows), 2))])
+    table = pa.table({"a": rows[:, 0], "b": rows[:, 1]})
+    job = small.job(tmp_path, table, {"a": NUMBER, "b": NUMBER}, synthesize={"method": method}, gates=LOOSE)
+    told = [each for each in small.run(job).warnings if "without any spread" in each]
+    assert len(told) == (warned is not None)
+    if warned is not None:
+        assert told[0].startswith(f"{warned} of the rows") and "one row a person" in told[0]
+        assert ("noise" in told[0]) == (method == "micro_perturbation" and repeated < 40)
+
+
+def test_rows_without_spread_like_a_plain_count():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        cells = rng.choice([0.0, np.nan], (30, 2), p=[0.7, 0.3])
+        starts = np.array([0, 3, 5, 9, 17, 25, 28, 30])
+        order = rng.permutation(30)
+        groups = [cells[order[a:b]] for a, b in pairwise(starts)]
+        naive = sum(len(g) for g in groups if all(np.array_equal(row, g[0], equal_nan=True) for row in g))
+        assert rows_without_spread(cells, order, starts) == naive
