@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -228,5 +229,5 @@ def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, F
     free = np.log(2.0 * np.maximum(own, smallest)) + digamma(count) - digamma(neighbours)
     varies = not (b == b[0]).all()
     related = float(np.corrcoef(a, b)[0, 1]) if varies else 0.0
-    linear = (2.0 * np.pi * np.e * max(0.0, 1.0 - related**2)) ** 0.5
+    linear = (2.0 * np.pi * math.e * max(0.0, 1.0 - related**2)) ** 0.5
     return given, free, linear
