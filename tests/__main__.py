@@ -27,10 +27,13 @@ SIDE_BY_SIDE = ["-n", "2", "--dist", "loadfile"]
 
 def main(arguments: list[str]) -> int:
     """Run all checks, then the tests; the first failure's exit code."""
+    warm = subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=ROOT)  # on the core that the checks leave idle
     for command in CHECKS:
         print("$", " ".join([Path(command[0]).name, *command[1:]]), flush=True)
         if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
+            warm.terminate()
             return code
+    warm.wait()
     return subprocess.run([sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments], cwd=ROOT, check=False).returncode
 
 

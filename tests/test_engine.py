@@ -104,6 +104,7 @@ class StandIn:
 
 @pytest.mark.parametrize("way", ["to the process", "to another thread"])
 def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_path, monkeypatch):
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     before, closed, ready, over = signal.getsignal(signal.SIGINT), [], threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: (ready.set(), over.wait(10)))
     other.start()
@@ -124,7 +125,7 @@ def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_p
         over.set()
         other.join()
     assert closed == [True]
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.signal(signal.SIGINT, was) is before
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 

@@ -77,7 +77,7 @@ def test_best_step_is_the_best_of_all(seed, k, limit):
 def test_dissolve_and_create_do_as_their_twins(seed, k, n_groups, limit):
     rng = np.random.default_rng(seed)
     points, labels = some_groups(rng, n_groups, k)
-    points = np.vstack([points, np.zeros((k, 3))])  # room for one more group
+    points = np.vstack([points, rng.normal(scale=0.01, size=(k, 3))])  # room for one more group; equal ones would tie
     labels = np.r_[labels, rng.integers(0, 1, k)]
     large = np.bincount(labels) >= 2 * k
     labels[np.flatnonzero(labels == 0)[: k if large[0] else 0]] = n_groups
