@@ -36,7 +36,7 @@ from anonpipe.assess import (
 from anonpipe.certificate import measure, set_aside
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import Groups
-from anonpipe.codec.scan import merge_scans, scan_batch, write_scan
+from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, write_scan
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
@@ -113,11 +113,18 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     with pa.OSFile(path, "wb") as out, pa.ipc.new_stream(out, sample[0].schema) as writer:
         for batch in sample:
             writer.write_batch(batch)
-    return {"rows": unit.rows, "held_out": unit.rows - scan.rows}
+    return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint}
 
 
 def route_unit(ctx: Context, index: int) -> Receipt:
-    """Send each row of a unit to its leaf: slabs sorted by leaf, rows of a leaf in source order."""
+    """Send each row of a unit to its leaf: slabs sorted by leaf, rows of a leaf in source order.
+
+    Raises
+    ------
+    InputError
+        The rows are not those that were scanned: a mixture of two inputs
+        would be released, under statistics of the first.
+    """
     unit = ctx.source.units[index]
     key = ctx.staging.key
     offsets = np.cumsum([0] + [tree.leaves for tree in ctx.trees])
@@ -125,8 +132,9 @@ def route_unit(ctx: Context, index: int) -> Receipt:
     leaf_rows: list[list[int]] = []
     held: list[tuple[FloatArray, IntArray]] = []
     aside: list[FloatArray] = []
-    read = 0
+    read, routed = 0, (0, 0)
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
+        routed = add_fingerprints(routed, fingerprint(batch, ctx.job.columns, first_row))
         for at in _cuts(read, batch.num_rows):
             begin = first_row + at[0] - read
             piece, keys = batch.slice(at[0] - read, at[1] - at[0]), row_keys(key, begin, at[1] - at[0])
@@ -143,9 +151,17 @@ def route_unit(ctx: Context, index: int) -> Receipt:
                 leaf_rows.append(_write_slab(shelf, region + len(leaf_rows), held, int(offsets[-1])))
                 held.clear()
         read += batch.num_rows
+    if list(routed) != ctx.staging.receipts("scan").read(index)["fingerprint"]:
+        raise InputError(_CHANGED.format(path=unit.path))
     if ctx.job.measure.hold_out:
         keep_held(ctx, index, aside)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
+
+
+_CHANGED = (
+    "the input changed while it was read: {path} holds other rows than in the first pass; "
+    "run again when nobody writes to it"
+)
 
 
 def _cuts(read: int, rows: int) -> list[tuple[int, int]]:

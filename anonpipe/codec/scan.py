@@ -138,28 +138,62 @@ def scan_batch(
     >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
     (40.0, 1, [1, 2])
     """
-    released = [name for name in batch.schema.names if name in columns and columns[name].role.released]
     lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
-    for name in released:
-        array = batch.column(name)
-        if columns[name].staged_as_codes:
-            array = as_dictionary(array)
-        add_column(lanes, *hashes(array), _seeds(name))
+    for name in _released(batch, columns):
+        array = _hashed(lanes, name, batch, columns)
         if kept is not None:
             array = array.filter(pa.array(kept))
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
         else:
             scans[name] = scan_numbers(array, columns[name])
-    sums = sum_rows(lanes, np.uint64(first_row))
     together = (
         np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
     )
     combinations, counts = _count_combinations(together, np.ones(len(together), dtype=np.int64))
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
-    return Scan(rows, (int(sums[0]), int(sums[1])), scans, tuple(counted_by), combinations, counts)
+    return Scan(rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts)
+
+
+def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int) -> tuple[int, int]:
+    """The fingerprint of consecutive rows alone, as `scan_batch` finds it; see `add_fingerprints`.
+
+    Examples
+    --------
+    >>> columns = {"age": Column(kind="integer")}
+    >>> batch = pa.record_batch({"age": [1, 2]})
+    >>> fingerprint(batch, columns, 7) == scan_batch(batch, columns, 7, []).fingerprint
+    True
+    """
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    for name in _released(batch, columns):
+        _hashed(lanes, name, batch, columns)
+    return _sums(lanes, first_row)
+
+
+def add_fingerprints(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """The fingerprint of two sets of rows together."""
+    return (a[0] + b[0]) % _MODULUS, (a[1] + b[1]) % _MODULUS
+
+
+def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
+    return [name for name in batch.schema.names if name in columns and columns[name].role.released]
+
+
+def _hashed(lanes: npt.NDArray[np.uint64], name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.Array:
+    """Add a column to the rows' hashes, in place; returns the column as it was hashed."""
+    array = batch.column(name)
+    if columns[name].staged_as_codes:
+        array = as_dictionary(array)
+    add_column(lanes, *hashes(array), _seeds(name))
+    return array
+
+
+def _sums(lanes: npt.NDArray[np.uint64], first_row: int) -> tuple[int, int]:
+    sums = sum_rows(lanes, np.uint64(first_row))
+    return int(sums[0]), int(sums[1])
 
 
 def _seeds(name: str) -> npt.NDArray[np.uint64]:
@@ -208,11 +242,11 @@ def merge_scans(scans: Sequence[Scan]) -> Scan:
 def _merge(a: Scan, b: Scan) -> Scan:
     if a.counted_by != b.counted_by or list(a.columns) != list(b.columns):
         raise ValueError("the scans are of different columns")
-    fingerprint = tuple((first + second) % _MODULUS for first, second in zip(a.fingerprint, b.fingerprint, strict=True))
     columns = {name: merge_columns(name, a.columns[name], b.columns[name]) for name in a.columns}
     codes = np.concatenate([_recoded(part, columns) for part in (a, b)])
     combinations, counts = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
-    return Scan(a.rows + b.rows, (fingerprint[0], fingerprint[1]), columns, a.counted_by, combinations, counts)
+    total = add_fingerprints(a.fingerprint, b.fingerprint)
+    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts)
 
 
 def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
