@@ -1,4 +1,4 @@
-"""Linear, logistic and Cox models of arrays, fitted by statsmodels."""
+"""Linear and logistic models of arrays, fitted by statsmodels, and Cox models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
 from anonpipe.errors import JobError
+from anonpipe.measure._cox import fit_cox
 from anonpipe.measure._design import Design
 from anonpipe.measure._formula import Model, NoFitError
 
@@ -21,7 +22,10 @@ DEPENDENT = 1e-9
 """A predictor of which the others leave no more than this share of its size is a sum of them."""
 
 LARGE = 10.0
-"""A logistic or Cox coefficient, times its predictor's root mean square, that is on its way to infinity."""
+"""A logistic coefficient, times its predictor's root mean square, that is on its way to infinity."""
+
+MOVING = 0.05
+"""Part of the largest change that a coefficient has in a direction to infinity, to be named."""
 
 MOST_STEPS = 50
 
@@ -69,19 +73,8 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
     NoFitError
         The response has one value, there are no events or too few records,
         times of a Cox model are below 0 (those of 0 are allowed), or
-        the maximum of the likelihood is not reached: then coefficients can
-        grow for ever, as a predictor tells the outcomes apart.
-
-    Notes
-    -----
-    statsmodels sums the likelihood of a Cox model over the distinct times of
-    events one by one: of a million records with times to the day it takes
-    seconds, of a million different times minutes.
-
-    References
-    ----------
-    Efron (1977), J. Am. Stat. Assoc. 72:557-565,
-    doi:10.1080/01621459.1977.10480613 (tied times).
+        the likelihood has no maximum: then coefficients can grow for ever, as
+        a predictor tells the outcomes apart.
 
     Examples
     --------
@@ -106,7 +99,9 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
             f"{len(response)} records are too few for {basis.rank} coefficients; widen the subset, or leave out "
             "predictors"
         )
-    fitted, converged = _fitted(model, response, basis.columns, events)
+    if events is not None and model == "cox":
+        return _cox(response, events, basis, design.terms)
+    fitted, converged = _fitted(model, response, basis.columns)
     values = None if fitted is None else np.asarray(fitted.params, dtype=np.float64)
     if values is not None and converged:
         covariance = np.asarray(fitted.cov_params(), dtype=np.float64)
@@ -114,7 +109,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         if np.isfinite(errors[basis.determined]).all():
             degrees = float(fitted.df_resid) if model == "linear" else np.inf
             return Solution(coefficients, errors, degrees)
-    raise NoFitError(_why(values, basis, design.terms))
+    raise NoFitError(_apart(_growing(values, basis, design.terms)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,16 +184,27 @@ class Basis:
         return coefficients, errors
 
 
-def _fitted(
-    model: Model, response: FloatArray, columns: FloatArray, events: npt.NDArray[np.bool_] | None
-) -> tuple[Any, bool]:
+def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: Basis, terms: Sequence[str]) -> Solution:
+    """A Cox model's coefficients, or why there are none."""
+    found = fit_cox(times, events, basis.columns)
+    if found.monotone is not None:
+        moved = np.abs(np.nan_to_num(basis.turned_back(found.monotone, found.covariance)[0] * basis.sizes))
+        raise NoFitError(_apart(_named(moved > MOVING * moved.max(), terms)))
+    if not found.converged:
+        raise NoFitError(
+            "the fit did not converge, though no predictor tells the outcomes apart; leave out predictors that nearly "
+            "add up to each other"
+        )
+    return Solution(*basis.turned_back(found.values, found.covariance), np.inf)
+
+
+def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[Any, bool]:
     """What statsmodels found, None where it gave up, and whether it reached the maximum."""
     try:
         from statsmodels.discrete.discrete_model import Logit
-        from statsmodels.duration.hazard_regression import PHReg
         from statsmodels.regression.linear_model import OLS
     except ImportError:
-        Logit = PHReg = OLS = None
+        Logit = OLS = None
     if OLS is None:
         raise JobError(
             "models are fitted by statsmodels, which is not installed; install it with: pip install statsmodels"
@@ -209,22 +215,27 @@ def _fitted(
         try:
             if model == "linear":
                 fitted = OLS(response, columns).fit()
-            elif model == "logistic":
-                fitted = Logit(response, columns).fit(method="newton", maxiter=MOST_STEPS, disp=False)
             else:
-                fitted = PHReg(response, columns, status=events, ties="efron").fit(maxiter=MOST_STEPS)
+                fitted = Logit(response, columns).fit(method="newton", maxiter=MOST_STEPS, disp=False)
         except Exception:  # what the library says may quote values
             fitted = None
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
     return fitted, not any(item.category.__name__ in failures for item in told)
 
 
-def _why(values: FloatArray | None, basis: Basis, terms: Sequence[str]) -> str:
-    """Which predictors have coefficients on their way to infinity."""
-    growing: list[str] = []
-    if values is not None and np.isfinite(values).all():
-        coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-        large = np.flatnonzero(np.abs(np.nan_to_num(coefficients * basis.sizes)) > LARGE)
-        growing = list(dict.fromkeys(terms[place] for place in large.tolist()))
+def _growing(values: FloatArray | None, basis: Basis, terms: Sequence[str]) -> list[str]:
+    """Which predictors of a logistic model have coefficients on their way to infinity."""
+    if values is None or not np.isfinite(values).all():
+        return []
+    coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
+    return _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > LARGE, terms)
+
+
+def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:
+    """The parts of the formula that the coefficients are from, each once."""
+    return list(dict.fromkeys(terms[place] for place in np.flatnonzero(chosen).tolist()))
+
+
+def _apart(growing: Sequence[str]) -> str:
     what = f"{', '.join(growing)} may tell the outcomes apart" if growing else "predictors may tell the outcomes apart"
     return f"the fit did not converge: {what}; coarsen rare categories, or leave out predictors"
