@@ -1,4 +1,4 @@
-"""For notebooks: a table in, the released table and its verdict out, without a cluster."""
+"""For notebooks: a table in; the released table, its verdict and the warnings out, without a cluster."""
 
 from __future__ import annotations
 
@@ -23,10 +23,23 @@ TableLike = TypeVar("TableLike", pa.Table, pd.DataFrame)
 
 
 class Anonymized(NamedTuple):
-    """The released table (None where a gate failed) and the verdict."""
+    """What `anonymize` gives: three parts, so that who unpacks them sees the warnings.
+
+    Attributes
+    ----------
+    table
+        The released one, None where a gate failed.
+    verdict
+        All checks.
+    warnings
+        What `anonpipe run` prints as such: columns without bounds, what was
+        suppressed, and that the same data were released before under another
+        job or secret, whose two releases can be held against each other.
+    """
 
     table: Any
     verdict: Verdict
+    warnings: tuple[str, ...]
 
 
 def anonymize(
@@ -48,7 +61,8 @@ def anonymize(
     -------
     Anonymized
         `table` is of the type that was given, rows shuffled, or None where a
-        gate failed: what is not verified is not returned.
+        gate failed: what is not verified is not returned. `warnings` are
+        those of a run; read them before the table leaves your hands.
 
     Raises
     ------
@@ -60,9 +74,9 @@ def anonymize(
     >>> import numpy as np, pandas as pd
     >>> frame = pd.DataFrame(np.random.default_rng(1).normal(size=(2000, 2)), columns=["height", "weight"])
     >>> job = {"k": 5, "columns": {"height": {"kind": "continuous"}, "weight": {"kind": "continuous"}}}
-    >>> released, verdict = anonymize(frame, job)
-    >>> verdict.passed, len(released)
-    (True, 2000)
+    >>> released, verdict, warnings = anonymize(frame, job)
+    >>> verdict.passed, len(released), len(warnings)
+    (True, 2000, 1)
     """
     arrow = _as_arrow(table)
     parsed = _as_job(job)
@@ -80,9 +94,9 @@ def _anonymize(given: Any, arrow: pa.Table, job: Job, folder: Path, on_progress:
     inside = job.model_copy(update={"input": str(source), "output": str(folder / "out")})
     outcome = execute(inside, cluster=False, on_progress=on_progress)
     if outcome.version is None:
-        return Anonymized(None, outcome.verdict)
+        return Anonymized(None, outcome.verdict, outcome.warnings)
     released = _read(outcome.version, arrow.schema)
-    return Anonymized(_as_given(released, given), outcome.verdict)
+    return Anonymized(_as_given(released, given), outcome.verdict, outcome.warnings)
 
 
 def _as_arrow(table: Any) -> pa.Table:

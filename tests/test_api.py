@@ -78,7 +78,7 @@ LOOSE = {"mean": 5, "covariance": 5, "category_share": 0.1, "null_share": 0.1}
 def test_a_frame_comes_back_in_its_dtypes():
     frame = _frame()
     before = frame.copy(deep=True)
-    released, verdict = anonymize(frame, {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF})
+    released, verdict, _ = anonymize(frame, {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF})
     assert verdict.passed and isinstance(released, pd.DataFrame)
     assert released.dtypes.to_dict() == frame.dtypes.to_dict()
     assert list(released.columns) == list(frame.columns) and len(released) == ROWS
@@ -92,7 +92,7 @@ def test_a_frame_comes_back_in_its_dtypes():
 
 def test_whole_numbers_without_nulls_stay_whole():
     frame = pd.DataFrame({"a": np.arange(200), "b": np.random.default_rng(0).normal(size=200)})
-    released, _ = anonymize(
+    released, _, _ = anonymize(
         frame,
         {
             "k": 5,
@@ -111,7 +111,7 @@ def test_an_arrow_table_comes_back_in_its_schema():
     chunks = pa.chunked_array([rng.normal(size=100), rng.normal(size=200)])
     table = pa.table({"instant": seconds, "place": place, "value": chunks}).replace_schema_metadata({"who": "me"})
     columns = {"instant": {"kind": "date"}, "place": {"kind": "categorical"}, "value": {"kind": "continuous"}}
-    released, verdict = anonymize(table, {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF})
+    released, verdict, _ = anonymize(table, {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF})
     assert verdict.passed and isinstance(released, pa.Table)
     assert released.schema.equals(table.schema) and released.num_rows == 300
     assert released.schema.metadata is None
@@ -121,13 +121,13 @@ def test_an_arrow_table_comes_back_in_its_schema():
 def test_dropped_columns_are_gone():
     frame = small.plain_table(300).to_pandas().assign(name=[f"person {at}" for at in range(300)])
     columns = {**small.COLUMNS, "name": {"kind": "categorical", "role": "identifier"}}
-    released, verdict = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF})
+    released, verdict, _ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF})
     assert verdict.passed and list(released.columns) == ["age", "income", "place"]
 
 
 def test_a_failed_gate_returns_no_table():
     table = small.plain_table(300)
-    released, verdict = anonymize(
+    released, verdict, _ = anonymize(
         table,
         {
             "k": 5,
@@ -223,7 +223,7 @@ def test_categories_that_are_no_text_and_integers_that_gain_nulls():
         "gates": {"covariance": 0.5},
         "measure": small.OFF,
     }
-    released, verdict = anonymize(given, job)
+    released, verdict, _ = anonymize(given, job)
     assert verdict.passed
     for name in ("number", "truth"):
         assert released[name].dtype == given[name].dtype
@@ -231,3 +231,15 @@ def test_categories_that_are_no_text_and_integers_that_gain_nulls():
     assert str(released["grade"].dtype) == "Int64" and released["grade"].isna().sum() == 6
     kept = given["grade"][given["grade"] < 3].value_counts().to_dict()
     assert released["grade"].dropna().astype(int).value_counts().to_dict() == kept
+
+
+def test_warnings_are_returned_redraws_among_them():
+    table = small.plain_table(300)
+    job = {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}
+    first, again = (anonymize(table, job | {"k": k}).warnings for k in (5, 6))
+    assert any("'income' has no bounds" in warning for warning in first)
+    assert len(again) == len(first) + 1  # the same data under another job: the draws differ
+    failed = anonymize(
+        table, job | {"gates": {"covariance": 1e-12, "mean": 1e-12}, "synthesize": {"method": "centroid"}}
+    )
+    assert failed.table is None and any("no bounds" in warning for warning in failed.warnings)

@@ -74,7 +74,7 @@ def check_release(table, original):
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(next(iter(method.values()))["method"]))
 def test_methods_release_probabilities(method):
     original = people()
-    table, verdict = anonymize(original, job(**method, gates=GATES))
+    table, verdict, _ = anonymize(original, job(**method, gates=GATES))
     assert verdict.passed
     check_release(table, original)
     assert float(line(verdict, "share of a category").measured) < 0.001
@@ -118,7 +118,7 @@ def test_the_whole_run(tmp_path):
 def test_a_wrong_share_fails(monkeypatch):
     """Without calibration the 5 % become 29 %, and the gates say so."""
     monkeypatch.setattr("anonpipe.codec.probabilities.calibrated_probabilities", lambda chances, *_: chances)
-    table, verdict = anonymize(people(), job(synthesize={"method": "centroid"}, gates={"share_as_they_were": 1.0}))
+    table, verdict, _ = anonymize(people(), job(synthesize={"method": "centroid"}, gates={"share_as_they_were": 1.0}))
     assert table is None
     failed = {check.name for check in verdict.checks if check.outcome.value == "failed"}
     assert {"mean", "share of a category"} <= failed

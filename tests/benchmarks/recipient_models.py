@@ -135,7 +135,7 @@ def compared(frame, fitted, k, job, draws):
     found, troubles = {model.analysis.name: [] for model in fitted}, set()
     for draw in range(draws):
         os.environ["ANONPIPE_SECRET"] = f"{draw + 1:064x}"
-        released, verdict = anonymize(frame, {"k": k} | GATES | job)
+        released, verdict, _ = anonymize(frame, {"k": k} | GATES | job)
         if released is None:
             sys.exit(f"a gate failed: {[check.name for check in verdict.checks if check.outcome == 'failed']}")
         for model in fitted:
