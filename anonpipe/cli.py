@@ -75,6 +75,23 @@ def _print(text: str) -> None:
     out.print(text, markup=False, soft_wrap=True)
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        _print(f"anonpipe {version('anonpipe')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and end")
+    ] = False,
+) -> None:
+    """Options of the command line itself; its help is the application's."""
+
+
 @app.command()
 def init(
     source: Annotated[str, typer.Argument(help="The data: Parquet or CSV, a file, folder, glob or URL")],
@@ -373,20 +390,28 @@ def _execute(job: Job, resume: bool) -> Outcome:
 
 
 def _tell_if_cold(job: Job) -> None:
-    """One line where a first run is going to be silent for long; a given scheduler's workers compile elsewhere."""
+    """One line where a run is going to be silent for long; a given scheduler's workers compile elsewhere."""
     if job.run.scheduler is None and not _compiled():
-        err.print(COLD, soft_wrap=True)
+        err.print(COLD if _lasting() else COLD_AGAIN, soft_wrap=True)
 
 
 COLD = "compiling for this machine, one or two minutes; later runs start at once"
+COLD_AGAIN = (
+    "compiling for this machine, one or two minutes, in every run: no private folder for compiled code can be written; "
+    "set NUMBA_CACHE_DIR to one"
+)
 
 
 def _compiled() -> bool:
-    """Whether numba's cache holds something of the kernels, at one of the places where numba keeps it."""
-    given, user = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    elsewhere = Path(given) if given else Path(user).expanduser() / "numba"
-    beside = [] if given else [Path(__file__).parent / "kernels" / "__pycache__"]
-    return any(any(folder.glob("*.nbi")) for folder in (*beside, *elsewhere.glob("kernels_*")))
+    from anonpipe.kernels.compiled import any_kept
+
+    return any_kept()
+
+
+def _lasting() -> bool:
+    from anonpipe.kernels.compiled import lasting
+
+    return lasting() is not None
 
 
 class progress_display:

@@ -7,7 +7,7 @@ Parameters are the job (columns, methods, paths) and never rows. Results are
 not persisted. Whatever a stage raises is replaced by an error without data
 before Prefect sees it, because Prefect stores exception texts for ever.
 
-    python -m flows.anonymize job.yaml
+    python -m anonpipe_flows.anonymize job.yaml
 """
 
 import os
@@ -228,7 +228,7 @@ def in_words(outcome: Outcome) -> str:
 def main(arguments: list[str]) -> int:
     """Run the flow on a job file; without a server (PREFECT_API_URL) it brings its own for the run."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m flows.anonymize job.yaml\n")
+        sys.stderr.write("usage: python -m anonpipe_flows.anonymize job.yaml\n")
         return 2
     try:
         anonymize(load_job(arguments[0]))

@@ -7,7 +7,7 @@ Table and map become artifacts, which Prefect stores for ever: they show the
 two measures of the map and the reasons of settings that fail, and none of
 either where a measure tells of the original what only the steward may know.
 
-    python -m flows.compare job.yaml
+    python -m anonpipe_flows.compare job.yaml
 """
 
 import base64
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.anonymize import _ONCE, _RETRIED, _Bar, _usual_umask, _without_data  # it sets Prefect's environment first
+from .anonymize import _ONCE, _RETRIED, _Bar, _usual_umask, _without_data  # it sets Prefect's environment first
 
 # isort: split
 from prefect import flow, task
@@ -105,7 +105,7 @@ def compare_settings(
 def main(arguments: list[str]) -> int:
     """Run the flow on a job file; table and map go into the folder `comparison` unless another is given."""
     if len(arguments) not in (1, 2):
-        sys.stderr.write("usage: python -m flows.compare job.yaml [folder]\n")
+        sys.stderr.write("usage: python -m anonpipe_flows.compare job.yaml [folder]\n")
         return 2
     try:
         compare_settings(load_job(arguments[0]), arguments[1] if len(arguments) == 2 else "comparison")

@@ -327,16 +327,10 @@ def _command(*arguments):
     return [sys.executable, "-m", "anonpipe", *map(str, arguments)]
 
 
-@pytest.mark.parametrize("place", ["given", "user"])
-def test_a_first_run_says_that_it_compiles(monkeypatch, tmp_path, capsys, job_file, place):
-    if place == "given":
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-        folder = tmp_path / "kernels_0a1b"
-    else:
-        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        monkeypatch.setattr(cli, "__file__", str(tmp_path / "installed" / "cli.py"))
-        folder = tmp_path / "numba" / "kernels_0a1b"
+def test_a_first_run_says_that_it_compiles(monkeypatch, capsys, job_file):
+    kept, lasting = [False], [True]
+    monkeypatch.setattr("anonpipe.kernels.compiled.any_kept", lambda: kept[0])
+    monkeypatch.setattr("anonpipe.kernels.compiled.lasting", lambda: "there" if lasting[0] else None)
     monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
     job = load_job(job_file)
     remote = job.model_copy(update={"run": job.run.model_copy(update={"scheduler": "tls://there:8786"})})
@@ -344,8 +338,10 @@ def test_a_first_run_says_that_it_compiles(monkeypatch, tmp_path, capsys, job_fi
     assert capsys.readouterr().err == ""
     cli._tell_if_cold(job)
     assert capsys.readouterr().err == f"{cli.COLD}\n"
-    folder.mkdir(parents=True)
-    (folder / "mdav.mdav-1.py311.nbi").touch()
+    lasting[0] = False
+    cli._tell_if_cold(job)
+    assert capsys.readouterr().err == f"{cli.COLD_AGAIN}\n"
+    kept[0] = True
     cli._tell_if_cold(job)
     assert capsys.readouterr().err == ""
 

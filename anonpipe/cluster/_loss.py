@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.scatter import scatter_in_groups
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,24 +63,4 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
     total = float(np.square(centred).sum())
     if total <= 0.0:
         return 0.0
-    return 100.0 * within_scatter(centred, *sort_groups(labels.astype(np.int64))) / total
-
-
-@nb.njit(cache=True, nogil=True)
-def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> float:
-    """Sum of squared distances to the group means, two passes a group."""
-    width = points.shape[1]
-    mean = np.empty(width)
-    total = 0.0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        mean[:] = 0.0
-        for i in rows:
-            for j in range(width):
-                mean[j] += points[i, j]
-        for j in range(width):
-            mean[j] /= max(1, rows.shape[0])
-        for i in rows:
-            for j in range(width):
-                total += (points[i, j] - mean[j]) ** 2
-    return total
+    return 100.0 * scatter_in_groups(centred, *sort_groups(labels.astype(np.int64))) / total

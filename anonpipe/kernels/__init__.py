@@ -1,1 +1,5 @@
 """Compiled loops over arrays; each is documented beside the function that uses it."""
+
+from anonpipe.kernels.compiled import keep_privately
+
+keep_privately()

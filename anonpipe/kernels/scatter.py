@@ -42,3 +42,23 @@ def group_scatters(points: FloatArray, order: IntArray, starts: IntArray) -> Flo
         rows = order[starts[g] : starts[g + 1]]
         scatter[g] = scatter_times_size(points, rows, offsets) / rows.shape[0]
     return scatter
+
+
+@nb.njit(cache=True, nogil=True)
+def scatter_in_groups(points: FloatArray, order: IntArray, starts: IntArray) -> float:
+    """Sum of squared distances to the group means, two passes a group."""
+    width = points.shape[1]
+    mean = np.empty(width)
+    total = 0.0
+    for g in range(starts.shape[0] - 1):
+        rows = order[starts[g] : starts[g + 1]]
+        mean[:] = 0.0
+        for i in rows:
+            for j in range(width):
+                mean[j] += points[i, j]
+        for j in range(width):
+            mean[j] /= max(1, rows.shape[0])
+        for i in rows:
+            for j in range(width):
+                total += (points[i, j] - mean[j]) ** 2
+    return total
