@@ -267,6 +267,18 @@ class RecipientAnalysis(Options):
     subset: str | None = None
     limits: AnalysisLimits = AnalysisLimits()
 
+    @model_validator(mode="after")
+    def _holds_only_what_is_allowed(self) -> RecipientAnalysis:
+        from anonpipe.measure import check_analysis
+
+        try:
+            check_analysis(self.analysis)
+        except JobError as error:
+            problem = str(error)
+        else:
+            return self
+        raise ValueError(problem)
+
     @property
     def analysis(self) -> Analysis:
         """As the measures take it.

@@ -228,11 +228,11 @@ class _Condition:
 def _met(job: Job, wanted: _Condition, batch: pa.RecordBatch) -> bool:
     """Whether a row meets the condition, or it cannot be judged here."""
     analysis = wanted.wanted.analysis
-    texts = (analysis.subset, analysis.event if wanted.what == "event" else None)
+    conditions = dict.fromkeys((("subset",) if analysis.subset else ()) + ((wanted.what,)))
     names = job.columns_of(wanted.wanted)
     try:
         part = plain(_frame(job, batch, names), names)
-        held = [condition(part, analysis, text) == 1.0 for text in texts if text is not None]
+        held = [condition(part, analysis, what) == 1.0 for what in conditions]
     except JobError:  # it is told by the run, which has all columns in their released form
         return True
     return bool(np.logical_and.reduce(held).any())

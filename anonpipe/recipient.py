@@ -278,6 +278,6 @@ _WEIGHT = """\
 _LIMITS = """
 # The recipients' models, fitted to both tables: where one misses a limit, nothing is released. Agree the limits
 # with the recipients. changed_significance, changed_direction, outside: largest shares of coefficients.
-# overlap: least mean overlap of 95 % intervals. Formulas are run as Python: take them from people you trust.
+# overlap: least mean overlap of 95 % intervals.
 analyses:
 """

@@ -102,7 +102,6 @@ def test_what_follows_from_others_is_released_where_an_analysis_names_it(table):
         ("vital", (1,)),
         ("vital != 'Qalive'", ()),
         ("vital == 'Qdead' and age > 50", ()),
-        ("vital in names", ()),
     ],
 )
 def test_events_are_read_from_plain_conditions_only(event, values):

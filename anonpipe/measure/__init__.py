@@ -18,7 +18,7 @@ from anonpipe.measure._coefficient_changes import CoefficientChanges, coefficien
 from anonpipe.measure._discriminator import discriminator
 from anonpipe.measure._distances import ks_distance, total_variation, wasserstein_distance
 from anonpipe.measure._distributions import CorrelationMatrices, Distribution, correlation_changes, distributions
-from anonpipe.measure._formula import Analysis, columns_used
+from anonpipe.measure._formula import Analysis, check_analysis, columns_used
 from anonpipe.measure._lasko_table import LaskoTable, lasko_table
 from anonpipe.measure._measurement import Curve, Measurement
 from anonpipe.measure._moment_changes import moment_changes
@@ -52,6 +52,7 @@ __all__ = [
     "abim",
     "abisd",
     "auc",
+    "check_analysis",
     "coefficient_changes",
     "columns_used",
     "compare_models",

@@ -6,14 +6,24 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError
-from anonpipe.measure._formula import Analysis, NoFitError, columns_named, environment, factors_of, patsy_module
+from anonpipe.measure._formula import (
+    Analysis,
+    NoFitError,
+    columns_used,
+    environment,
+    factor_columns,
+    factors_of,
+    patsy_module,
+)
 from anonpipe.measure._frames import coded, condition, levels_of, met, plain, recoded, refuse_dates
+from anonpipe.measure._permitted import most_columns, read_factor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +34,10 @@ INTERCEPT = "Intercept"
 
 MOST_COEFFICIENTS = 1_000
 """A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1."""
+
+
+MOST_NAMES = 100_000
+"""More columns than this are not even named; patsy counts those of fewer exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +112,8 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
     """
     codes = factors_of(analysis)
     known = [str(name) for name in original.columns]
-    columns = columns_named(analysis, [*codes, analysis.subset, analysis.event], known)
-    predicting = columns_named(analysis, codes, known)
+    columns = columns_used(analysis, known)
+    predicting = factor_columns(analysis, codes, known)
     refuse_dates(original, analysis, predicting)
     part = met(plain(original, columns), analysis)
     patsy, culprit, levels, sides = patsy_module(), None, {}, None
@@ -107,7 +121,10 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
         with _quiet():
             levels = {name: found for name in predicting if (found := levels_of(part[name])) is not None}
             part = coded(part, levels)
+            _refuse_too_wide(analysis, {name: len(found) for name, found in levels.items()})
             sides = patsy.incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
+    except JobError:
+        raise
     except Exception:  # patsy quotes values, and functions of the formula may raise anything
         culprit = _failing(part, codes) or analysis.formula
     if sides is None:
@@ -137,7 +154,7 @@ def apply(coding: Coding, frame: pd.DataFrame) -> Design:
             "leave it out of the analysis, or release it"
         )
     part = met(plain(frame, coding.columns), analysis)
-    events = None if analysis.event is None else condition(part, analysis, analysis.event)
+    events = None if analysis.event is None else condition(part, analysis, "event")
     known = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
     used, culprit, made = coded(part[known].reset_index(drop=True), coding.levels), None, None
     try:
@@ -191,6 +208,21 @@ def _failing_term(part: pd.DataFrame, sides: Iterable[Any]) -> str | None:
     return None
 
 
+def _refuse_too_wide(analysis: Analysis, categories: Mapping[str, int]) -> None:
+    """Categories multiply in interactions, and patsy would make all columns before they can be counted."""
+    for term in patsy_module().ModelDesc.from_formula(analysis.formula).rhs_termlist:
+        wide = prod(most_columns(read_factor(factor.code), categories) for factor in term.factors)
+        if wide > MOST_NAMES:
+            raise _too_wide(analysis, wide, term.name())
+
+
+def _too_wide(analysis: Analysis, count: int, widest: str) -> JobError:
+    return JobError(
+        f"analysis {analysis.name!r} would have {count:,} coefficients, most of them for "
+        f"{widest}; {MOST_COEFFICIENTS:,} are allowed: leave it out, or coarsen it"
+    )
+
+
 def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
     left, right = sides
     (response,) = left.factor_infos.values()
@@ -205,10 +237,7 @@ def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
         )
     if len(right.column_names) > MOST_COEFFICIENTS:
         widest = max(right.term_names, key=lambda name: _width(right.term_name_slices[name]))
-        raise JobError(
-            f"analysis {analysis.name!r} would have {len(right.column_names):,} coefficients, most of them for "
-            f"{widest}; {MOST_COEFFICIENTS:,} are allowed: leave it out, or coarsen it"
-        )
+        raise _too_wide(analysis, len(right.column_names), widest)
 
 
 def _width(columns: slice) -> int:

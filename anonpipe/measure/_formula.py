@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from anonpipe.errors import AnonpipeError, JobError
+from anonpipe.measure._permitted import (
+    FUNCTIONS,
+    MOST_CHARACTERS,
+    RefusedError,
+    check_terms,
+    columns_in,
+    read_condition,
+    read_factor,
+)
 
 Model = Literal["linear", "logistic", "cox"]
-
-_FUNCTIONS = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
-_BACKTICKED = re.compile(r"`([^`]+)`")
 
 
 @dataclass(frozen=True)
@@ -33,11 +40,11 @@ class Analysis:
         `response ~ predictors` as patsy and formulaic write it, such as
         `months ~ age + stage + sex:stage`. Text and categories become 0/1
         columns against their first level; `C(code)` does it for numbers,
-        `Q("tumour size")` names a column that is no word. Of functions, those
-        of numpy (`np.sqrt(age)`), `log` and its like, and those of patsy are
-        known. The response of `logistic` has two values, or is a condition
-        such as `I(months > 12)`; the later of its two values is modelled. The
-        response of `cox` is the time.
+        `Q("tumour size")` names a column that is no word. Functions are those
+        of `_permitted`: `log` and its like (also as `np.log`), `center`,
+        `standardize`, splines. The response of `logistic` has two values, or
+        is a condition such as `I(months > 12)`; the later of its two values is
+        modelled. The response of `cox` is the time.
     event
         For `cox`: the records that have the event, as a condition on columns
         (`status == 'Dead'`), or a column of 0 and 1. All others are censored.
@@ -48,8 +55,9 @@ class Analysis:
     Notes
     -----
     A condition is not met where a column that it names is null. Formula and
-    conditions are evaluated as Python: take them from people whom you would
-    let run a program.
+    conditions hold columns, numbers, texts, operators and a few functions,
+    and nothing else: they are checked before any is evaluated, so that they
+    may come from anybody.
 
     Raises
     ------
@@ -83,7 +91,7 @@ class NoFitError(AnonpipeError):
 
 
 def patsy_module() -> Any:
-    """The formula library, which comes with statsmodels.
+    """The formula library.
 
     Raises
     ------
@@ -91,39 +99,54 @@ def patsy_module() -> Any:
         It is not installed.
     """
     try:
-        import patsy  # type: ignore[import-untyped]
+        import patsy
     except ImportError:
         pass
     else:
         return patsy
-    raise JobError("models are fitted by statsmodels, which is not installed; install it with: pip install statsmodels")
+    raise JobError("formulas are read by patsy, which is not installed; install it with: pip install patsy")
 
 
 def environment() -> Any:
-    """What a formula may use beside columns; nothing of the caller's."""
-    functions = {name: getattr(np, name) for name in _FUNCTIONS}
-    return patsy_module().EvalEnvironment([{"np": np, **functions}])
+    """What a formula may use beside columns: functions of numpy, nothing of the caller's, no built-in of Python."""
+    functions = {name: getattr(np, name) for name in FUNCTIONS}
+    return _sealed()([{"np": SimpleNamespace(**functions), **functions}])
+
+
+@cache
+def _sealed() -> Any:
+    """Patsy's evaluation without the built-in functions, which Python otherwise adds to every evaluation."""
+    patsy = patsy_module()
+    from patsy.eval import VarLookupDict
+
+    base: Any = patsy.EvalEnvironment
+
+    class Sealed(base):  # type: ignore[misc]
+        def eval(self, expr: str, source_name: str = "<formula>", inner_namespace: Any = None) -> Any:
+            code = compile(expr, source_name, "eval", self.flags, False)
+            return eval(code, {"__builtins__": {}}, VarLookupDict([inner_namespace or {}, *self._namespaces]))
+
+        def subset(self, names: Iterable[str]) -> Any:
+            return type(self)([{name: self.namespace[name] for name in names}], self.flags)
+
+    return Sealed
 
 
 def factors_of(analysis: Analysis) -> tuple[str, ...]:
-    """The parts of the formula that are evaluated, as code, the response first.
+    """The parts of the formula that are evaluated, as code, the response first; all of it is permitted.
 
     Raises
     ------
     JobError
-        It is no formula, or not one of one response and some predictors.
+        It is no formula, not one of one response and some predictors, or
+        holds what is not allowed in one.
 
     Examples
     --------
     >>> factors_of(Analysis("a", "linear", "months ~ age + np.log(size):age"))
     ('months', 'age', 'np.log(size)')
     """
-    patsy = patsy_module()
-    found: Any = None
-    try:
-        found = patsy.ModelDesc.from_formula(analysis.formula)
-    except Exception:  # raised below, free of what the library says
-        pass
+    found = _described(analysis)
     if found is None:
         problem: str | None = "is no formula"
     elif len(found.lhs_termlist) != 1 or len(found.lhs_termlist[0].factors) != 1:
@@ -142,30 +165,119 @@ def factors_of(analysis: Analysis) -> tuple[str, ...]:
             f"analysis {analysis.name!r}: {analysis.formula!r} {problem}; write response ~ predictor + predictor"
         )
     codes = [factor.code for term in [*found.lhs_termlist, *found.rhs_termlist] for factor in term.factors]
-    return tuple(dict.fromkeys(codes))
+    codes = list(dict.fromkeys(codes))
+    for code in codes:
+        _permitted(analysis, "formula", read_factor, code)
+    return tuple(codes)
 
 
-def columns_named(analysis: Analysis, codes: Iterable[str | None], known: Sequence[str]) -> tuple[str, ...]:
-    """Columns that parts of the formula or conditions name, in the table's order.
+def _described(analysis: Analysis) -> Any:
+    """The formula as patsy describes it; None where it is none."""
+    patsy = patsy_module()
+    from patsy.parse_formula import parse_formula
 
-    Parameters
-    ----------
-    analysis
-        For the text of errors.
-    codes
-        Code; None names nothing.
-    known
-        The table's columns.
+    if len(analysis.formula) > MOST_CHARACTERS:
+        raise JobError(
+            f"analysis {analysis.name!r}: the formula has {len(analysis.formula):,} characters, and "
+            f"{MOST_CHARACTERS:,} are allowed; leave out predictors"
+        )
+    try:
+        tree = parse_formula(analysis.formula)
+    except Exception:  # what the library says is of no use
+        return None
+    _permitted(analysis, "formula", check_terms, tree)
+    try:
+        return patsy.ModelDesc.from_formula(analysis.formula)
+    except Exception:
+        return None
+
+
+def condition_of(analysis: Analysis, what: str, text: str) -> ast.expr:
+    """A condition, all of it permitted, as a syntax tree.
 
     Raises
     ------
     JobError
-        Code that cannot be read, or names no column, or one of several that
-        have the same name.
+        It holds what is not allowed in a condition.
     """
-    allowed = {"np", *_FUNCTIONS, *patsy_module().builtins.__all__}
-    named = set[str]().union(*(names_in(analysis, code) for code in codes if code is not None))
-    if unknown := sorted(name for name in named if name not in known and name not in allowed):
+    tree: ast.expr = _permitted(analysis, what, read_condition, text)
+    return tree
+
+
+def _permitted(analysis: Analysis, what: str, read: Callable[[Any], Any], content: Any) -> Any:
+    try:
+        return read(content)
+    except RefusedError as error:
+        problem = str(error)
+    raise JobError(f"analysis {analysis.name!r}: in its {what}, {problem}")
+
+
+def check_analysis(analysis: Analysis) -> None:
+    """Refuse an analysis whose formula or conditions hold anything that is not allowed; columns are not looked up.
+
+    Raises
+    ------
+    JobError
+        As `factors_of` and `condition_of`.
+
+    Examples
+    --------
+    >>> check_analysis(Analysis("a", "linear", "months ~ age", subset="age.to_csv('copy')"))
+    Traceback (most recent call last):
+    anonpipe.errors.JobError: analysis 'a': in its subset, 'age.to_csv' is not allowed; allowed are columns ...
+    """
+    factors_of(analysis)
+    for what, text in conditions_of(analysis):
+        condition_of(analysis, what, text)
+
+
+def conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
+    """`event` and `subset` with their texts, where given."""
+    return tuple((what, text) for what in ("event", "subset") if (text := getattr(analysis, what)) is not None)
+
+
+def factor_columns(analysis: Analysis, codes: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Columns that factors of the formula name, in the table's order.
+
+    Raises
+    ------
+    JobError
+        As `columns_used`.
+    """
+    return _known(analysis, set[str]().union(*(columns_in(read_factor(code)) for code in codes)), known)
+
+
+def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
+    """Columns that an analysis needs: those of its formula and, with `conditions`, of event and subset.
+
+    Parameters
+    ----------
+    analysis
+        Which.
+    known
+        The table's columns; the result is in their order.
+    conditions
+        Whether those of event and subset too.
+
+    Raises
+    ------
+    JobError
+        A piece of it is not allowed, or names no column, or one of several
+        that have the same name.
+
+    Examples
+    --------
+    >>> columns_used(Analysis("a", "linear", "months ~ age", subset="sex == 'f'"), ["age", "sex", "months", "x"])
+    ('age', 'sex', 'months')
+    """
+    named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
+    for what, text in conditions_of(analysis) if conditions else ():
+        named |= columns_in(condition_of(analysis, what, text))
+    return _known(analysis, named, known)
+
+
+def _known(analysis: Analysis, named: set[str], known: Sequence[str]) -> tuple[str, ...]:
+    if unknown := sorted(name for name in named if name not in known):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "
             f"its columns are: {', '.join(known)}"
@@ -173,49 +285,3 @@ def columns_named(analysis: Analysis, codes: Iterable[str | None], known: Sequen
     if many := sorted(name for name in named if known.count(name) > 1):
         raise JobError(f"analysis {analysis.name!r} names {many[0]}, as several columns are called; rename them")
     return tuple(name for name in known if name in named)
-
-
-def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
-    """Columns that an analysis needs: those of its formula and, with `conditions`, of event and subset.
-
-    Raises
-    ------
-    JobError
-        As `factors_of` and `columns_named`.
-
-    Examples
-    --------
-    >>> columns_used(Analysis("a", "linear", "months ~ age", subset="sex == 'f'"), ["age", "sex", "months", "x"])
-    ('age', 'sex', 'months')
-    """
-    beside = [analysis.event, analysis.subset] if conditions else []
-    return columns_named(analysis, [*factors_of(analysis), *beside], known)
-
-
-def names_in(analysis: Analysis, code: str) -> set[str]:
-    """Names that code looks up: words, in backticks, or in Q("...").
-
-    Examples
-    --------
-    >>> sorted(names_in(Analysis("a", "linear", "y ~ x"), "np.log(Q('the age')) + `net pay` * x"))
-    ['net pay', 'np', 'the age', 'x']
-    """
-    tree = None
-    try:
-        tree = ast.parse(_BACKTICKED.sub("1", code).strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        pass
-    if tree is None:
-        raise JobError(
-            f"analysis {analysis.name!r}: {code!r} cannot be read; write names of columns, numbers, 'texts', "
-            "== < >= in, and, or, not; names that are no words go in backticks (conditions) or Q('...') (formulas)"
-        )
-    named = set(_BACKTICKED.findall(code))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            named.add(node.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Q":
-            named |= {
-                item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)
-            }
-    return named - {"Q"}

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError
-from anonpipe.measure._formula import Analysis, NoFitError, names_in
+from anonpipe.measure._condition import evaluate
+from anonpipe.measure._formula import Analysis, NoFitError, condition_of
+from anonpipe.measure._permitted import columns_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,35 +114,35 @@ def met(part: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
         None meets it.
     """
     if analysis.subset is not None:
-        part = part[condition(part, analysis, analysis.subset) == 1.0].reset_index(drop=True)
+        part = part[condition(part, analysis, "subset") == 1.0].reset_index(drop=True)
     if len(part) == 0:
         raise NoFitError("no record meets the subset; widen it")
     return part
 
 
-def condition(part: pd.DataFrame, analysis: Analysis, text: str) -> FloatArray:
-    """1 where a condition is met, 0 where not, NaN where a column that it names is null; shape (n_rows,).
+def condition(part: pd.DataFrame, analysis: Analysis, what: str) -> FloatArray:
+    """1 where `event` or `subset` is met, 0 where not, NaN where a column of it is null; shape (n_rows,).
 
     Raises
     ------
     JobError
-        It cannot be evaluated, or is neither true nor false (1 nor 0).
+        It holds what is not allowed, cannot be evaluated, or is neither true
+        nor false (1 nor 0).
     """
-    import pandas as pd
-
-    named = [name for name in part.columns if name in names_in(analysis, text)]
+    text = str(getattr(analysis, what))
+    tree = condition_of(analysis, what, text)
+    named = [name for name in part.columns if name in columns_in(tree)]
     complete = part[named].notna().all(axis=1).to_numpy()
-    found: Any = None
+    found = None
     try:
-        found = part[complete].eval(text, engine="python", local_dict={}, global_dict={})
-        found = found.astype("float64") if isinstance(found, pd.Series) else None
-    except Exception:
-        found = None
-    if found is None or len(found) != int(complete.sum()) or not found.isin([0.0, 1.0]).all():
+        found = evaluate(tree, part[complete])
+    except Exception:  # values that cannot be compared; the library's text quotes them
+        pass
+    if found is None:
         raise JobError(
             f"analysis {analysis.name!r}: {text!r} is no condition on these columns; compare columns with values of "
             "their own type, as in status == 'Dead' and age >= 18"
         )
     outcome = np.full(len(part), np.nan)
-    outcome[complete] = found.to_numpy()
+    outcome[complete] = found
     return outcome

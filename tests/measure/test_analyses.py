@@ -432,7 +432,7 @@ def test_names_that_are_no_words():
 
 def test_without_the_library_the_remedy_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "patsy", None)
-    with pytest.raises(JobError, match="pip install statsmodels"):
+    with pytest.raises(JobError, match="pip install patsy"):
         fit_models(registry(), [MONTHS])
 
 
