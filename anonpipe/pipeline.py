@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe import assess as measuring
-from anonpipe import engine, ledger, release
+from anonpipe import engine, interrupts, ledger, release, versions
 from anonpipe.assess import Assessment
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, middle_stages, release_warnings
 from anonpipe.fit import fit
 from anonpipe.job import Job
@@ -37,7 +38,7 @@ from anonpipe.moments import NoiseScatter, exact_factor, merge_all, noise_factor
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
-from anonpipe.rng import keyed, steward_secret
+from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.shelves import routed_shelf, synthetic_shelf
 from anonpipe.source import check_types, open_source, save_source
 from anonpipe.stages import label_shelf, work
@@ -346,34 +347,84 @@ def verify(run: Run) -> Verdict:
 
 
 def finish(run: Run, verdict: Verdict) -> Outcome:
-    """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way."""
+    """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way.
+
+    Once readers are led to the release, nothing is an error any more: what
+    fails then is a warning, and Ctrl-C is only noted.
+    """
+    where = release.place(run.job.output)
+    with versions.alone(where), contextlib.ExitStack() as quiet:
+        return _finish(run, verdict, where, quiet)
+
+
+def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
     job, rows = run.job, run.context.plan.rows
     settled = read_json(run.staging.file("warnings.json"))
-    warnings = (*run.warnings, *job.warnings(), *settled, *release_warnings(run.context))
-    where = release.place(job.output)
+    warnings = [*run.warnings, *job.warnings(), *settled, *release_warnings(run.context)]
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = manifest(run.context, verdict)
-    facts = gather(run.context, verdict, listed, warnings)
-    name = release.new_version() if verdict.passed else release.FAILED_RUN
+    facts = gather(run.context, verdict, listed, tuple(warnings))
+    name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
     inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
-    published = None
-    if verdict.passed:
-        run.on_progress(Progress("publish", 0, 1, 0))
-        files = [run.staging.file("files") / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
-        told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
-        published = release.publish(files, listed, where, told, name)
-        ledger.note_release(steward_secret(), read_json(run.staging.file("digest.json")), job.digest(), job.output)
+    if not verdict.passed:
+        report = _keep_report(where, name, inside)
+        remove(run.staging)
+        return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report)
+
+    reports: list[str | None] = []
+
+    def before_switch() -> None:
+        interrupts.safe_point()
+        quiet.enter_context(interrupts.held())
+        _note_release(run)
+        reports.append(_keep_report(where, name, inside))
+
+    run.on_progress(Progress("publish", 0, 1, 0))
+    files = [run.staging.file("files") / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
+    told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
+    published = release.publish(files, listed, where, told, name, before_switch)
+    warnings += [*published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
+    return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), *reports)
+
+
+def _note_release(run: Run) -> None:
+    """Log the release before it is out: an entry too many warns once too often, one too few hides a repetition."""
+    reason = None
+    try:
+        ledger.note_release(
+            steward_secret(), read_json(run.staging.file("digest.json")), run.job.digest(), run.job.output
+        )
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "unknown reason"
+    if reason is not None:
+        raise OutputError(
+            f"the log of releases in {private_home()} cannot be written: {reason}; nothing was published; free "
+            "space or mend its rights, then --resume"
+        )
+
+
+def _tidied_up(run: Run, rows: int) -> list[str]:
+    """The last steps of a run whose release is out; what they could not do."""
+    found = []
+    with contextlib.suppress(Exception):  # a display that fails
         run.mark("publish", rows)
-    report = _keep_report(where, name, inside)
-    remove(run.staging)
-    return Outcome(verdict, published, rows, warnings if report else (*warnings, _NO_REPORT), report)
+    try:
+        remove(run.staging)
+    except (OSError, OutputError):
+        found.append(_NOT_DELETED.format(staging=run.staging.root))
+    return found
 
 
+def _missing(report: str | None) -> list[str]:
+    return [] if report else [_NO_REPORT]
+
+
+_NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw data: delete it by hand"
 _NO_REPORT = "the steward's report could not be written beside the releases"
 
 
-def _keep_report(where: release.Place, name: str, files: dict[str, bytes]) -> str | None:
+def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> str | None:
     """Keep the steward's report; where it is, or None where it cannot be written: the release is out by then."""
     try:
         return release.keep_private(where, name, files)[-1]
@@ -381,11 +432,11 @@ def _keep_report(where: release.Place, name: str, files: dict[str, bytes]) -> st
         return None
 
 
-def keep_verdict(verdict: Verdict, where: release.Place) -> None:
+def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
     """Leave the verdict of a failed run beside the releases, for the steward."""
     content = json.dumps(verdict.to_dict(), indent=2).encode()
     where.filesystem.makedirs(where.root, exist_ok=True)
-    path = where.path(release.FAILED)
+    path = where.path(versions.FAILED)
     if where.local:
         write_atomic(Path(path), content)  # counts under k are the steward's business
     else:

@@ -7,6 +7,7 @@
 
 A reader follows the pointer and sees the old release or the new one, whole.
 The version folder is complete, under its final name, before a pointer moves.
+`anonpipe.versions` knows the order of versions, the pointers and the lock.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from anonpipe import interrupts
 from anonpipe.errors import InputError, OutputError
 from anonpipe.store import write_atomic
+from anonpipe.versions import (
+    FAILED,
+    LINK,
+    MANIFEST,
+    POINTER,
+    STEWARD,
+    VERSIONS,
+    Place,
+    alone,
+    begin,
+    done,
+    forget_private,
+    is_plain,
+    known_versions,
+    led_to,
+    missing_folders,
+    names,
+    new_version,
+    order,
+    pointers,
+    remove_version,
+    switch,
+    sync_folder,
+)
 
-MANIFEST = "_manifest.json"
-"""Readers of Parquet folders pass over names that begin with an underscore."""
-POINTER = "CURRENT"
-LINK = "release"
-FAILED = "failed-verdict.json"
-STEWARD = "steward"
-"""The folder of what is not for recipients; beside the releases, never inside one."""
 FAILED_RUN = "failed"
 """What the files of a failed run are called in there, where others have the name of their version."""
 _BLOCK = 2**22
@@ -50,23 +67,6 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
         while block := source.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where releases live: a filesystem and a root path on it."""
-
-    filesystem: Any
-    root: str
-
-    @property
-    def local(self) -> bool:
-        """Whether it is a disk of this machine."""
-        return isinstance(self.filesystem, LocalFileSystem)
-
-    def path(self, *parts: str) -> str:
-        """A path below the root."""
-        return "/".join([self.root.rstrip("/"), *parts])
 
 
 def place(url: str) -> Place:
@@ -99,14 +99,15 @@ def check_writable(where: Place) -> None:
     OutputError
         It cannot be written, or it is a folder with files of another kind.
     """
-    reason, made = None, _missing_folders(where)
+    reason, made = None, missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
-        names = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
+        found = names(where)
         probe = where.path(f".probe-{secrets.token_hex(8)}")
         with where.filesystem.open(probe, "wb") as out:
             out.write(b"")
-        where.filesystem.rm(probe)
+        with contextlib.suppress(FileNotFoundError):  # a run that publishes here took it for one of a dead run
+            where.filesystem.rm_file(probe)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     for folder in made:
@@ -116,22 +117,17 @@ def check_writable(where: Place) -> None:
         raise OutputError(
             f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights"
         )
-    visible = {name for name in names if not name.startswith(".")}
-    if visible and not visible & {"versions", POINTER, LINK, FAILED, STEWARD}:
+    visible = {name for name in found if not name.startswith(".")}
+    if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
         raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
 
 
-def _missing_folders(where: Place) -> list[Path]:
-    """The folders that must be made for the output, the innermost first; an object store has none."""
-    if not where.local:
-        return []
-    root = Path(where.root)
-    return [folder for folder in (root, *root.parents) if not folder.exists()]
+@dataclass(frozen=True)
+class Published:
+    """A version that readers are led to: its path, and what failed after that was so."""
 
-
-def new_version() -> str:
-    """A name for a new version: the time (UTC) and chance; names sort by time."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    path: str
+    warnings: tuple[str, ...] = ()
 
 
 def publish(
@@ -140,7 +136,8 @@ def publish(
     where: Place,
     documents: Mapping[str, bytes] | None = None,
     version: str | None = None,
-) -> str:
+    before_switch: Callable[[], None] = lambda: None,
+) -> Published:
     """Copy verified files and their manifest into a new version, then switch the pointer.
 
     Parameters
@@ -153,37 +150,71 @@ def publish(
         Further files for the recipients, by name: `_report.html`. The
         manifest that is published lists them too.
     version
-        Its name, from `new_version`; None for a new one.
+        Its name, from `new_version` under the same lock; None for a new one.
+    before_switch
+        Called when the version is complete and no pointer leads to it yet;
+        what it raises prevents the release.
 
     Returns
     -------
-    str
-        Path of the new version.
+    Published
+        Nothing that fails after the switch is an error: the release is out.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written; nothing was published.
+    BusyError
+        Another run publishes to the same output, and does not end.
     """
-    version, documents, reason = version or new_version(), documents or {}, None
+    with alone(where), contextlib.ExitStack() as quiet:
+        return _publish(files, manifest, where, documents or {}, version or new_version(where), before_switch, quiet)
+
+
+def _publish(
+    files: Sequence[Path],
+    manifest: dict[str, Any],
+    where: Place,
+    documents: Mapping[str, bytes],
+    version: str,
+    before_switch: Callable[[], None],
+    quiet: contextlib.ExitStack,
+) -> Published:
+    """Publish under the lock; from the switch on Ctrl-C is only noted."""
     listed = manifest | {"documents": [_entry(name, content) for name, content in documents.items()]}
+    reason = None
     try:
+        begin(where, version)
         _copy_version(files, listed, where, version, documents)
-        _switch(where, version)
+        before_switch()
+        quiet.enter_context(interrupts.held())
+        switch(where, version)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     except BaseException:  # whatever stopped it, half a version is no use
         _discard(where, version)
         raise
-    if reason is not None and _led_to(where) == version:
-        raise OutputError(
-            f"the release is out, but not all of {where.root} leads to it: {reason}; mend that, then --resume"
-        )
-    if reason is not None:
+    if reason is not None and led_to(where) != version:
         _discard(where, version)
         raise OutputError(
             f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or mend its "
             "rights, then --resume"
         )
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
+        forget_private(where, FAILED_RUN)
         where.filesystem.rm_file(where.path(FAILED))
-    forget_private(where, FAILED_RUN)
-    return where.path("versions", version)
+    with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
+        done(where)
+    warnings = [] if reason is None else [_NOT_ALL.format(root=where.root, reason=reason)]
+    return Published(where.path(VERSIONS, version), (*warnings, *too_late()))
+
+
+def too_late() -> tuple[str, ...]:
+    """The warning that a Ctrl-C came when the release was out already; nothing where none came."""
+    return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
+
+
+_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
 
 
 def _entry(name: str, content: bytes) -> dict[str, Any]:
@@ -217,25 +248,19 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
     return paths
 
 
-def forget_private(where: Place, run: str) -> None:
-    """Delete what `keep_private` put there for a run; nothing if there is none."""
-    with contextlib.suppress(OSError):
-        for path in where.filesystem.ls(where.path(STEWARD), detail=False):
-            if path.rstrip("/").rsplit("/", 1)[-1].startswith(f"{run}-"):
-                where.filesystem.rm_file(path)
-
-
 def _copy_version(
     files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str, documents: Mapping[str, bytes]
 ) -> None:
     """On a disk: copy under a hidden name, sync, rename. On an object store: the pointer alone decides."""
-    folder = where.path("versions", f".{version}" if where.local else version)
+    folder = where.path(VERSIONS, f".{version}" if where.local else version)
     where.filesystem.makedirs(folder, exist_ok=True)
     expected = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
     for path in files:
         target = f"{folder}/{path.name}"
         with open(path, "rb") as source, where.filesystem.open(target, "wb") as out:
-            shutil.copyfileobj(source, out, _BLOCK)
+            while block := source.read(_BLOCK):
+                interrupts.safe_point()
+                out.write(block)
             _sync(out)
         if sha256(target, where.filesystem) != expected[path.name]:
             raise OSError(f"{path.name} differs after copying")
@@ -245,9 +270,9 @@ def _copy_version(
             _sync(out)
     if where.local:
         _open_to_readers(Path(folder))
-        _sync_folder(Path(folder))
-        os.rename(folder, where.path("versions", version))
-        _sync_folder(Path(where.path("versions")))
+        sync_folder(Path(folder))
+        os.rename(folder, where.path(VERSIONS, version))
+        sync_folder(Path(where.path(VERSIONS)))
 
 
 def _open_to_readers(folder: Path) -> None:
@@ -268,55 +293,12 @@ def _sync(handle: Any) -> None:
             pass
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _discard(where: Place, version: str) -> None:
-    """Delete what there is of a version, unless readers are led to it."""
-    if _led_to(where) == version:
-        return
-    for name in (f".{version}", version):
-        try:
-            where.filesystem.rm(where.path("versions", name), recursive=True)
-        except OSError:
-            pass
-
-
-def _led_to(where: Place) -> str | None:
-    """The version that readers find; None for none."""
-    try:
-        if where.local:
-            return os.path.basename(os.readlink(where.path(LINK)))
-        return str(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
-    except OSError:
-        return None
-
-
-def _switch(where: Place, version: str) -> None:
-    """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
-
-    On a disk all that needs space is made before the first moves.
-    """
-    if not where.local:
-        where.filesystem.pipe_file(where.path(POINTER), version.encode())
-        return
-    nonce = secrets.token_hex(4)
-    draft_link, draft_pointer = (Path(where.path(f".{name}-{nonce}")) for name in (LINK, POINTER))
-    try:
-        draft_pointer.write_text(version)
-        draft_link.symlink_to(Path("versions") / version)
-        os.replace(draft_link, where.path(LINK))
-        os.replace(draft_pointer, where.path(POINTER))
-    finally:
-        draft_link.unlink(missing_ok=True)
-        draft_pointer.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # the release is out
-        _sync_folder(Path(where.root))
+    """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
+    if led_to(where) != version:
+        with contextlib.suppress(OSError):
+            remove_version(where, version)
+            done(where)
 
 
 def resolve(url: str) -> Place:
@@ -325,17 +307,34 @@ def resolve(url: str) -> Place:
     Raises
     ------
     InputError
-        There is no release.
+        There is no release, or a pointer leads out of the output.
     """
     where = place(url)
     if where.filesystem.exists(where.path(MANIFEST)):
         return where
-    if where.local and where.filesystem.exists(where.path(LINK, MANIFEST)):
-        return Place(where.filesystem, os.path.realpath(where.path(LINK)))
-    if where.filesystem.exists(where.path(POINTER)):
-        version = where.filesystem.cat_file(where.path(POINTER)).decode().strip()
-        return Place(where.filesystem, where.path("versions", version))
-    raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
+    _refuse_strays(where)
+    version = led_to(where)
+    if version is None:
+        raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
+    return Place(where.filesystem, where.path(VERSIONS, version))
+
+
+def _refuse_strays(where: Place) -> None:
+    """Pointers and versions may be links, but no link may lead elsewhere than to a version of this output."""
+    stray = None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not is_plain(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
+            stray = where.path(POINTER)
+    if where.local:
+        home = os.path.join(os.path.realpath(where.root), VERSIONS)
+        followed = [where.path(LINK), *(where.path(VERSIONS, name) for name in pointers(where))]
+        outside = (path for path in followed if os.path.dirname(os.path.realpath(path)) != home)
+        stray = stray or next((path for path in outside if os.path.lexists(path)), None)
+    if stray is not None:
+        raise InputError(
+            f"{stray} does not lead to a version of this output and is not followed; "
+            "give the folder of a version, or publish again"
+        )
 
 
 def read_manifest(where: Place) -> dict[str, Any]:
@@ -371,6 +370,8 @@ def check(url: str) -> list[str]:
         name = entry["name"]
         if name not in present:
             problems.append(f"{name}: missing")
+        elif where.local and os.path.islink(where.path(name)):
+            problems.append(f"{name}: a link, not a file")
         elif sha256(where.path(name), where.filesystem) != entry["sha256"]:
             problems.append(f"{name}: SHA-256 differs from the manifest")
         elif entry not in documents:
@@ -396,21 +397,38 @@ def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
 
 
 def prune(url: str, keep: int = 1) -> list[str]:
-    """Delete all but the newest `keep` versions and the steward's reports of them; the current one always stays.
+    """Delete all but the newest `keep` of the versions up to the current one, and the steward's reports of them.
+
+    The current version always stays, and so does what was published after it
+    (where somebody led readers back to an older one). Waits for a run that is
+    publishing.
 
     Returns
     -------
     list of str
         The deleted versions.
+
+    Raises
+    ------
+    InputError
+        There is no release.
+    OutputError
+        A version cannot be deleted.
     """
     where = place(url)
-    current = resolve(url).root.rstrip("/").rsplit("/", 1)[-1]
-    found = sorted(
-        path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.path("versions"), detail=False)
-    )
-    others = [version for version in found if version != current]
-    doomed = others[: max(0, len(others) - max(0, keep - 1))]
-    for version in doomed:
-        where.filesystem.rm(where.path("versions", version), recursive=True)
-        forget_private(where, version)
-    return doomed
+    resolve(url)
+    reason, deleted = None, []
+    with alone(where):
+        current = led_to(where)
+        older = [name for name in known_versions(where) if current is not None and order(name) < order(current)]
+        doomed = older[: max(0, len(older) - max(0, keep - 1))]
+        try:
+            for version in doomed:
+                if version not in pointers(where):
+                    remove_version(where, version)
+                    deleted.append(version)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    if reason is not None:
+        raise OutputError(f"old versions at {where.root} cannot be deleted: {reason}; mend its rights, then try again")
+    return deleted

@@ -1,0 +1,93 @@
+"""Ctrl-C, raised where it can be heard, and held where it would hide that a release is out.
+
+Python raises a KeyboardInterrupt wherever the main thread happens to be. In a
+callback of the garbage collector (Dask has one) or in a `__del__` it is
+printed and lost. So a run remembers the first Ctrl-C and raises it at its next
+safe point; a second one is raised at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+
+@dataclass
+class _Watch:
+    heard: int = 0
+    held: bool = False
+
+
+_watch: _Watch | None = None  # signals and their handlers belong to the process
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise a first Ctrl-C at the next `safe_point` only, a second at once; inside another one it changes nothing.
+
+    Nothing changes either outside the main thread, or where somebody else
+    handles the signal or ignores it.
+    """
+    if _watch is not None or not _usual():
+        yield
+        return
+    with _watching(_Watch()):
+        yield
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Only remember Ctrl-C, however often, until the end of the block or of the `stoppable` around it."""
+    if _watch is not None:
+        _watch.held = True
+        yield
+    elif not _usual():
+        yield
+    else:
+        with _watching(_Watch(held=True)):
+            yield
+
+
+def asked_to_stop() -> bool:
+    """Whether Ctrl-C came that has not been raised at once."""
+    return _watch is not None and _watch.heard > 0
+
+
+def safe_point() -> None:
+    """Raise the Ctrl-C that came; for places where it is neither lost nor leaves anything half done.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        It came, and is not held.
+    """
+    if _watch is not None and _watch.heard and not _watch.held:
+        raise KeyboardInterrupt
+
+
+def _usual() -> bool:
+    main = threading.current_thread() is threading.main_thread()
+    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@contextlib.contextmanager
+def _watching(watch: _Watch) -> Iterator[None]:
+    global _watch
+    before, _watch = signal.signal(signal.SIGINT, _remember), watch
+    try:
+        yield
+    finally:
+        _watch = None
+        signal.signal(signal.SIGINT, before)
+
+
+def _remember(_number: int, _frame: FrameType | None) -> None:
+    if _watch is None:
+        raise KeyboardInterrupt
+    _watch.heard += 1
+    if _watch.heard > 1 and not _watch.held:
+        raise KeyboardInterrupt

@@ -1,0 +1,418 @@
+"""The versions of an output: their order, the pointers to the current one, and the lock under which they change.
+
+    output/versions/v000012-5d1c09aa/   a version; the number counts publications, so no clock orders them
+    output/versions/.v000013-…          a draft, or what remains of a version that is being deleted
+    output/versions/.pending            the version that is being published, until a pointer leads to it
+    output/CURRENT, output/release      the pointers
+    output/.lock                        there while somebody publishes or prunes
+
+Whoever holds the lock is alone: a draft, a pending version or a probe that it
+finds is of a run that died, and is deleted. A version is deleted under a
+hidden name, and never while a pointer leads to it. So a reader finds whole
+versions only, and a death at any step leaves nothing that the next run does
+not clean up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Set
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+from anonpipe import interrupts
+from anonpipe.errors import BusyError, OutputError
+from anonpipe.store import write_atomic
+
+MANIFEST = "_manifest.json"
+"""Readers of Parquet folders pass over names that begin with an underscore."""
+POINTER = "CURRENT"
+LINK = "release"
+FAILED = "failed-verdict.json"
+STEWARD = "steward"
+"""The folder of what is not for recipients; beside the releases, never inside one."""
+VERSIONS = "versions"
+_LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
+_COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
+_TIMED = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_STRAY = re.compile(rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|{re.escape(FAILED)}\.\d+)")
+_STRAY_REPORT = re.compile(r"\..+\.\d+")
+
+PATIENCE = 600.0
+"""Seconds to wait for another run that publishes to the same output."""
+BEAT, SILENCE = 10.0, 60.0
+"""On an object store: seconds between signs of life, and without one until a run counts as dead."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where releases live: a filesystem and a root path on it."""
+
+    filesystem: Any
+    root: str
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a disk of this machine."""
+        return isinstance(self.filesystem, LocalFileSystem)
+
+    def path(self, *parts: str) -> str:
+        """A path below the root."""
+        return "/".join([self.root.rstrip("/"), *parts])
+
+
+def names(where: Place, *folder: str) -> set[str]:
+    """What there is in a folder of the output; nothing where there is no such folder."""
+    try:
+        where.filesystem.invalidate_cache(where.path(*folder))
+        listed = where.filesystem.ls(where.path(*folder), detail=False)
+    except FileNotFoundError:
+        return set()
+    return {path.rstrip("/").rsplit("/", 1)[-1] for path in listed}
+
+
+def order(version: str) -> tuple[int, str]:
+    """What sorts versions by publication; those that earlier releases of anonpipe named by the time come first.
+
+    Examples
+    --------
+    >>> order("20301231T235959-00000000") < order("v000009-ffffffff") < order("v1000000-00000000")
+    True
+    """
+    counted = _COUNTED.fullmatch(version)
+    return (int(counted[1]) if counted else 0, version)
+
+
+def known_versions(where: Place) -> list[str]:
+    """The versions of an output in the order of publication; other folders do not count."""
+    found = [name for name in names(where, VERSIONS) if _COUNTED.fullmatch(name) or _TIMED.fullmatch(name)]
+    return sorted(found, key=order)
+
+
+def new_version(where: Place) -> str:
+    """A name for a new version: the next number, and chance; to be asked for under the lock."""
+    used = {name.lstrip(".") for name in names(where, VERSIONS)} | set(pointers(where))
+    return f"v{max((order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a pointer's content is a mere name, which cannot lead out of the versions."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def pointers(where: Place) -> list[str]:
+    """The versions that pointers name, the decisive pointer first; whether they are there is another matter."""
+    found = []
+    if where.local:
+        with contextlib.suppress(OSError):
+            found.append(os.path.basename(os.readlink(where.path(LINK))))
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        found.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
+    return [name for name in found if is_plain(name)]
+
+
+def led_to(where: Place) -> str | None:
+    """The version that readers find; None for none."""
+    for name in pointers(where):
+        if where.filesystem.exists(where.path(VERSIONS, name, MANIFEST)):
+            return name
+    return None
+
+
+def switch(where: Place, version: str) -> None:
+    """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
+
+    On a disk all that needs space is made before the first moves.
+    """
+    if not where.local:
+        where.filesystem.pipe_file(where.path(POINTER), version.encode())
+        return
+    nonce = secrets.token_hex(4)
+    draft_link, draft_pointer = (Path(where.path(f".{name}-{nonce}")) for name in (LINK, POINTER))
+    try:
+        draft_pointer.write_text(version)
+        draft_link.symlink_to(Path(VERSIONS) / version)
+        os.replace(draft_link, where.path(LINK))
+        os.replace(draft_pointer, where.path(POINTER))
+    finally:
+        with contextlib.suppress(OSError):
+            draft_link.unlink(missing_ok=True)
+            draft_pointer.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the release is out
+        sync_folder(Path(where.root))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def begin(where: Place, version: str) -> None:
+    """Note which version is going to be published, before anything of it is there."""
+    where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
+    _note_pending(where, version)
+
+
+def done(where: Place) -> None:
+    """Forget the note: a pointer leads to the version, or nothing of it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        where.filesystem.rm_file(where.path(VERSIONS, _PENDING))
+
+
+def _note_pending(where: Place, version: str) -> None:
+    path = where.path(VERSIONS, _PENDING)
+    if where.local:
+        write_atomic(Path(path), version.encode())
+    else:
+        where.filesystem.pipe_file(path, version.encode())
+
+
+def remove_version(where: Place, version: str) -> None:
+    """Delete a version that no pointer leads to, and the steward's reports of it."""
+    hidden = where.path(VERSIONS, f".{version}")
+    if where.local:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(where.path(VERSIONS, version), hidden)
+    else:
+        _note_pending(where, version)
+    forget_private(where, version)
+    for path in (hidden, where.path(VERSIONS, version)):
+        with contextlib.suppress(FileNotFoundError):
+            where.filesystem.rm(path, recursive=True)
+    if not where.local:
+        done(where)
+
+
+def forget_private(where: Place, run: str) -> None:
+    """Delete the documents for the steward of a run; nothing if there are none."""
+    for name in names(where, STEWARD):
+        if name.startswith(f"{run}-"):
+            with contextlib.suppress(FileNotFoundError):
+                where.filesystem.rm_file(where.path(STEWARD, name))
+
+
+def tidy(where: Place) -> None:
+    """Set right what a run left that died while it published or pruned; to be called under the lock.
+
+    What cannot be deleted stays, as nothing depends on it.
+    """
+    current = led_to(where)
+    if current is not None and where.local and pointers(where) != [current, current]:
+        with contextlib.suppress(OSError):
+            switch(where, current)
+    pending, kept = _pending(where), {*pointers(where), current}
+    with contextlib.suppress(OSError):
+        if pending is not None and pending not in kept:
+            remove_version(where, pending)
+        done(where)
+    for name in names(where, VERSIONS) - {_PENDING}:
+        if name.startswith("."):
+            with contextlib.suppress(OSError):
+                _remove_hidden(where, name, kept)
+    strays = [where.path(name) for name in names(where) if _STRAY.fullmatch(name)]
+    strays += [where.path(STEWARD, name) for name in names(where, STEWARD) if _STRAY_REPORT.fullmatch(name)]
+    for path in strays:
+        with contextlib.suppress(OSError):
+            where.filesystem.rm_file(path)
+
+
+def _remove_hidden(where: Place, name: str, kept: Set[str | None]) -> None:
+    if is_plain(name[1:]) and name[1:] not in kept:
+        forget_private(where, name[1:])
+    where.filesystem.rm(where.path(VERSIONS, name), recursive=True)
+
+
+def _pending(where: Place) -> str | None:
+    try:
+        noted = where.filesystem.cat_file(where.path(VERSIONS, _PENDING)).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return noted if is_plain(noted) else None
+
+
+_HELD: ContextVar[frozenset[tuple[type, str]]] = ContextVar("outputs that may be changed here", default=frozenset())
+
+
+@contextlib.contextmanager
+def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
+    """Keep all others from changing the versions of an output, and tidy it; nested calls are one.
+
+    On a disk the kernel takes the lock from a process that dies. On an object
+    store, and on disks that know no locks, a lease object with signs of life
+    stands for it.
+
+    Raises
+    ------
+    BusyError
+        Another run has been publishing or pruning for longer than `patience` seconds.
+    OutputError
+        The output cannot be written.
+    """
+    output, reason = (type(where.filesystem), where.root), None
+    if output in _HELD.get():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_folder(where))
+            stack.enter_context(_locked(where, time.monotonic() + patience))
+            tidy(where)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+        if reason is not None:
+            raise OutputError(f"the output {where.root} cannot be written: {reason}; mend its rights or free space")
+        token = _HELD.set(_HELD.get() | {output})
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
+
+
+@contextlib.contextmanager
+def _folder(where: Place) -> Iterator[None]:
+    """Make the output's folder; it goes again where nothing came into it."""
+    made = missing_folders(where)
+    where.filesystem.makedirs(where.root, exist_ok=True)
+    try:
+        yield
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def missing_folders(where: Place) -> list[Path]:
+    """The folders that must be made for the output, the innermost first; an object store has none."""
+    if not where.local:
+        return []
+    root = Path(where.root)
+    return [folder for folder in (root, *root.parents) if not folder.exists()]
+
+
+@contextlib.contextmanager
+def _locked(where: Place, deadline: float) -> Iterator[None]:
+    if not where.local:
+        with _leased(where, deadline):
+            yield
+        return
+    path = where.path(_LOCK)
+    handle: IO[bytes] | None = None
+    while handle is None:
+        try:
+            handle = _try_lock(path)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            break
+        if handle is None:
+            _wait_or_give_up(where, deadline, 0.05)
+    if handle is None:
+        with _leased(where, deadline):
+            yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # while it is held: who waits for this file finds that it is not the file any more
+        handle.close()
+
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+
+
+def _try_lock(path: str) -> IO[bytes] | None:
+    """The locked file, or None where another process holds it."""
+    handle = open(path, "ab")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle.fileno()), os.stat(path)):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        handle.close()
+        raise
+    handle.close()
+    return None
+
+
+def _wait_or_give_up(where: Place, deadline: float, pause: float) -> None:
+    if time.monotonic() > deadline:
+        raise BusyError(
+            f"another run is publishing or pruning at {where.root}; wait for it, or stop it, then run with --resume"
+        )
+    interrupts.safe_point()
+    time.sleep(pause)
+
+
+@contextlib.contextmanager
+def _leased(where: Place, deadline: float) -> Iterator[None]:
+    """Own the lease object: made where there is none, taken over where its owner gives no sign of life."""
+    path, owner = where.path(_LEASE), secrets.token_hex(8)
+    seen, since = None, time.monotonic()
+    while not _made_lease(where, path, f"{owner} 0".encode()):
+        there = _content(where, path)
+        if there != seen:
+            seen, since = there, time.monotonic()
+        elif there is not None and time.monotonic() - since > SILENCE:
+            with contextlib.suppress(FileNotFoundError):
+                where.filesystem.rm_file(path)
+            continue
+        _wait_or_give_up(where, deadline, min(1.0, SILENCE / 10))
+    over = threading.Event()
+    beats = threading.Thread(target=_beat, args=(where, path, owner, over), daemon=True)
+    beats.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beats.join()
+        if (_content(where, path) or b"").startswith(owner.encode()):
+            with contextlib.suppress(OSError):
+                where.filesystem.rm_file(path)
+
+
+def _made_lease(where: Place, path: str, content: bytes) -> bool:
+    try:
+        where.filesystem.pipe_file(path, content, mode="create")
+    except FileExistsError:
+        return False
+    except (TypeError, ValueError, NotImplementedError):  # a driver that cannot create only: look before and after
+        if _content(where, path) is not None:
+            return False
+        where.filesystem.pipe_file(path, content)
+    return _content(where, path) == content
+
+
+def _content(where: Place, path: str) -> bytes | None:
+    try:
+        content: bytes = where.filesystem.cat_file(path)
+    except FileNotFoundError:
+        return None
+    return content
+
+
+def _beat(where: Place, path: str, owner: str, over: threading.Event) -> None:
+    count = 0
+    while not over.wait(BEAT):
+        count += 1
+        with contextlib.suppress(Exception):  # one sign of life less
+            if (_content(where, path) or b"").startswith(owner.encode()):
+                where.filesystem.pipe_file(path, f"{owner} {count}".encode())

@@ -1,0 +1,314 @@
+"""Publishing and pruning by processes that die, stop, are refused or meet: readers always find a whole release."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from anonpipe import interrupts, release, versions
+from anonpipe.errors import BusyError, InputError
+from tests.faults import publishing, steps
+
+
+@pytest.fixture(autouse=True)
+def no_power_is_cut(monkeypatch):
+    """Tests wait for the disk most of the time otherwise."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def stage(tmp_path):
+    publishing.staged(tmp_path / "stage")
+    return str(tmp_path / "stage")
+
+
+def published(stage, out, times=1):
+    """The names of versions published one after the other."""
+    return [
+        os.path.basename(release.publish(*publishing.staged(Path(stage)), release.place(str(out))).path)
+        for _ in range(times)
+    ]
+
+
+def test_a_publication_that_dies_at_any_step_leaves_a_whole_release_and_nothing_after_the_next(tmp_path, stage):
+    before = {}
+
+    def prepare(step):
+        before[step] = published(stage, tmp_path / str(step))
+        return stage, str(tmp_path / str(step))
+
+    deaths = 0
+    for step in steps.every_step(prepare, publishing.publish):
+        out, deaths = tmp_path / str(step), deaths + 1
+        assert publishing.dangling(out) == []
+        reached = publishing.led_to(out)
+        after = published(stage, out)
+        assert publishing.leftovers(out) == []
+        assert publishing.versions(out) == {*before[step], reached, *after}
+        assert (out / "CURRENT").read_text() == publishing.led_to(out) == after[0]
+    assert deaths > 15
+
+
+def test_a_first_publication_that_dies_leaves_no_release_or_a_whole_one(tmp_path, stage):
+    for step in steps.every_step(lambda step: (stage, str(tmp_path / str(step))), publishing.publish):
+        out = tmp_path / str(step)
+        assert publishing.dangling(out) == []
+        reached = {publishing.led_to(out)} - {""}
+        assert publishing.versions(out) if reached else True
+        after = published(stage, out)
+        assert publishing.leftovers(out) == [] and publishing.versions(out) == {*reached, *after}
+
+
+def test_a_prune_that_dies_at_any_step_leaves_the_current_release_and_no_half_version(tmp_path, stage):
+    def prepare(step):
+        out = tmp_path / str(step)
+        published(stage, out, 3)
+        where = release.place(str(out))
+        for name in publishing.versions(out):
+            release.keep_private(where, name, {"report.json": b"{}"})
+        return (str(out),)
+
+    deaths = 0
+    for step in steps.every_step(prepare, publishing.prune):
+        out, deaths = tmp_path / str(step), deaths + 1
+        assert publishing.dangling(out) == [] and publishing.led_to(out) == max(publishing.versions(out))
+        assert all(release.check(str(out / "versions" / name)) == [] for name in publishing.versions(out))
+        release.prune(str(out))
+        assert publishing.leftovers(out) == [] and publishing.versions(out) == {publishing.led_to(out)}
+        assert os.listdir(out / "steward") == [f"{publishing.led_to(out)}-report.json"]
+    assert deaths > 8
+
+
+def test_a_probe_that_dies_is_cleaned_up_by_the_next_publication(tmp_path, stage):
+    for step in steps.every_step(lambda step: (str(tmp_path / str(step)),), publishing.try_out):
+        published(stage, tmp_path / str(step))
+        assert publishing.leftovers(tmp_path / str(step)) == []
+
+
+def test_a_disk_that_is_full_from_any_step_on_publishes_nothing_or_all(tmp_path, stage):
+    codes = set()
+    for step in range(1, 60):
+        out = tmp_path / str(step)
+        old = published(stage, out)[0]
+        code = steps.run(steps.refuse_at, (step, errno.ENOSPC, 10**6), publishing.publish, stage, str(out))
+        codes.add(code)
+        assert (code == 0) == (publishing.led_to(out) != old)
+        assert publishing.dangling(out) == []
+        if code == 0:
+            break
+    assert codes == {0, 1}
+
+
+def test_an_interrupt_at_any_step_is_raised_before_the_switch_and_noted_after_it(tmp_path, stage):
+    codes = []
+    for step in range(1, 60):
+        out = tmp_path / str(step)
+        old = published(stage, out)[0]
+        codes.append(steps.run(steps.interrupt_at, (step,), publishing.publish, stage, str(out)))
+        assert (codes[-1] == 0) == (publishing.led_to(out) != old)
+        assert publishing.dangling(out) == []
+        if codes[-5:] == [0] * 5:
+            break
+    assert steps.INTERRUPTED in codes and set(codes) == {0, steps.INTERRUPTED}
+
+
+def test_a_prune_beside_a_publication_that_stands_still_at_any_step_takes_nothing_away(tmp_path, stage):
+    stood = 0
+    for step in range(1, 60):
+        out = tmp_path / str(step)
+        published(stage, out, 2)
+        here, go = tmp_path / f"{step}-here", tmp_path / f"{step}-go"
+        process = steps.start(steps.wait_at, (step, str(here), str(go)), publishing.publish, stage, str(out))
+        while not here.exists() and process.is_alive():
+            time.sleep(0.002)
+        if not here.exists():
+            assert process.exitcode == 0
+            break
+        stood += 1
+        pruner = threading.Thread(target=release.prune, args=(str(out),))
+        pruner.start()
+        pruner.join(0.02)
+        go.touch()
+        process.join()
+        pruner.join()
+        assert process.exitcode == 0 and publishing.dangling(out) == []
+        assert publishing.led_to(out) == max(publishing.versions(out)) and publishing.leftovers(out) == []
+    assert stood > 15
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_several_that_publish_and_prune_at_once(tmp_path, stage, seed):
+    out = tmp_path / "out"
+    published(stage, out)
+    works = [(publishing.publish_often, stage, str(out), 3)] * 2 + [(publishing.prune_often, str(out), 5)]
+    started = [steps.start(steps.dawdle, (10 * seed + at, 0.002), *work) for at, work in enumerate(works)]
+    while any(process.is_alive() for process in started):
+        assert (out / "release" / "_manifest.json").exists()
+        time.sleep(0.001)
+    assert [process.exitcode for process in started] == [0, 0, 0]
+    release.prune(str(out))
+    assert publishing.dangling(out) == [] and publishing.leftovers(out) == []
+    assert [versions.order(name)[0] for name in publishing.versions(out)] == [7]
+
+
+def test_versions_are_ordered_by_publication_and_not_by_the_clock(tmp_path, stage):
+    out = tmp_path / "out"
+    for old in ("20990101T000000-00000001", "20200101T000000-00000002"):  # as they were named, the clock set back
+        release.publish(*publishing.staged(Path(stage)), release.place(str(out)), version=old)
+    assert release.prune(str(out), keep=1) == [] and publishing.led_to(out) == old  # the later name is never touched
+    new = published(stage, out, 11)
+    assert [versions.order(name)[0] for name in new] == list(range(1, 12))
+    assert release.prune(str(out), keep=2) == ["20200101T000000-00000002", "20990101T000000-00000001", *new[:-2]]
+    assert publishing.versions(out) == set(new[-2:])
+    assert published(stage, out)[0].startswith("v000012-")
+
+
+def test_prune_spares_what_was_published_after_the_current_version(tmp_path, stage):
+    out = tmp_path / "out"
+    names = published(stage, out, 4)
+    versions.switch(release.place(str(out)), names[1])
+    (out / "versions" / "notes").mkdir()
+    assert release.prune(str(out)) == names[:1]
+    assert publishing.versions(out) == {*names[1:], "notes"} and publishing.led_to(out) == names[1]
+    assert versions.order(published(stage, out)[0])[0] == 5
+
+
+@pytest.mark.parametrize("url", ["local", "memory"])
+def test_who_waits_too_long_for_another_run_is_told(tmp_path, stage, url, monkeypatch):
+    where = release.place(str(tmp_path / "out") if url == "local" else f"memory://{tmp_path.name}/out")
+    code = f"""
+import sys, time
+from anonpipe import release, versions
+with versions.alone(release.place({str(tmp_path / "out")!r})):
+    print("here", flush=True); time.sleep(60)
+"""
+    if url == "local":
+        holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert holder.stdout is not None and holder.stdout.readline() == "here\n"
+    else:
+        where.filesystem.pipe_file(where.path(".lease"), b"another 3")
+    with pytest.raises(BusyError, match="publishing or pruning"), versions.alone(where, patience=0.1):
+        pass
+    if url == "local":
+        holder.kill()
+        holder.wait()
+    monkeypatch.setattr(versions, "SILENCE", 0.1)
+    with versions.alone(where, patience=5.0):  # the holder is dead
+        pass
+    assert not {".lock", ".lease"} & versions.names(where)
+
+
+def test_a_lease_gives_signs_of_life(tmp_path, monkeypatch):
+    monkeypatch.setattr(versions, "BEAT", 0.02)
+    monkeypatch.setattr(versions, "SILENCE", 0.2)
+    where, seen = release.place(f"memory://{tmp_path.name}/out"), []
+
+    def other():
+        with versions.alone(where):
+            seen.append(time.monotonic())
+
+    with versions.alone(where):
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        time.sleep(0.6)
+        assert where.filesystem.cat_file(where.path(".lease")).split()[1] != b"0"
+        seen.append(time.monotonic())
+    waiting.join()
+    assert len(seen) == 2 and seen[0] < seen[1]
+
+
+@pytest.mark.parametrize("wrong", ["../evil", "/evil", "versions/../../evil", "link out", "release out"])
+def test_a_pointer_that_leads_out_of_the_output_is_not_followed(tmp_path, stage, wrong):
+    evil, out = tmp_path / "evil", tmp_path / "out"
+    version = published(stage, evil)[0]
+    inside = published(stage, out)[0]
+    outside = evil / "versions" / version
+    if wrong == "link out":
+        (out / "versions" / "v000009-00000000").symlink_to(outside)
+        versions.switch(release.place(str(out)), "v000009-00000000")
+    elif wrong == "release out":
+        (out / "release").unlink()
+        (out / "release").symlink_to(outside)
+    else:
+        (out / "release").unlink()
+        (out / "CURRENT").write_text(wrong.replace("/evil", f"/{evil}/versions/{version}", 1).replace("//", "/"))
+    with pytest.raises(InputError, match="is not followed"):
+        release.check(str(out))
+    assert release.check(str(out / "versions" / inside)) == []
+
+
+def test_a_released_file_that_is_a_link_is_damage(tmp_path, stage):
+    out = tmp_path / "out"
+    version = out / "versions" / published(stage, out)[0]
+    (version / "part-00000.parquet").rename(tmp_path / "elsewhere")
+    (version / "part-00000.parquet").symlink_to(tmp_path / "elsewhere")
+    assert release.check(str(out)) == ["part-00000.parquet: a link, not a file"]
+
+
+def test_what_an_older_anonpipe_left_is_cleaned_up(tmp_path, stage):
+    out = tmp_path / "out"
+    published(stage, out)
+    (out / "versions" / ".20260101T000000-00000001").mkdir()
+    (out / "steward").mkdir()
+    for name in (
+        ".probe-0123456789abcdef",
+        ".CURRENT-0123abcd",
+        ".failed-verdict.json.77",
+        "steward/.v1-report.json.77",
+    ):
+        (out / name).touch()
+    (out / ".release-0123abcd").symlink_to("versions/x")
+    (out / ".gitignore").touch()
+    published(stage, out)
+    assert publishing.leftovers(out) == [".gitignore"] and os.listdir(out / "steward") == []
+
+
+def test_a_first_interrupt_waits_for_a_safe_point_and_a_second_does_not():
+    def ctrl_c():
+        os.kill(os.getpid(), steps.signal.SIGINT)
+        time.sleep(0.01)
+
+    was = steps.signal.signal(steps.signal.SIGINT, steps.signal.default_int_handler)
+    try:
+        with interrupts.stoppable(), interrupts.stoppable():
+            interrupts.safe_point()
+            ctrl_c()
+            assert interrupts.asked_to_stop()
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.safe_point()
+            with pytest.raises(KeyboardInterrupt):
+                ctrl_c()
+        with interrupts.stoppable():
+            with interrupts.held():
+                ctrl_c()
+                ctrl_c()
+                interrupts.safe_point()
+            interrupts.safe_point()  # held until the whole run is over
+            assert interrupts.asked_to_stop()
+        assert not interrupts.asked_to_stop()
+        with interrupts.held():
+            ctrl_c()
+        with pytest.raises(KeyboardInterrupt):
+            ctrl_c()
+    finally:
+        steps.signal.signal(steps.signal.SIGINT, was)
+
+
+def test_an_object_store_is_tidied_too(tmp_path, stage):
+    url = f"memory://{tmp_path.name}/out"
+    where = release.place(url)
+    first, second = (os.path.basename(release.publish(*publishing.staged(Path(stage)), where).path) for _ in range(2))
+    versions.begin(where, "v000003-00000000")
+    where.filesystem.pipe_file(where.path("versions", "v000003-00000000", "part-00000.parquet"), b"half")
+    release.keep_private(where, "v000003-00000000", {"report.json": b"{}"})
+    assert release.prune(url, keep=1) == [first]
+    assert versions.names(where, "versions") == {second} and versions.names(where, "steward") == set()
+    assert json.loads(where.filesystem.cat_file(where.path("versions", second, "_manifest.json")))["rows"] == 6
