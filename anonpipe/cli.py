@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from anonpipe import errors
+from anonpipe import errors, interrupts
 from anonpipe.errors import AnonpipeError, InputError
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def run(
 ) -> None:
     """Anonymise: publish a verified release, or nothing."""
     loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
-    _finish(loaded, _execute(loaded, resume), prune)
+    with interrupts.stoppable():
+        _finish(loaded, _execute(loaded, resume), prune)
 
 
 @app.command()
@@ -161,7 +162,7 @@ def compare(
     _tell_if_cold(loaded)
     asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
     try:
-        with progress_display() as on_progress:
+        with interrupts.stoppable(), progress_display() as on_progress:
             study = comparing.compare(
                 loaded, asked, ks, draws=draws, utility=utility, risk=risk, anew=anew, on_progress=on_progress
             )
@@ -222,8 +223,8 @@ def demo(
     job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k))
     _print(f"made {data} ({rows:,} invented persons) and {job_file}")
     loaded = _load(job_file, None, {"run.workers": workers})
-    outcome = _execute(loaded, resume=False)
-    _finish(loaded, outcome, None)
+    with interrupts.stoppable():
+        _finish(loaded, _execute(loaded, resume=False), None)
     from anonpipe.before_after import compare_tables, draw_comparison, show_comparison
 
     compared = compare_tables(loaded, str(data), loaded.output)
@@ -474,10 +475,21 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
     _print(outcome.version)
     if prune is not None:
-        from anonpipe.release import prune as prune_versions
+        _prune(job.output, prune)
 
-        for gone in prune_versions(job.output, prune):
+
+def _prune(output: str, keep: int) -> None:
+    """Delete old versions; the release is out, so that what fails is a warning."""
+    from anonpipe.release import prune
+
+    problem = "Ctrl-C came" if interrupts.asked_to_stop() else None
+    try:
+        for gone in [] if problem else prune(output, keep):
             _print(f"pruned version {gone}")
+    except AnonpipeError as error:
+        problem = str(error)
+    if problem is not None:
+        _say("[yellow]warning:[/]", f"old versions were not pruned: {problem}; the next run with --prune deletes them")
 
 
 def verdict_table(verdict: Verdict) -> Table:

@@ -9,6 +9,7 @@ safe point; a second one is raised at once.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -89,5 +90,9 @@ def _remember(_number: int, _frame: FrameType | None) -> None:
     if _watch is None:
         raise KeyboardInterrupt
     _watch.heard += 1
-    if _watch.heard > 1 and not _watch.held:
+    if _watch.held:
+        return
+    if _watch.heard > 1:
         raise KeyboardInterrupt
+    with contextlib.suppress(OSError):
+        os.write(2, b"stopping; Ctrl-C again stops at once\n")  # a print could meet another one in its midst

@@ -113,6 +113,7 @@ class Run:
             state["rows"] += int(receipt["rows"])
             self.on_progress(Progress(shown, state["done"], count, state["rows"]))
 
+        interrupts.safe_point()
         tasks = [Task(str(self.staging.root), self.token, stage, at) for at in range(count) if at not in done]
         mapper(work, tasks, on_done)
 
@@ -203,7 +204,8 @@ def execute(job: Job, resume: bool = False, cluster: bool = True, on_progress: O
         their type and place are told.
     """
     try:
-        return _execute(job, resume, cluster, on_progress)
+        with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
+            return _execute(job, resume, cluster, on_progress)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
