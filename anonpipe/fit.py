@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from anonpipe import ledger
 from anonpipe.cluster import unreachable
+from anonpipe.codec.alike import warn_of_repeats
 from anonpipe.codec.beside import BesideCodec
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import class_columns, compound_of
+from anonpipe.codec.identifiers import check_repeats, repeats_in
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression, suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
@@ -70,6 +72,8 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
 def fit(ctx: Context) -> None:
     """Settle everything from the scans of the units, and write it into the staging; `trees.json` comes last."""
     job, staging, units = ctx.job, ctx.staging, len(ctx.source.units)
+    counted = [receipt["identifiers"] for receipt in staging.receipts("scan").read_all(units)]
+    of_units = check_repeats(repeats_in(staging.folder("identifiers"), counted), job.k, job.rows_per_unit)
     scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
     settled = settle(job, ctx.source.schema, merge_scans(scans))
     write_json(staging.file("suppression.json"), settled.suppression.to_dict())
@@ -78,7 +82,8 @@ def fit(ctx: Context) -> None:
     write_atomic(staging.file("run.key"), keyed(steward_secret(), "run", job.digest(), settled.digest))
     settled.codec.save(staging.folder("codec"))
     write_json(staging.file("strata.json"), settled.strata.to_dict())
-    write_json(staging.file("warnings.json"), settled.warnings)
+    of_units += [] if job.identifiers else warn_of_repeats(_sampled(ctx, units), ctx.source.rows, _start_key(ctx))
+    write_json(staging.file("warnings.json"), of_units + settled.warnings)
     write_json(staging.file("trees.json"), _trees(ctx, settled.codec, settled.strata, units))
 
 
@@ -238,11 +243,20 @@ def _trees(ctx: Context, codec: CellCodec, strata: Strata, units: int) -> list[d
 
 
 def _sample(ctx: Context, codec: CellCodec, units: int) -> tuple[Any, Any]:
-    cells, count = [], 0
+    batches = _sampled(ctx, units)
+    cells = [codec.to_cells(batch.select(list(codec.names))) for batch in batches]
+    keys = row_keys(_start_key(ctx), 0, sum(batch.num_rows for batch in batches))
+    return np.concatenate(cells) if cells else np.empty((0, len(codec.names))), keys
+
+
+def _sampled(ctx: Context, units: int) -> list[pa.RecordBatch]:
+    """The rows that the scan has drawn."""
+    batches: list[pa.RecordBatch] = []
     for unit in range(units):
         with pa.OSFile(str(ctx.staging.file("samples") / f"{unit}.arrow"), "rb") as source:
-            for batch in pa.ipc.open_stream(source):
-                cells.append(codec.to_cells(batch.select(list(codec.names))))
-                count += batch.num_rows
-    keys = row_keys(ctx.staging.file("start.key").read_bytes(), 0, count)
-    return np.concatenate(cells) if cells else np.empty((0, len(codec.names))), keys
+            batches += pa.ipc.open_stream(source)
+    return batches
+
+
+def _start_key(ctx: Context) -> bytes:
+    return ctx.staging.file("start.key").read_bytes()

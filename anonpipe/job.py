@@ -331,11 +331,17 @@ class Job(Options):
     `classes`, `synthesize`; MDAV and micro-perturbation unless given), or by
     a `mask`, which works on the whole table (or each stratum) at once, and
     forms no groups. With a `mask` the other three are null.
+
+    `rows_per_unit` says how many rows a unit (a person, a firm) may have. k
+    counts rows, so that with `one`, which is usual, columns of role
+    `identifier` may hold no value twice. With `many` they may, and the
+    verdict and the reports say that k then protects rows, not persons.
     """
 
     input: str
     output: str
     k: int = Field(ge=2)
+    rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
     strata: Strata = Strata()
     partition: Partition = Partition()
@@ -612,6 +618,11 @@ class Job(Options):
         return ()
 
     @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The columns that name persons."""
+        return tuple(name for name, column in self.columns.items() if column.role is Role.IDENTIFIER)
+
+    @property
     def released(self) -> dict[str, Column]:
         """The columns of the release, in the job's order."""
         return {name: column for name, column in self.columns.items() if column.role.released}
@@ -674,11 +685,12 @@ class Job(Options):
         """SHA-256 of all that decides the released values: columns, k and methods.
 
         Not of paths, gates, measures and file sizes: a looser gate must not
-        draw new noise for the same data. The share that is held out does
+        draw new noise for the same data; nor of what k is said to count. The share that is held out does
         decide.
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
-        return self._digest_without("input", "output", "run", "gates", "measure", "analyses", "release", also=held)
+        of_no_value = ("input", "output", "run", "gates", "measure", "analyses", "release", "rows_per_unit")
+        return self._digest_without(*of_no_value, also=held)
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""

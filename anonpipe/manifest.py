@@ -24,6 +24,7 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": ctx.plan.rows,
         "k": job.k,
+        "rows_per_unit": job.rows_per_unit,
         "methods": _methods(job),
         "schema": release.describe_schema(ctx.schema),
         "columns": _columns(ctx),

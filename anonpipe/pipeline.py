@@ -26,6 +26,7 @@ import numpy.typing as npt
 from anonpipe import assess as measuring
 from anonpipe import engine, interrupts, ledger, release, versions
 from anonpipe.assess import Assessment
+from anonpipe.codec.identifiers import many_rows
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError, OutputError
@@ -341,7 +342,8 @@ def verify(run: Run) -> Verdict:
     judged = judge(evidence(run.context), run.job.k, limits)
     assessment = measuring.load_assessment(run.context)
     measured = measuring.checks(assessment, gates.of_risk)
-    notes = (*judged.notes, *measuring.notes(assessment, gates.of_risk))
+    many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
+    notes = (*judged.notes, *many, *measuring.notes(assessment, gates.of_risk))
     verdict = Verdict((*judged.checks, *measured), notes)
     write_json(run.staging.file("verdict.json"), verdict.to_dict())
     run.mark("verify", run.context.plan.rows)

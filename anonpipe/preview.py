@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from anonpipe import release
 from anonpipe.assess import held_rows
+from anonpipe.codec.identifiers import check_repeats, digest_writers, repeats_in
 from anonpipe.codec.scan import Scan, merge_scans, scan_batch
 from anonpipe.codec.values import plain_type
 from anonpipe.engine import default_workers
@@ -25,6 +29,7 @@ from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.schema import Kind
 from anonpipe.source import Source, check_types, open_source, read_batches
+from anonpipe.store import Staging, lock, make_private, remove, staging_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +169,9 @@ def preview(job: Job) -> Preview:
     release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
-    scanned, unmet = _scan(job, source)
+    with _digests_folder(job) as folder:
+        scanned, unmet, counted = _scan(job, source, folder)
+        of_units = check_repeats(repeats_in(folder, counted), job.k, job.rows_per_unit)
     settled = settle(job, source.schema, scanned)
     codec, strata = settled.codec, settled.strata
     channels = settled.points.width + settled.beside.width
@@ -188,7 +195,7 @@ def preview(job: Job) -> Preview:
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
         ),
-        warnings=(*job.warnings(), *settled.warnings, *map(_unmet, unmet)),
+        warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, unmet)),
     )
 
 
@@ -198,8 +205,19 @@ def _column_rows(settled: Settled, job: Job, rows: int) -> int:
     return rows if any(isinstance(step, Columns) for step in steps) else 0
 
 
-def _scan(job: Job, source: Source) -> tuple[Scan, list[_Condition]]:
-    """The scan of the input, and the conditions of the analyses that no row meets."""
+@contextlib.contextmanager
+def _digests_folder(job: Job) -> Iterator[Path]:
+    """A folder for the digests of identifiers, private and purged as the staging of a run."""
+    staging = Staging(make_private(staging_root(job.run.staging)) / f"plan-{secrets.token_hex(8)}")
+    with lock(staging):
+        try:
+            yield make_private(staging.root)
+        finally:
+            remove(staging)
+
+
+def _scan(job: Job, source: Source, folder: Path) -> tuple[Scan, list[_Condition], list[list[dict[str, Any]]]]:
+    """The scan of the input, the conditions of the analyses that no row meets, and rows of identifiers by unit."""
     scans, share = [], job.measure.hold_out
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
@@ -208,13 +226,19 @@ def _scan(job: Job, source: Source) -> tuple[Scan, list[_Condition]]:
         for what in ("subset", "event")
         if getattr(each, what) is not None
     ]
+    counted = []
     for unit in source.units:
-        for first_row, batch in read_batches(source, unit, list(job.released)):
+        writers = digest_writers(folder, job.identifiers, key, unit.index)
+        for first_row, batch in read_batches(source, unit, [*job.released, *writers]):
+            for name, writer in writers.items():
+                writer.add(batch.column(name))
             kept = ~held_rows(key, share, first_row, batch.num_rows) if share else None
             scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept))
             unmet = [each for each in unmet if not _met(job, each, batch)]
+        counted.append([writer.close().to_dict() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
-    return merge_scans(scans), [each for each in unmet if each.what == "subset" or each.wanted not in empty]
+    unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
+    return merge_scans(scans), unmet, counted
 
 
 @dataclass(frozen=True)

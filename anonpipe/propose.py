@@ -56,6 +56,13 @@ _IDENTIFYING = frozenset(
         "name", "surname", "forename", "firstname", "lastname", "fullname",
     )
 )  # fmt: skip
+_UNIT_NUMBERS = frozenset(
+    f"{unit}{number}"
+    for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
+                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record")
+    for number in ("id", "no", "nr", "num", "number", "key")
+)  # fmt: skip
+"""Written without a mark between the two words."""
 _NO_SURVIVAL = frozenset(
     ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
 )
@@ -382,11 +389,23 @@ def _identifying(look: Look) -> str:
     if look.date or (look.numbers is not None and not look.whole):
         return ""
     unique = look.distinct == look.filled
-    if _IDENTIFYING & set(_words(look.name)) and (unique or look.distinct > ENOUGH_ROWS):
-        return "its name says so"
+    if _names_unit(look.name) and (unique or look.distinct > ENOUGH_ROWS):
+        return "its name says so" if unique else _REPEATING
     if unique and look.filled >= ENOUGH_ROWS:
         return "no value occurs twice in the sample; if it is a measurement, write role: masked"
     return ""
+
+
+_REPEATING = (
+    "CHECK: its name says so, but its values repeat, and k counts rows: if one person has several rows, make one of "
+    "them, or write rows_per_unit: many; if several persons share a value (household, surname), write role: dropped"
+)
+
+
+def _names_unit(name: str) -> bool:
+    """Whether a name says that the column names persons, in a word of its own or at the end of one (UTILITYID)."""
+    words = _words(name)
+    return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in words)
 
 
 def _too_many(look: Look) -> bool:

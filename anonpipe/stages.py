@@ -34,6 +34,7 @@ from anonpipe.assess import (
     spans_partitions,
 )
 from anonpipe.certificate import measure, set_aside
+from anonpipe.codec.identifiers import digest_writers
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import Groups
 from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, write_scan
@@ -95,13 +96,17 @@ def _stage(ctx: Context, task: Task) -> Receipt:
 
 
 def scan_unit(ctx: Context, index: int) -> Receipt:
-    """Read a unit once: counts, moments, categories, fingerprint, and a keyed sample of its rows."""
+    """Read a unit once: counts, moments, categories, fingerprint, identifiers, and a keyed sample of its rows."""
     unit = ctx.source.units[index]
     share = min(1.0, ctx.job.partition.sample_rows / max(1, ctx.source.rows))
     limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
     key = ctx.staging.file("start.key").read_bytes()
+    writers = digest_writers(ctx.staging.folder("identifiers"), ctx.job.identifiers, key, index)
     scans, sample = [], []
-    for first_row, batch in read_batches(ctx.source, unit, list(ctx.job.released)):
+    for first_row, whole in read_batches(ctx.source, unit, [*ctx.job.released, *writers]):
+        for name, writer in writers.items():
+            writer.add(whole.column(name))
+        batch = whole.select([name for name in whole.schema.names if name not in writers])
         kept = ~held_in(ctx, first_row, batch.num_rows) if ctx.job.measure.hold_out else None
         scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted, kept))
         chosen = row_keys(key, first_row, batch.num_rows) <= limit
@@ -113,7 +118,9 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     with pa.OSFile(path, "wb") as out, pa.ipc.new_stream(out, sample[0].schema) as writer:
         for batch in sample:
             writer.write_batch(batch)
-    return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint}
+    return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
+        "identifiers": [writer.close().to_dict() for writer in writers.values()]
+    }
 
 
 def route_unit(ctx: Context, index: int) -> Receipt:

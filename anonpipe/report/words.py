@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anonpipe.cluster import METHODS as CLUSTERERS
+from anonpipe.codec.identifiers import many_rows
 from anonpipe.job import Job
 from anonpipe.mask import MASKERS
 from anonpipe.masker import masks_strata
@@ -135,7 +136,8 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     """
     found = []
     if grouped:
-        found.append(f"Records were replaced in groups of at least {job.k} persons; the smallest group was counted.")
+        whom = "persons" if job.rows_per_unit == "one" else "rows, which may be those of one person"
+        found.append(f"Records were replaced in groups of at least {job.k} {whom}; the smallest group was counted.")
         if job.strata.by:
             found.append(f"No group holds records of different {' and '.join(job.strata.by)}.")
     elif identical:
@@ -187,6 +189,8 @@ def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ..
     """What nobody should read into it."""
     found = []
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
+    if job.rows_per_unit == "many":
+        found.append(many_rows(job.k) + ".")
     if grouped and not identical:
         found.append(
             f"Groups of at least {job.k} are not k-anonymity of the released rows: rows of a group differ from each "
