@@ -31,6 +31,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flows.access import refuse_open_api, refuse_open_server  # before Prefect starts a server of its own
+
+# isort: split
 from prefect import Task, flow, task
 from prefect.artifacts import (
     create_markdown_artifact,
@@ -146,6 +149,7 @@ def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS) -
         A stage that takes longer is stopped and tried again from its receipts.
     """
     with _without_data("anonymize"):
+        refuse_open_api()
         outcome = _run(job, resume, 3600.0 * stage_hours)
     if outcome.version is None:
         raise GateError(
@@ -231,7 +235,9 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m anonpipe_flows.anonymize job.yaml\n")
         return 2
     try:
-        anonymize(load_job(arguments[0]))
+        job = load_job(arguments[0])
+        refuse_open_server()
+        anonymize(job)
     except AnonpipeError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

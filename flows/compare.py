@@ -25,6 +25,7 @@ from anonpipe.compare import DEFAULT_K, DEFAULT_METHODS, Study, cells, compare, 
 from anonpipe.compare import draw_map as draw
 from anonpipe.errors import AnonpipeError
 from anonpipe.job import Job, load_job
+from flows.access import refuse_open_api, refuse_open_server
 
 _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 
@@ -99,6 +100,8 @@ def compare_settings(
     utility, risk
         Measures of the map by their names; the usual ones unless given.
     """
+    with _without_data("compare"):
+        refuse_open_api()
     show(measure(job, methods, k, draws, utility, risk), folder)
 
 
@@ -108,7 +111,9 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m anonpipe_flows.compare job.yaml [folder]\n")
         return 2
     try:
-        compare_settings(load_job(arguments[0]), arguments[1] if len(arguments) == 2 else "comparison")
+        job = load_job(arguments[0])
+        refuse_open_server()
+        compare_settings(job, arguments[1] if len(arguments) == 2 else "comparison")
     except AnonpipeError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.flows.poison import Server, without_prefect
 
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +27,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     (home / "server.log").touch(mode=0o600)
+    password = f"steward:{secrets.token_urlsafe(24)}"
+    auth = {"PREFECT_SERVER_API_AUTH_STRING": password}
     with open(home / "server.log", "wb") as log:
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "prefect"), "server", "start", "--port", str(port)],
-            env={**without_prefect(dict(os.environ)), **QUIET, "PREFECT_HOME": str(home)},
+            env={**without_prefect(dict(os.environ)), **QUIET, **OFTEN, **auth, "PREFECT_HOME": str(home)},
             stdout=log,
             stderr=log,
             umask=0o077,
@@ -36,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}/api"
     try:
         _wait_for(url, process)
-        yield Server(home, url)
+        yield Server(home, url, password)
     finally:
         process.terminate()
         process.wait(timeout=30)

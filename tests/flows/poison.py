@@ -23,21 +23,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Server:
-    """A running Prefect server: its home (database, storage) and the URL of its API."""
+    """A running Prefect server: its home (database, storage), the URL of its API, and its name and password."""
 
     home: Path
     url: str
+    password: str
 
     def ask(self, what: str, **filters: Any) -> list[dict[str, Any]]:
         """The answer to a filter of the API."""
+        found: list[dict[str, Any]] = self.send("POST", f"{what}/filter", filters)
+        return found
+
+    def send(self, method: str, path: str, content: Any) -> Any:
+        """The answer to any request."""
+        token = base64.b64encode(self.password.encode()).decode()
         request = urllib.request.Request(
-            f"{self.url}/{what}/filter",
-            data=json.dumps(filters).encode(),
-            headers={"Content-Type": "application/json"},
+            f"{self.url}/{path}",
+            data=json.dumps(content).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
+            method=method,
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-        return found
+            return json.loads(answer.read() or "null")
 
     def last_run(self) -> dict[str, Any]:
         """The newest flow run."""
@@ -107,7 +114,8 @@ class Poison:
             "SABOTAGE_TEXT": f"{self.text} {self.number}",
             "SABOTAGE_PIECES": " ".join(pieces),
         }
-        return {**found, "PREFECT_API_URL": server.url} if server else found
+        known = {"PREFECT_API_URL": server.url, "PREFECT_API_AUTH_STRING": server.password} if server else {}
+        return {**found, **known}
 
     def run(
         self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +58,24 @@ def work(task: Task) -> dict[str, Any]:
     return receipt
 
 
+def ask_the_door() -> None:
+    """What the server that a run brings answers to a request without a password, from inside the run."""
+    from prefect.server.api.server import SubprocessASGIServer
+
+    url = SubprocessASGIServer().api_url
+    try:
+        status = urllib.request.urlopen(f"{url}/admin/version", timeout=30).status
+    except urllib.error.HTTPError as error:
+        status = error.code
+    (folder() / "door").write_text(str(status))
+
+
 def main(job: str, *options: str) -> int:
     """Run the flow on the sabotaged pipeline.
 
     Options: `in-process`, `fast` (stages of at most 4 s), `verify` (fails
-    once), `naked` (error texts are passed on: what must not be).
+    once), `naked` (error texts are passed on: what must not be), `door` (notes
+    what the run's own server answers to a stranger).
     """
     from anonpipe import engine, pipeline
     from anonpipe.job import load_job
@@ -73,6 +88,9 @@ def main(job: str, *options: str) -> int:
     if "verify" in options:
         verify = pipeline.verify
         pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)
+    if "door" in options:
+        opened_run = pipeline.open_run
+        pipeline.open_run = lambda *given: ask_the_door() or opened_run(*given)
     if "naked" in options:
         engine.account = lambda error, what: engine.Failure(str(error), "EngineError")
     from flows import anonymize as module

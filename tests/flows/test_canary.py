@@ -23,9 +23,10 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
     poison = Poison("canary-7f3e9b", 98765.4321)
     job = poison.table(tmp_path, measure={"rows": 300, "queries": 100, "hold_out": 0.05})
     of_measures = [f"{stage}:0:once" for stage in MEASURING]
-    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE + of_measures, "in-process", "verify")
+    done = poison.run(tmp_path, None, job, EVERY_STAGE_ONCE + of_measures, "in-process", "verify", "door")
     assert done.returncode == 0, console(tmp_path)
     assert failed_stages(tmp_path) == {*runs.STAGES, *MEASURING, "verify"}
+    assert (tmp_path / "notes" / "door").read_text() == "401"  # strangers on this machine cannot use its server
     assert b"ValueError at" in done.stderr  # type and place are told
     assert poison.found_in(tmp_path) == {tmp_path / "poisoned.parquet"}
     assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
