@@ -151,6 +151,12 @@ class Context:
         return factors
 
     @cached_property
+    def noise_scopes(self) -> list[int]:
+        """Of each stratum, which of the factors its noise takes."""
+        scopes: list[int] = read_json(self.staging.file("noise_scopes.json"))
+        return scopes
+
+    @cached_property
     def view(self) -> View:
         """The variables on which the release is verified."""
         return view_of(self.cells, self.scan, self.job.as_probabilities)

@@ -7,21 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from anonpipe.certificate import loss_bound
 from anonpipe.context import Context
 from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
 from anonpipe.job import Job
-from anonpipe.mask import RecordsAndDraws
-from anonpipe.mask_stages import groups_file, load_record
+from anonpipe.mask import Columns, RecordsAndDraws
+from anonpipe.mask_stages import StepTask, groups_file, load_record, scopes
 from anonpipe.masker import first_columns, job_promise, masker_of, masks_strata
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_scopes
 from anonpipe.options import MicroPerturbation
 from anonpipe.stages import count_combinations, needs_spread, unchanged_names
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import Promise, Target
+
+FloatArray = npt.NDArray[np.float64]
 
 
 def by_stratum(ctx: Context, stage: str, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -78,6 +81,7 @@ def evidence(ctx: Context) -> Evidence:
         beyond_limits=sum(receipt["beyond_limits"] for receipt in written),
         files=len(written),
         view=ctx.view,
+        point_columns=_point_columns(ctx),
         original=by_stratum(ctx, before, lambda r: PairwiseMoments.from_dict(r["original"])),
         released=released,
         synthesized=by_stratum(ctx, after, lambda r: Moments.from_dict(r["synthesized"])),
@@ -95,7 +99,34 @@ def _of_groups(ctx: Context, made: list[dict[str, Any]]) -> GroupEvidence:
         spread=by_stratum(ctx, "group", lambda r: GroupSpread.from_dict(r["spread"])) if needs_spread(job) else None,
         bound=None if groupings(job) > 1 else loss_bound(ctx, float(np.trace(merge_all(grouped).total.scatter))),
         classes=merged_disclosures(ctx),
+        scopes=scopes_of_noise(job, grouped),
     )
+
+
+def scopes_of_noise(job: Job, grouped: list[GroupedMoments]) -> list[int]:
+    """Of each stratum, which scope it belongs to: strata of a scope share what is promised of means and covariances.
+
+    One scope where the promise is for the table alone.
+    """
+    options = job.by_groups.synthesize
+    if not promise_of(job).strata:
+        return [0] * len(grouped)
+    return noise_scopes(grouped) if isinstance(options, MicroPerturbation) else list(range(len(grouped)))
+
+
+def _point_columns(ctx: Context) -> tuple[int | None, ...]:
+    """Of each variable of the view the column of points that it is released from; None where there is none.
+
+    Categories of an ordinal column are cut from its number.
+    """
+    columns: dict[tuple[int, int | None], int] = {}
+    numbers = {block.position: block.start for block in ctx.points.numbers}
+    for block in ctx.points.categories:
+        dummies = block.stop - block.start  # one may stand for two categories
+        columns |= {
+            (block.position, int(code)): block.start + at % dummies for at, code in enumerate(block.codes) if dummies
+        }
+    return tuple(columns.get((each.position, each.category), numbers.get(each.position)) for each in ctx.view.variables)
 
 
 def _of_mask(ctx: Context, made: list[dict[str, Any]]) -> MaskEvidence:
@@ -107,14 +138,27 @@ def _of_mask(ctx: Context, made: list[dict[str, Any]]) -> MaskEvidence:
     changed = [old != new for column, (old, new) in sums if column not in scored]
     return MaskEvidence(
         method=masker.name,
-        masked=[
-            Target(first_columns(points, ctx.points.width), job_promise(ctx.job, ctx.points, ctx.beside.width, points))
-            for points in scoped
-        ],
+        masked=[_masked_target(ctx, scope, points, len(scoped)) for scope, points in enumerate(scoped)],
         columns_changed=sum(changed) if masker.exact_columns else None,
         fewest_alike=min(receipt["fewest_alike"] for receipt in made) if masker.identical_rows else None,
         groups=_kept_groups(ctx) if masker.grouped else None,
     )
+
+
+def _masked_target(ctx: Context, scope: int, points: Moments, tables: int) -> Target:
+    """What is promised of one of the tables that are masked by themselves."""
+    promised = job_promise(ctx.job, ctx.points, ctx.beside.width, points, _largest_permuted(ctx, scope))
+    return Target(first_columns(points, ctx.points.width), promised, tables)
+
+
+def _largest_permuted(ctx: Context, scope: int) -> FloatArray | None:
+    """Largest size of what a masker permuted along each axis; None where it permutes none."""
+    if not masker_of(ctx.job).permutes:
+        return None
+    number = next(at for at, step in enumerate(ctx.steps) if isinstance(step, Columns))
+    task = StepTask.read(ctx, f"mask-{number}")
+    receipts = ctx.staging.receipts(f"mask-{number}").read_all(task.channels * len(scopes(ctx)))
+    return np.array([each["largest"] for each in receipts[scope * task.channels : (scope + 1) * task.channels]])
 
 
 def _kept_groups(ctx: Context) -> KeptGroups:

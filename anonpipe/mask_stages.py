@@ -295,14 +295,14 @@ def _column(ctx: Context, task: StepTask, step: Columns, index: int) -> Receipt:
     if place >= task.seen[number]:  # the zeros go on
         shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
         shelf.write_column(place, lengths, column)
-        return {"rows": len(column)}
+        return {"rows": len(column), "largest": 0.0}
     if step.with_original:
         original = {"original": read_column(ctx, POINTS, ctx.points.width + ctx.beside.width, place, scope)}
     params, rng = load_params(ctx, task.params, scope), scope.rng(f"mask {task.number} {step.name}", place)
     made = counted(step.function(column, place=place, params=params, rng=rng, **original), len(column), step.name)
     shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
     shelf.write_column(place, lengths, _finite(made, step.name))
-    return {"rows": len(column)}
+    return {"rows": len(column), "largest": float(np.abs(column).max())}
 
 
 def _filled_shelf(ctx: Context, task: StepTask) -> Shelf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.intervals import IntervalCodec
@@ -14,6 +15,8 @@ from anonpipe.job import Job
 from anonpipe.mask import MASKERS, Expected, Masker, Step
 from anonpipe.moments import Moments
 from anonpipe.options import Generalize
+
+FloatArray = npt.NDArray[np.float64]
 
 FILLED: dict[str, tuple[str, ...]] = {
     "data_shuffle": ("kept", "categories"),
@@ -81,10 +84,17 @@ def intervals_of(job: Job, cells: CellCodec, points: PointCodec) -> IntervalCode
     return IntervalCodec.fit(cells, points, job.mask.steps or {}, job.mask.origin or {})
 
 
-def job_promise(job: Job, points: PointCodec, beside: int, moments: Moments) -> Expected | None:
-    """What the masker promises of points of these moments; None for nothing, or nothing that is known."""
-    expect = masker_of(job).expect
-    return None if expect is None else expect(moments, **_options(job, points, beside))
+def job_promise(
+    job: Job, points: PointCodec, beside: int, moments: Moments, largest: FloatArray | None = None
+) -> Expected | None:
+    """What the masker promises of points of these moments; None for nothing, or nothing that is known.
+
+    `largest` is the largest size of what was permuted along each axis, of maskers that permute.
+    """
+    expect, options = masker_of(job).expect, _options(job, points, beside)
+    if masker_of(job).permutes:
+        options["largest"] = largest
+    return None if expect is None else expect(moments, **options)
 
 
 def _options(job: Job, points: PointCodec, beside: int) -> dict[str, Any]:

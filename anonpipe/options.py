@@ -226,11 +226,17 @@ class RMicrohybrid(Options):
 
 
 class MicroPerturbation(Options):
-    """Group means plus noise of one global covariance (Li & Sarkar 2013, eq. 11)."""
+    """Group means plus noise of one covariance (Li & Sarkar 2013, eq. 11).
+
+    `noise_scope`: one covariance a `stratum`, so that means and covariances
+    are unbiased (or exact) inside every stratum; strata of few records beyond
+    their groups (under 30, or twice the columns of points) share one. Or one
+    of the whole `table`, which is right for the table and biased inside strata.
+    """
 
     method: Literal["micro_perturbation"] = "micro_perturbation"
     form: Literal["independent", "centred", "published", "exact"] = "independent"
-    noise_scope: Literal["table", "stratum"] = "table"
+    noise_scope: Literal["table", "stratum"] = "stratum"
 
 
 Cluster = Annotated[

@@ -30,12 +30,19 @@ from anonpipe.codec.identifiers import many_rows
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
 from anonpipe.errors import InputError, JobError, OutputError
-from anonpipe.evidence import by_stratum, evidence, grouped_by_stratum, middle_stages, release_warnings
+from anonpipe.evidence import (
+    by_stratum,
+    evidence,
+    grouped_by_stratum,
+    middle_stages,
+    release_warnings,
+    scopes_of_noise,
+)
 from anonpipe.fit import fit
 from anonpipe.job import Job
 from anonpipe.manifest import manifest
 from anonpipe.masking import mask_table
-from anonpipe.moments import NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
+from anonpipe.moments import GroupedMoments, NoiseScatter, exact_factor, noise_factor, s_delta, together
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
@@ -278,21 +285,19 @@ def group(run: Run, mapper: Mapper) -> None:
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
     if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.file("noise.npy").exists():
-        factors = _noise_factors(ctx, run.job.synthesize)
+        grouped = grouped_by_stratum(ctx)
+        scopes = scopes_of_noise(run.job, grouped)
+        write_json(run.staging.file("noise_scopes.json"), scopes)
         draft = run.staging.file("noise.draft.npy")
-        np.save(draft, np.stack(factors))
+        np.save(draft, np.stack(_noise_factors(ctx, run.job.synthesize.form, together(grouped, scopes), scopes)))
         draft.replace(run.staging.file("noise.npy"))
 
 
-def _noise_factors(ctx: Context, options: MicroPerturbation) -> list[FloatArray]:
-    """One factor of the noise a scope: the table, or each stratum."""
-    grouped = grouped_by_stratum(ctx)
-    if options.form != "exact":
-        scopes = grouped if options.noise_scope == "stratum" else [merge_all(grouped)]
-        return [noise_factor(s_delta(scope, options.form)) for scope in scopes]
-    noise = by_stratum(ctx, "group", lambda receipt: NoiseScatter.from_dict(receipt["noise"]))
-    if options.noise_scope == "table":
-        grouped, noise = [merge_all(grouped)], [merge_all(noise)]
+def _noise_factors(ctx: Context, form: str, grouped: list[GroupedMoments], scopes: list[int]) -> list[FloatArray]:
+    """One factor of the noise a scope: the table, a stratum, or small strata together."""
+    if form != "exact":
+        return [noise_factor(s_delta(scope, form)) for scope in grouped]
+    noise = together(by_stratum(ctx, "group", lambda receipt: NoiseScatter.from_dict(receipt["noise"])), scopes)
     return [exact_factor(drawn, scope.within) for drawn, scope in zip(noise, grouped, strict=True)]
 
 

@@ -139,7 +139,7 @@ def _options(options: object) -> str:
 
 _ONLY_WHERE_GIVEN = (*RISK_LIMITS, "probability_step")
 
-_WIDER = "those on means and covariances are wider by the method's bias and six standard errors: much, for small tables"
+_WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
 
 
 def _wrapped(label: str, text: str) -> str:

@@ -343,8 +343,7 @@ def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
     chosen = ctx.job.by_groups.synthesize
     options = chosen.model_dump(exclude={"method", "noise_scope"})
     if isinstance(chosen, MicroPerturbation):
-        by_stratum = chosen.noise_scope == "stratum"
-        options["factor"] = ctx.noise[ctx.plan.partitions[index].stratum if by_stratum else 0]
+        options["factor"] = ctx.noise[ctx.noise_scopes[ctx.plan.partitions[index].stratum]]
     if options.get("moments") == "expected":
         options["n_table"] = ctx.plan.rows
     if isinstance(chosen, RMicrohybrid):

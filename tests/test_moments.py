@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2, ncx2
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import sort_groups
@@ -15,10 +16,15 @@ from anonpipe.moments import (
     GroupSpread,
     Moments,
     PairwiseMoments,
+    covariance_limit,
     exact_factor,
     expected_covariance,
+    expected_of_scopes,
+    form_eigenvalue,
+    limit_of_scopes,
     merge_all,
     noise_factor,
+    product_variance,
     s_delta,
     sampling_limit,
 )
@@ -303,6 +309,77 @@ def test_sampling_limits_are_the_sums_written_out(method, form, apart):
     limit = sampling_limit(grouped, method, form, spread=spread_for(form, apart))
     assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
     assert np.allclose(limit.covariance, covariance, rtol=1e-10)
+
+
+@pytest.mark.parametrize("form", ["independent", "centred"])
+def test_parts_with_noise_of_their_own_are_the_sums_written_out(form):
+    """Expected covariance and standard errors of a table whose two parts have noise of a covariance each."""
+    points, order, starts = make()
+    cut = 7
+    halves = [(order[: starts[cut]], starts[: cut + 1]), (order[starts[cut] :], starts[cut:] - starts[cut])]
+    averaging, covariances, scopes = np.zeros((len(points),) * 2), np.empty((len(points), 3, 3)), []
+    for rows, begins in halves:
+        grouped = GroupedMoments.of(points[rows], np.arange(len(rows)), begins)
+        scopes.append((grouped, s_delta(grouped, form)))
+        covariances[rows] = scopes[-1][1]
+    for members in naive.groups_of(order, starts) if form == "centred" else ():
+        averaging[np.ix_(members, members)] = 1 / len(members)
+    mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
+    limit = limit_of_scopes(scopes, form)
+    assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
+    assert np.allclose(limit.covariance, covariance, rtol=1e-10)
+    left = np.eye(len(points)) - averaging
+    left -= left.mean(axis=0)
+    added = np.einsum("ij,jab,ij->ab", left, covariances, left) / (len(points) - 1)
+    between = np.cov(naive.centroid(points, order, starts).T)
+    assert np.allclose(expected_of_scopes(scopes, form), between + added, rtol=1e-10)
+    if form == "independent":  # each part is unbiased; the table gets what the parts' means move
+        assert np.all(np.diag(between + added) > np.diag(np.cov(points.T)))
+
+
+def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_within_six_standard_errors():
+    """One outlier among 300: its group of three is a chi-square with 3 degrees of freedom, whose tail is known.
+
+    Where the table is spread evenly, the limit is hardly wider than the normal one.
+    """
+    points = np.full((300, 1), 1e-9) * np.arange(300)[:, None]
+    points[0] = 1e6
+    spread = GroupSpread.of(points, np.arange(300), np.arange(0, 301, 3))
+    grouped = GroupedMoments.of(points, np.arange(300), np.arange(0, 301, 3))
+    limit = sampling_limit(grouped, "pca", "expected", spread=spread)
+    unit = limit.scale[0, 0] / 2  # of the chi-square, which the group's mean makes non-central
+    other = float(spread.square[0, 0] / spread.largest[0, 0] ** 2)  # 3 u²/V
+    chance = 1e-5
+    reach = covariance_limit(limit.covariance, limit.scale, chance)[0, 0] / unit
+    law = ncx2(3, other)
+    assert law.sf(law.mean() + reach) + law.cdf(law.mean() - reach) < chance
+    chi = chi2(3)
+    assert chi.sf(3 + 6 * np.sqrt(6)) > 4e-4  # what six standard errors let through of noise alone
+    assert chi.sf(3 + covariance_limit(np.sqrt(6.0), 2.0, chance)) < chance
+    even = np.random.default_rng(2).normal(size=(5_000, 1))
+    grouped = GroupedMoments.of(even, np.arange(5_000), np.arange(0, 5_001, 5))
+    limit = sampling_limit(grouped, "micro_perturbation", "independent")
+    assert covariance_limit(limit.covariance, limit.scale, 2e-9) < 6.9 * limit.covariance
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3), (3, 9, 30), (100, 100, 100)])
+@pytest.mark.parametrize("between", [0.0, 0.9])
+def test_limits_hold_for_sums_of_products_of_correlated_normals(sizes, between):
+    """200,000 draws of Σ_g Σ_i (e_ij e_ih) with three covariances: the rate beyond is below the stated chance."""
+    rng, chance, times = np.random.default_rng(3), 1e-3, 200_000
+    total, error, largest = np.zeros(times), 0.0, np.zeros((2, 2))
+    for n, wide in zip(sizes, (10.0, 3.0, 1.0), strict=True):
+        v = np.array([[wide**2, between * wide], [between * wide, 1.0]])
+        # the sum of n products, from its two chi-squares
+        root = np.sqrt(np.linalg.det(v) + v[0, 1] ** 2)
+        plus, minus = (root + v[0, 1]) / 2, (root - v[0, 1]) / 2
+        total += plus * (rng.chisquare(n, times) - n) - minus * (rng.chisquare(n, times) - n)
+        error += n * product_variance(v)[0, 1]
+        largest = np.maximum(largest, np.abs(v))
+    reach = covariance_limit(np.sqrt(error), 2 * form_eigenvalue(largest)[0, 1], chance)
+    assert np.isclose(total.var(), error, rtol=0.05)
+    assert np.mean(np.abs(total) > reach) <= chance
+    assert reach < 12 * np.sqrt(error)
 
 
 @pytest.mark.parametrize(("method", "form"), [("micro_perturbation", "independent"), ("pca", "expected")])

@@ -140,17 +140,17 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
 @nb.njit(cache=True, nogil=True)
 def spread_sums(
     points: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sums over groups of products of group means and group scatters (see `moments.GroupSpread`).
 
     With u the group's mean less `centre`, W its scatter and n its size, the
     sums of W_jj W_hh / n + W_jh² / n, u_j² W_hh, u_j u_h W_jh, u_j W_hh and
-    u_j W_jh; each of shape (width, width).
+    u_j W_jh, and the largest |W_jh| / n; each of shape (width, width).
     """
     width = points.shape[1]
     shape = (width, width)
     noise, square, product = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    linear, mixed = np.zeros(shape), np.zeros(shape)
+    linear, mixed, largest = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     mean, x, w = np.empty(width), np.empty(width), np.empty(shape)
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
@@ -171,4 +171,5 @@ def spread_sums(
                 product[j, h] += u * (mean[h] - centre[h]) * w[j, h]
                 linear[j, h] += u * w[h, h]
                 mixed[j, h] += u * w[j, h]
-    return noise, square, product, linear, mixed
+                largest[j, h] = max(largest[j, h], abs(w[j, h]) / size)
+    return noise, square, product, linear, mixed, largest

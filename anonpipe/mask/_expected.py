@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.mask._basis import Basis, axes_of
-from anonpipe.moments import Moments, merge_all
+from anonpipe.moments import Moments, form_eigenvalue, merge_all, product_variance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -26,11 +26,21 @@ class Expected:
         Expected covariance (over n - 1), shape (width, width).
     covariance_error
         Standard errors of its entries, shape (width, width).
+    covariance_scale
+        Scale of their tails, shape (width, width); see
+        `anonpipe.moments.covariance_limit`.
     """
 
     mean_error: FloatArray
     covariance: FloatArray
     covariance_error: FloatArray
+    covariance_scale: FloatArray
+
+    @classmethod
+    def exactly(cls, covariance: FloatArray) -> Expected:
+        """Means that stay, and this covariance, without any error."""
+        nothing = np.zeros_like(covariance)
+        return cls(np.zeros(len(covariance)), covariance, nothing, nothing)
 
 
 def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
@@ -48,10 +58,12 @@ def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
         that variances of their sums add. Where means are drawn, their
         distances are too: the standard errors of the covariance hold an upper
         limit of what that adds, as correlations between errors are not known.
+        The scale of the tails is the largest, of a table's own or of the
+        product of its two means.
 
     Examples
     --------
-    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected(np.zeros(1), np.array([[2.0]]), np.zeros((1, 1)))
+    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected.exactly(np.array([[2.0]]))
     >>> two = Moments(2, np.ones(1) * 4, np.array([[2.0]])), one[1]
     >>> expect_together([one, two]).covariance.round(6).tolist()
     [[6.666667]]
@@ -61,15 +73,18 @@ def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
     whole = merge_all([moments for moments, _ in parts])
     degrees = max(whole.n - 1, 1)
     scatter, variance, drift = np.zeros_like(whole.scatter), np.zeros_like(whole.scatter), np.zeros_like(whole.scatter)
-    mean_variance = np.zeros_like(whole.mean)
+    mean_variance, scale = np.zeros_like(whole.mean), np.zeros_like(whole.scatter)
     for moments, expected in parts:
         own, apart = max(moments.n - 1, 0), moments.mean - whole.mean
         scatter += own * expected.covariance + moments.n * np.outer(apart, apart)
         shift = moments.n * np.outer(np.abs(apart), expected.mean_error)
         variance += (own * expected.covariance_error) ** 2 + (shift + shift.T) ** 2
-        drift += moments.n * np.outer(expected.mean_error, expected.mean_error)
+        moved = moments.n * np.outer(expected.mean_error, expected.mean_error)
+        drift += moved
+        scale = np.maximum(scale, np.maximum(own * expected.covariance_scale, 2.0 * moved))
         mean_variance += (moments.n * expected.mean_error) ** 2
-    return Expected(np.sqrt(mean_variance) / whole.n, scatter / degrees, (np.sqrt(variance) + drift) / degrees)
+    error = (np.sqrt(variance) + drift) / degrees
+    return Expected(np.sqrt(mean_variance) / whole.n, scatter / degrees, error, scale / degrees)
 
 
 def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
@@ -88,11 +103,21 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
     """
     covariance = kept_in_basis(moments, basis)
     n = max(moments.n, 2)
-    return Expected(np.sqrt(np.diag(covariance) / n), covariance, np.sqrt(pair(covariance) / (n - 1)))
+    error = np.sqrt(product_variance(covariance) / (n - 1))
+    scale = 2.0 * form_eigenvalue(covariance) / (n - 1)
+    return Expected(np.sqrt(np.diag(covariance) / n), covariance, error, scale)
 
 
-def permuted_components(moments: Moments, basis: Basis) -> Expected:
+def permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis.
+
+    Parameters
+    ----------
+    moments, basis
+        Of the records, and where they are permuted.
+    largest
+        Largest size of a record along each axis, shape (width,); None for
+        what it cannot be more than, the root of (n-1) times the variance.
 
     Notes
     -----
@@ -106,11 +131,25 @@ def permuted_components(moments: Moments, basis: Basis) -> Expected:
     covariance = kept_in_basis(moments, basis)
     n = max(moments.n, 2)
     own = (axes.vectors**2 * axes.variances) @ (axes.vectors**2 * axes.variances).T
-    variance = (pair(covariance) - 2 * own) / (n - 1)
-    return Expected(np.zeros(len(covariance)), covariance, np.sqrt(np.clip(variance, 0.0, None)))
+    variance = (product_variance(covariance) - 2 * own) / (n - 1)
+    sizes = np.abs(axes.vectors) * (np.sqrt((n - 1) * axes.variances) if largest is None else largest)
+    scale = 2.0 / 3.0 * _largest_products(sizes) / (n - 1)
+    return Expected(np.zeros(len(covariance)), covariance, np.sqrt(np.clip(variance, 0.0, None)), scale)
 
 
-def pair(covariance: FloatArray) -> FloatArray:
-    """v_jj v_hh + v_jh²: the variance of a product of two correlated normals."""
-    spread = np.diag(covariance)
-    return np.asarray(np.outer(spread, spread) + covariance**2)
+def _largest_products(sizes: FloatArray) -> FloatArray:
+    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself.
+
+    Examples
+    --------
+    >>> _largest_products(np.array([[3.0, 2.0], [5.0, 1.0]])).tolist()
+    [[12.0, 10.0], [10.0, 10.0]]
+    """
+    width = len(sizes)
+    ordered = np.sort(np.pad(sizes, ((0, 0), (0, 1))), axis=1)[:, ::-1]  # a second one, 0, where there is one axis
+    place = sizes.argmax(axis=1)
+    products = np.outer(ordered[:, 0], ordered[:, 0])
+    crossed = np.outer(ordered[:, 0], ordered[:, 1])
+    products = np.where(place[:, None] == place[None, :], np.maximum(crossed, crossed.T), products)
+    products[np.arange(width), np.arange(width)] *= 2.0
+    return products

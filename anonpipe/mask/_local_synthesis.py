@@ -230,7 +230,7 @@ def expect_local(
 ) -> Expected:
     """Exactly the moments of the points, whatever the options."""
     covariance = moments.scatter / max(moments.n - 1, 1)
-    return Expected(np.zeros(len(covariance)), covariance, np.zeros_like(covariance))
+    return Expected.exactly(covariance)
 
 
 def _count_classes(

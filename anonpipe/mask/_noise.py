@@ -12,9 +12,9 @@ import numpy.typing as npt
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.turn import turn_rows
 from anonpipe.mask._basis import Basis, checked_basis, count_moments, spectral_inverse
-from anonpipe.mask._expected import Expected, pair
+from anonpipe.mask._expected import Expected
 from anonpipe.mask._steps import Reduce, Rows, Step
-from anonpipe.moments import Moments, noise_factor
+from anonpipe.moments import Moments, form_eigenvalue, noise_factor, product_variance
 
 FloatArray = npt.NDArray[np.float64]
 Form = Literal["expected", "centred", "exact"]
@@ -225,9 +225,10 @@ def expect_noisy(
     width, n = len(added), max(moments.n, 2)
     kept = (covariance + added) / (1 + amount)
     if form == "exact":
-        return Expected(np.zeros(width), kept, np.zeros((width, width)))
+        return Expected.exactly(kept)
     own, other = np.diag(covariance), np.diag(added)
     cross = np.outer(own, other) + np.outer(other, own) + 2 * covariance * added
-    error = np.sqrt((cross + pair(added)) / (n - 1)) / (1 + amount)
+    error = np.sqrt((cross + product_variance(added)) / (n - 1)) / (1 + amount)
+    scale = 2.0 * form_eigenvalue(added) / (n - 1) / (1 + amount)
     mean_error = np.sqrt(other / n / (1 + amount)) if form == "expected" else np.zeros(width)
-    return Expected(mean_error, kept, error)
+    return Expected(mean_error, kept, error, scale)

@@ -61,6 +61,9 @@ class Masker:
         Whether the columns of the option `categories` come out as scores with
         mean and variance of the indicators, to be cut into categories, and
         not as indicators.
+    permutes
+        Whether it permutes along axes, so that `expect` is told the largest
+        size of a record along each, as the option `largest`.
     identical_rows
         Whether each part's rows are equal in groups of the option k or more,
         with the default options.
@@ -85,6 +88,7 @@ class Masker:
     identical_rows: bool = False
     grouped: bool = False
     leaves_scores: bool = False
+    permutes: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -178,6 +182,7 @@ MASKERS: dict[str, Masker] = {
             exact_covariance=False,
             exact_columns=False,
             same_person=False,
+            permutes=True,
         ),
         Masker(
             function=synthesis,

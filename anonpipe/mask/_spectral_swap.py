@@ -75,6 +75,6 @@ def permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Gene
     return rng.permutation(column)
 
 
-def expect_swapped(moments: Moments, *, basis: Basis = "spectral") -> Expected:
+def expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
     """What swapping promises; see `permuted_components`."""
-    return permuted_components(moments, basis)
+    return permuted_components(moments, basis, largest)

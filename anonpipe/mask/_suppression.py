@@ -138,5 +138,4 @@ def expect_suppressed(
         kept = covariance * np.outer(left, left)
     else:
         kept = (axes.vectors * axes.variances * left) @ axes.vectors.T
-    width = len(covariance)
-    return Expected(np.zeros(width), kept, np.zeros((width, width)))
+    return Expected.exactly(kept)

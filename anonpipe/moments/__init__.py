@@ -5,15 +5,24 @@ Each statistic is a frozen record: `of` counts one piece, `merge` joins two,
 moments of the whole, to rounding. From them follow the noise of
 micro-perturbation (`s_delta`, `noise_factor`, `exact_factor`), and what each
 method promises: `expected_covariance` on average, `sampling_limit` for the
-spread about it.
+spread about it, `mean_limit` and `covariance_limit` for how far that leads.
 """
 
 from anonpipe.moments._merge import Statistic, merge_all
 from anonpipe.moments._moments import GroupedMoments, Moments
 from anonpipe.moments._noise import FORMS, NoiseScatter, exact_factor, noise_factor, s_delta
 from anonpipe.moments._pairwise import PairwiseMoments
-from anonpipe.moments._promises import EXACT_METHODS, SamplingLimit, expected_covariance, sampling_limit
+from anonpipe.moments._promises import (
+    EXACT_METHODS,
+    SamplingLimit,
+    expected_covariance,
+    expected_of_scopes,
+    limit_of_scopes,
+    sampling_limit,
+)
+from anonpipe.moments._scopes import noise_scopes, together
 from anonpipe.moments._spread import GroupSpread
+from anonpipe.moments._tails import covariance_limit, form_eigenvalue, mean_limit, product_variance
 
 __all__ = [
     "EXACT_METHODS",
@@ -25,10 +34,18 @@ __all__ = [
     "PairwiseMoments",
     "SamplingLimit",
     "Statistic",
+    "covariance_limit",
     "exact_factor",
     "expected_covariance",
+    "expected_of_scopes",
+    "form_eigenvalue",
+    "limit_of_scopes",
+    "mean_limit",
     "merge_all",
     "noise_factor",
+    "noise_scopes",
+    "product_variance",
     "s_delta",
     "sampling_limit",
+    "together",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError
+from anonpipe.moments._merge import merge_all
 from anonpipe.moments._moments import GroupedMoments
 from anonpipe.moments._noise import FORMS, known_form, s_delta
 from anonpipe.moments._spread import GroupSpread
+from anonpipe.moments._tails import form_eigenvalue, product_variance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -59,14 +62,11 @@ def expected_covariance(
         Unknown method or form, or `noise` where the method has none.
     """
     _check(method, form, noise)
-    between = grouped.between_scatter / max(grouped.total.n - 1, 1)
     if method == "centroid":
-        return between
+        return grouped.between_scatter / max(grouped.total.n - 1, 1)
     if method != "micro_perturbation" or (noise is None and form != "published"):
         return grouped.total.covariance
-    added = s_delta(grouped, str(form)) if noise is None else noise
-    share = (grouped.total.n - grouped.groups) / max(grouped.total.n - 1, 1) if form == "centred" else 1.0
-    return between + added * share
+    return expected_of_scopes([(grouped, s_delta(grouped, str(form)) if noise is None else noise)], str(form))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +79,14 @@ class SamplingLimit:
         Of the means, shape (width,).
     covariance
         Of the covariances (n - 1 in the denominator), shape (width, width).
+    scale
+        How heavy the tails of the covariances are, in their unit, shape
+        (width, width): see `covariance_limit`.
     """
 
     mean: FloatArray
     covariance: FloatArray
+    scale: FloatArray
 
 
 def sampling_limit(
@@ -134,36 +138,102 @@ def sampling_limit(
     I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus
     c²/N² (W_jj W_hh + W_jh²) of the pooled W. The c of a table is used for a
     stratum too, where it differs from the stratum's own by a relative 1/N.
+
+    Each covariance is a quadratic form in normals plus a linear one: its
+    standard error says all of its tails where no eigenvalue of the form
+    stands out, as with noise of one covariance and many records. With a
+    covariance a group, one outlier can make up most of the form, whose tails
+    are then those of a chi-square with as many degrees of freedom as its
+    group has records. `scale` is twice the largest eigenvalue.
     """
     _check(method, form, noise)
     width = len(grouped.total.mean)
     if method in EXACT_METHODS or form in (None, "exact"):
-        return SamplingLimit(np.zeros(width), np.zeros((width, width)))
+        return _without_error(width)
     if form == "expected":
         if spread is None:
             raise JobError(f"the sampling error of {method} in expectation needs a GroupSpread; count one a partition")
         return _limit_by_group(spread)
-    added = s_delta(grouped, str(form)) if noise is None else noise
-    n = grouped.total.n
-    wishart = _pair(added)
+    return limit_of_scopes([(grouped, s_delta(grouped, str(form)) if noise is None else noise)], str(form))
+
+
+Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
+"""Parts of a table below each other, each with the covariance of the noise of its records."""
+
+
+def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
+    """Covariance of a table whose parts get noise of a covariance each, shape (width, width).
+
+    Parameters
+    ----------
+    scopes
+        Moments of each part in its groups, and the covariance of its noise.
+    form
+        `independent` and `published`, which draw for each record by itself; or `centred`.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
+    >>> expected_of_scopes([(grouped, s_delta(grouped, "independent"))], "independent").round(9).tolist()
+    [[6.666666667]]
+    """
+    n = sum(grouped.total.n for grouped, _ in scopes)
     if form == "centred":
-        return SamplingLimit(np.zeros(width), _root((n - grouped.groups) * wishart) / max(n - 1, 1))
-    cross = _symmetric(np.outer(np.diag(grouped.between_scatter), np.diag(added)))
-    cross = cross + 2 * grouped.between_scatter * added
-    return SamplingLimit(_root(np.diag(added) / max(n, 1)), _root(cross + (n - 1) * wishart) / max(n - 1, 1))
+        added = np.sum([(grouped.total.n - grouped.groups) * noise for grouped, noise in scopes], axis=0)
+    else:
+        added = (1.0 - 1.0 / max(n, 1)) * np.sum([grouped.total.n * noise for grouped, noise in scopes], axis=0)
+    return np.asarray((np.sum(_between(scopes), axis=0) + added) / max(n - 1, 1))
+
+
+def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
+    """How far such noise may move the means and covariances of the table; as `sampling_limit`.
+
+    With n_s records of noise V_s in each part, and B_s the scatter of their
+    group means about the mean of the table, the products of means and noise
+    add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of a
+    scatter, and the noise, a quadratic form in I - 11'/N,
+    (1 - 2/N) Σ_s n_s (V_jj V_hh + V_jh²) and 1/N² times the same of Σ_s n_s V_s.
+    Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
+    """
+    n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
+    degrees = max(n - 1, 1)
+    largest = np.max([np.abs(noise) for _, noise in scopes], axis=0)
+    scale = 2.0 * form_eigenvalue(largest) / degrees
+    if form == "centred":
+        parts = [(grouped.total.n - grouped.groups) * product_variance(noise) for grouped, noise in scopes]
+        return SamplingLimit(np.zeros(width), _root(np.sum(parts, axis=0)) / degrees, scale)
+    variance, whole = np.zeros((width, width)), np.zeros((width, width))
+    for (grouped, noise), between in zip(scopes, _between(scopes), strict=True):
+        variance += _symmetric(np.outer(np.diag(between), np.diag(noise))) + 2 * between * noise
+        variance += (1.0 - 2.0 / max(n, 1)) * grouped.total.n * product_variance(noise)
+        whole += grouped.total.n * noise
+    variance += product_variance(whole) / max(n, 1) ** 2
+    return SamplingLimit(_root(np.diag(whole)) / max(n, 1), _root(variance) / degrees, scale)
+
+
+def _between(scopes: Scopes) -> list[FloatArray]:
+    """Scatter of each part's group means about the mean of the table."""
+    centre = merge_all([grouped.total for grouped, _ in scopes]).mean
+    apart = [grouped.total.mean - centre for grouped, _ in scopes]
+    return [
+        grouped.between_scatter + grouped.total.n * np.outer(shift, shift)
+        for (grouped, _), shift in zip(scopes, apart, strict=True)
+    ]
+
+
+def _without_error(width: int) -> SamplingLimit:
+    nothing = np.zeros((width, width))
+    return SamplingLimit(np.zeros(width), nothing, nothing)
 
 
 def _limit_by_group(spread: GroupSpread) -> SamplingLimit:
     n = max(spread.n, 1)
-    c = n / max(n - 1, 1)
+    degrees, c = max(n - 1, 1), n / max(n - 1, 1)
     cross = c * (_symmetric(spread.square) + 2 * spread.product)
-    scatter = c**2 * ((1 - 2 / n) * spread.noise + _pair(spread.within) / n**2)
-    return SamplingLimit(_root(c * np.diag(spread.within)) / n, _root(cross + scatter) / max(n - 1, 1))
-
-
-def _pair(v: FloatArray) -> FloatArray:
-    """v_jj v_hh + v_jh²: the variance of a product of two correlated normals."""
-    return np.outer(np.diag(v), np.diag(v)) + v**2
+    scatter = c**2 * ((1 - 2 / n) * spread.noise + product_variance(spread.within) / n**2)
+    mean = _root(c * np.diag(spread.within)) / n
+    return SamplingLimit(mean, _root(cross + scatter) / degrees, 2.0 * c * form_eigenvalue(spread.largest) / degrees)
 
 
 def _symmetric(a: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""How the covariances of the groups and their means lie: what standard errors depend on."""
+"""How the covariances of the groups and their means lie: what standard errors, and tails beyond them, depend on."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class GroupSpread:
         Sum of W.
     noise
         Sum of (W_jj W_hh + W_jh²) / n.
+    largest
+        Largest |W_jh| / n of a group.
     square, product
         Sums of u_j² W_hh and of u_j u_h W_jh.
     linear, mixed
@@ -46,6 +48,7 @@ class GroupSpread:
     product: FloatArray
     linear: FloatArray
     mixed: FloatArray
+    largest: FloatArray
 
     @classmethod
     def of(cls, points: FloatArray, order: IntArray, starts: IntArray) -> Self:
@@ -60,10 +63,9 @@ class GroupSpread:
         n = self.n + other.n
         mean = self.mean + (other.mean - self.mean) * (other.n / max(n, 1))
         a, b = self._about(mean), other._about(mean)
-        sums = (
-            getattr(a, name) + getattr(b, name) for name in ("within", "noise", "square", "product", "linear", "mixed")
-        )
-        return type(self)(n, mean, *sums)
+        names = ("within", "noise", "square", "product", "linear", "mixed")
+        sums = {name: getattr(a, name) + getattr(b, name) for name in names}
+        return type(self)(n, mean, **sums, largest=np.maximum(self.largest, other.largest))
 
     def _about(self, mean: FloatArray) -> Self:
         """The same sums with the groups' means taken about another point."""
@@ -73,7 +75,7 @@ class GroupSpread:
         product = self.product + column * self.mixed.T + shift * self.mixed + column * shift * self.within
         linear = self.linear + column * spread
         mixed = self.mixed + column * self.within
-        return type(self)(self.n, mean, self.within, self.noise, square, product, linear, mixed)
+        return type(self)(self.n, mean, self.within, self.noise, square, product, linear, mixed, self.largest)
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists; JSON keeps every bit of them."""

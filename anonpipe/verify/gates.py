@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.mask import expect_together
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, together
 from anonpipe.verify.kept_groups import KeptGroups
-from anonpipe.verify.promises import Promise, Target, against_promise, of_groups, worst
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.promises import CHANCE, Promise, Target, against_promise, of_groups, worst
+from anonpipe.verify.verdict import Check, Held, Outcome, Verdict, at_least, at_most, each_at_most
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
@@ -45,7 +45,11 @@ class ClassConditions:
 
 @dataclass(frozen=True)
 class GroupEvidence:
-    """What was measured of groups, and what their synthesizer promises; lists hold one entry a stratum."""
+    """What was measured of groups, and what their synthesizer promises; lists hold one entry a stratum.
+
+    `scopes` tells of each stratum the scope of its noise: small strata may
+    share one, and are then held together against what is promised.
+    """
 
     promise: Promise
     asked: ClassConditions
@@ -54,19 +58,23 @@ class GroupEvidence:
     spread: list[GroupSpread] | None
     bound: LossBound | None
     classes: dict[str, ClassDisclosure]
+    scopes: list[int]
 
     @property
     def whole(self) -> Target:
         """The promise for the table."""
-        return of_groups(self.grouped, self.spread, self.promise)
+        spread = together(self.spread, self.scopes) if self.spread else None
+        return of_groups(together(self.grouped, self.scopes), spread, self.promise)
 
     @property
     def strata(self) -> list[Target]:
-        """The promise for each stratum, where it is promised."""
-        if not self.promise.strata or len(self.grouped) < 2:
+        """The promise for each stratum, where it is promised; of those that share a scope the promise for it."""
+        grouped = together(self.grouped, self.scopes)
+        if not self.promise.strata or len(grouped) < 2:
             return []
-        spreads = [[each] for each in self.spread] if self.spread else [None] * len(self.grouped)
-        return [of_groups([one], spread, self.promise) for one, spread in zip(self.grouped, spreads, strict=True)]
+        spreads = [[each] for each in together(self.spread, self.scopes)] if self.spread else [None] * len(grouped)
+        pairs = zip(grouped, spreads, strict=True)
+        return [of_groups([one], spread, self.promise, len(grouped)) for one, spread in pairs]
 
 
 @dataclass(frozen=True)
@@ -108,10 +116,19 @@ class MaskEvidence:
         """The promise for each stratum that is masked as a table of its own; empty where the whole table is."""
         return self.masked if len(self.masked) > 1 else []
 
+    @property
+    def scopes(self) -> list[int]:
+        """What is masked as one table, of each stratum where strata are."""
+        return list(range(len(self.masked)))
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was measured in a run; lists hold one entry a stratum."""
+    """Everything that was measured in a run; lists hold one entry a stratum.
+
+    `point_columns` tells of each variable of the view which column of points
+    it is released from; None where there is none.
+    """
 
     rows_in: int
     rows_held_out: int
@@ -126,6 +143,7 @@ class Evidence:
     beyond_limits: int
     files: int
     view: View
+    point_columns: tuple[int | None, ...]
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
     synthesized: list[Moments]
@@ -230,10 +248,11 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
 def _before_decoding(evidence: Evidence) -> list[Check]:
     """Hold the synthetic points against what the method promises: in the whole table, and in each stratum."""
     by = evidence.by
-    checks = against_promise("", by.whole, merge_all(evidence.synthesized))
+    held = against_promise("", by.whole, merge_all(evidence.synthesized))
     if by.strata:
-        pairs = zip(by.strata, evidence.synthesized, strict=True)
-        checks += worst([against_promise(" in each stratum", target, made) for target, made in pairs])
+        pairs = zip(by.strata, together(evidence.synthesized, by.scopes), strict=True)
+        held += worst([against_promise(" in each stratum", target, made) for target, made in pairs])
+    checks = [each.check for each in held]
     if isinstance(by, MaskEvidence) and by.columns_changed is not None:
         name, on = "columns that lost or gained a value", "synthetic points before decoding"
         checks.append(at_most(name, by.columns_changed, 0, on, mandatory=True))
@@ -242,79 +261,97 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
 
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
-    on = _files(evidence)
-    original, released = merge_all(evidence.original), merge_all(evidence.released)
-    checks = _differences("", original, released, evidence.view, evidence.by.whole, limits, on)
-    if evidence.by.strata:
-        each = zip(evidence.original, evidence.released, evidence.by.strata, strict=True)
-        checks += worst(
-            [_differences(" in each stratum", o, r, evidence.view, target, limits, on)[:2] for o, r, target in each]
-        )
+    by = evidence.by
+    whole = Compared("", merge_all(evidence.original), merge_all(evidence.released), by.whole)
+    checks = [each.check for each in _differences(whole, evidence, limits)] + _told_only(whole, evidence)
+    if by.strata:
+        tables = together(evidence.original, by.scopes), together(evidence.released, by.scopes), by.strata
+        each = [Compared(" in each stratum", *table) for table in zip(*tables, strict=True)]
+        checks += [held.check for held in worst([_differences(one, evidence, limits)[:2] for one in each])]
     return checks
 
 
-def _differences(
-    where: str,
-    original: PairwiseMoments,
-    released: PairwiseMoments,
-    view: View,
-    target: Target,
-    limits: Limits,
-    on: str,
-) -> list[Check]:
-    allowed_mean, allowed_covariance = target.allowance
-    made = view.synthesized
-    own_unit = view.own_unit
+@dataclass(frozen=True)
+class Compared:
+    """A table, or a stratum, before and after, with what is promised of it; `where` ends the names of its checks."""
+
+    where: str
+    original: PairwiseMoments
+    released: PairwiseMoments
+    target: Target
+
+    @property
+    def scale(self) -> FloatArray:
+        """Standard deviations of the original, 1 for a constant, shape (n_variables,)."""
+        scale = np.sqrt(np.clip(np.diag(self.original.covariance), 0.0, None))  # a constant may come out below zero
+        return np.where(scale > 0, scale, 1.0)
+
+    @property
+    def mean_off(self) -> FloatArray:
+        """Differences of means, in standard deviations."""
+        return _apart(self.released.mean, self.original.mean) / self.scale
+
+    @property
+    def covariance_off(self) -> FloatArray:
+        """Differences of covariances, in standard deviations."""
+        return _apart(self.released.covariance, self.original.covariance) / np.outer(self.scale, self.scale)
+
+    def allowance(self, columns: tuple[int | None, ...]) -> tuple[FloatArray, FloatArray]:
+        """What the method may change of each variable's mean, and of each two variables' covariance.
+
+        A variable that is made of no column of points is allowed what the
+        other variable's column is with itself or any other, whichever is most.
+        """
+        mean, covariance = self.target.allowance
+        width = len(mean)
+        at = np.array([width if column is None else column for column in columns])
+        padded = np.zeros((width + 1, width + 1))
+        padded[:width, :width] = covariance
+        padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
+        return np.append(mean, 0.0)[at], padded[np.ix_(at, at)]
+
+
+def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list[Held]:
+    """Each mean and covariance of the written rows against its own limit; mean and covariance come first."""
+    view, on, where = evidence.view, _files(evidence), compared.where
+    made, own_unit = view.synthesized, view.own_unit
     kept = ~made & ~own_unit
-    told = made & ~view.probability  # as values, not as probabilities
-    scale = np.sqrt(np.clip(np.diag(original.covariance), 0.0, None))  # a constant may come out below zero
-    safe = np.where(scale > 0, scale, 1.0)
-    mean = _apart(released.mean, original.mean) / safe
-    covariance = _apart(released.covariance, original.covariance) / np.outer(safe, safe)
+    valued = made & ~view.probability
+    allowed_mean, allowed = compared.allowance(evidence.point_columns)
+    mean, covariance = compared.mean_off, compared.covariance_off
     category = np.array([variable.category is not None for variable in view.variables]) & made
     sd = np.array([variable.sd for variable in view.variables])
-    share = _apart(released.mean, original.mean)[category] * sd[category]
-    null = np.abs(released.null_share - original.null_share)
-    mandatory = {"mandatory": True}
-    checks = [
-        at_most(f"mean{where}", _largest(mean[made]), allowed_mean + limits.mean, on, unit="sd", **mandatory),
-        at_most(
-            f"covariance{_but_probabilities(view)}{where}",
-            _largest(covariance[np.ix_(told, told)]),
-            allowed_covariance + limits.covariance,
-            on,
-            unit="sd x sd",
-            **mandatory,
+    share = _apart(compared.released.mean, compared.original.mean)[category] * sd[category]
+    null = np.abs(compared.released.null_share - compared.original.null_share)
+    block, beside = np.ix_(valued, valued), np.ix_(valued, kept)
+    name, unit = f"covariance{_but_probabilities(view)}", "sd x sd"
+    held = [
+        each_at_most(f"mean{where}", mean[made], allowed_mean[made] + limits.mean, on, unit="sd", mandatory=True),
+        each_at_most(
+            f"{name}{where}", covariance[block], allowed[block] + limits.covariance, on, unit=unit, mandatory=True
         ),
-        at_most(f"share of a category{where}", _largest(share), limits.category_share, on),
-        at_most(f"share of nulls{where}", _largest(null), limits.null_share, on),
+        each_at_most(f"share of a category{where}", share, limits.category_share, on),
+        each_at_most(f"share of nulls{where}", null, limits.null_share, on),
     ]
     if own_unit.any():
-        name = f"mean, in its own unit, of a column masked by its logarithm{where}"
-        checks.append(at_most(name, _largest(mean[own_unit]), limits.mean_in_unit, on, unit="sd"))
+        told = f"mean, in its own unit, of a column masked by its logarithm{where}"
+        held.append(each_at_most(told, mean[own_unit], limits.mean_in_unit, on, unit="sd"))
     if kept.any():
-        checks.append(
-            at_most(
-                f"covariance{_but_probabilities(view)} with unchanged columns{where}",
-                _largest(covariance[np.ix_(told, kept)]),
-                allowed_covariance + limits.covariance_unchanged,
-                on,
-                unit="sd x sd",
-            )
-        )
-    if view.probability.any():
-        column = np.array([variable.position for variable in view.variables])
-        others = covariance[np.outer(view.probability, ~own_unit) & (column[:, None] != column[None, :])]
-        checks.append(
-            Check(
-                f"covariance of category probabilities with other columns{where}",
-                Outcome.NOT_CHECKED,
-                f"{_largest(others):.3g} sd x sd",
-                "no limit",
-                on,
-            )
-        )
-    return checks
+        told = f"{name} with unchanged columns{where}"
+        limit = allowed[beside] + limits.covariance_unchanged
+        held.append(each_at_most(told, covariance[beside], limit, on, unit=unit))
+    return held
+
+
+def _told_only(compared: Compared, evidence: Evidence) -> list[Check]:
+    """What is measured and held against no limit."""
+    view = evidence.view
+    if not view.probability.any():
+        return []
+    column = np.array([variable.position for variable in view.variables])
+    others = compared.covariance_off[np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])]
+    name = f"covariance of category probabilities with other columns{compared.where}"
+    return [Check(name, Outcome.NOT_CHECKED, f"{_largest(others):.3g} sd x sd", "no limit", _files(evidence))]
 
 
 def _but_probabilities(view: View) -> str:
@@ -362,8 +399,9 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
         ]
     return (
         *notes,
-        "limits on the written rows are the method's own bias and six standard errors, plus the job's gates for "
-        "what steps, bounds, categories and nulls add",
+        "limits on the written rows are, entry by entry, the method's own bias and what chance leads to once in "
+        f"{1 / CHANCE:,.0f} runs, plus the job's gates for what steps, bounds, categories and nulls add; the entry is "
+        "shown that comes nearest to its limit",
     )
 
 
@@ -375,6 +413,12 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
         f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
         *(_classes_in_words(name, told) for name, told in by.classes.items()),
     ]
+    shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
+    if by.promise.strata and shared:
+        notes.append(
+            f"{len(shared)} of {len(by.scopes)} strata share the covariance of their noise, as each has too few "
+            "records beyond their groups; means and covariances are promised of these strata together, not of each"
+        )
     if not by.promise.identical:
         notes.append("groups have at least k records; that is not k-anonymity of the release")
     return notes

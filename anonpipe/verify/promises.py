@@ -8,16 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.mask import Expected
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, expected_covariance, merge_all, sampling_limit
-from anonpipe.verify.verdict import Check, Outcome, at_most
+from anonpipe.moments import (
+    GroupedMoments,
+    GroupSpread,
+    Moments,
+    covariance_limit,
+    expected_covariance,
+    expected_of_scopes,
+    limit_of_scopes,
+    mean_limit,
+    merge_all,
+    s_delta,
+    sampling_limit,
+)
+from anonpipe.verify.verdict import Held, each_at_most, worst_of
 
 FloatArray = npt.NDArray[np.float64]
 
 EXACT = 1e-9
 """Relative tolerance of what a method promises exactly, before decoding."""
 
-DEVIATIONS = 6.0
-"""Width of sampling limits in standard errors: a correct run fails one of 10,000 entries about once in 50,000 runs."""
+CHANCE = 1e-5
+"""Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit."""
 
 ON = "synthetic points before decoding"
 
@@ -55,10 +67,14 @@ class Target:
         Moments of the original points.
     expected
         The promise; None for none.
+    tables
+        How many tables (strata, or one) are held against their promises at
+        once: the chance of a false failure is shared out among them.
     """
 
     original: Moments
     expected: Expected | None
+    tables: int = 1
 
     @property
     def scale(self) -> FloatArray:
@@ -67,50 +83,78 @@ class Target:
         return np.where(spread > 0, spread, 1.0)
 
     @property
-    def allowance(self) -> tuple[float, float]:
-        """What the method itself may change: its known bias plus six standard errors, in standard deviations."""
+    def limits(self) -> tuple[FloatArray, FloatArray]:
+        """How far chance may lead each mean, and each covariance, from what is expected; in the points' unit.
+
+        One of all entries of all tables is further off with probability
+        `CHANCE` at most, whatever the data; zeros for what is exact.
+        """
+        width = len(self.original.mean)
         if self.expected is None:
-            return 0.0, 0.0
-        bias = np.abs(self.expected.covariance - self.original.covariance)
-        covariance = (bias + DEVIATIONS * self.expected.covariance_error) / np.outer(self.scale, self.scale)
-        return float(np.max(DEVIATIONS * self.expected.mean_error / self.scale)), float(np.max(covariance))
+            return np.zeros(width), np.zeros((width, width))
+        means, covariances = width * self.tables, width * (width + 1) // 2 * self.tables
+        error, scale = self.expected.covariance_error, self.expected.covariance_scale
+        return (
+            mean_limit(self.expected.mean_error, CHANCE / means),
+            covariance_limit(error, scale, CHANCE / covariances),
+        )
+
+    @property
+    def allowance(self) -> tuple[FloatArray, FloatArray]:
+        """What the method may change of each mean and covariance: its bias and chance, in standard deviations."""
+        mean, covariance = self.limits
+        if self.expected is not None:
+            covariance = covariance + np.abs(self.expected.covariance - self.original.covariance)
+        return mean / self.scale, covariance / np.outer(self.scale, self.scale)
 
 
-def of_groups(grouped: list[GroupedMoments], spread: list[GroupSpread] | None, promise: Promise) -> Target:
-    """The promise of a synthesizer, of one or several strata together."""
+def of_groups(
+    grouped: list[GroupedMoments], spread: list[GroupSpread] | None, promise: Promise, tables: int = 1
+) -> Target:
+    """The promise of a synthesizer for one scope of its noise, or for several together.
+
+    Parameters
+    ----------
+    grouped, spread
+        Of each scope.
+    tables
+        See `Target`.
+    """
     whole, spreads = merge_all(grouped), merge_all(spread) if spread else None
-    limit = sampling_limit(whole, promise.method, promise.form, spread=spreads)
-    covariance = expected_covariance(whole, promise.method, promise.form)
-    return Target(whole.total, Expected(limit.mean, covariance, limit.covariance))
+    if promise.method == "micro_perturbation" and promise.form != "exact" and len(grouped) > 1:
+        form = str(promise.form)
+        scopes = [(each, s_delta(each, form)) for each in grouped]
+        covariance, limit = expected_of_scopes(scopes, form), limit_of_scopes(scopes, form)
+    else:
+        covariance = expected_covariance(whole, promise.method, promise.form)
+        limit = sampling_limit(whole, promise.method, promise.form, spread=spreads)
+    return Target(whole.total, Expected(limit.mean, covariance, limit.covariance, limit.scale), tables)
 
 
-def against_promise(where: str, target: Target, made: Moments) -> list[Check]:
+def against_promise(where: str, target: Target, made: Moments) -> list[Held]:
     """Hold the synthetic points against what the method promises; nothing where it promises nothing."""
     expected, scale = target.expected, target.scale
     if expected is None:
         return []
+    mean, covariance = target.limits
     mean_off = np.abs(made.mean - target.original.mean)
     covariance_off = np.abs(made.covariance - expected.covariance)
+    square = np.outer(scale, scale)
     return [
-        _held(f"mean{where}: as promised", mean_off, expected.mean_error, scale),
-        _held(f"covariance{where}: as promised", covariance_off, expected.covariance_error, np.outer(scale, scale)),
+        _held(f"mean{where}: as promised", mean_off, mean, expected.mean_error, scale),
+        _held(f"covariance{where}: as promised", covariance_off, covariance, expected.covariance_error, square),
     ]
 
 
-def _held(name: str, off: FloatArray, error: FloatArray, scale: FloatArray) -> Check:
+def _held(name: str, off: FloatArray, limit: FloatArray, error: FloatArray, scale: FloatArray) -> Held:
     """Exact promises in parts of the standard deviation, random ones in standard errors."""
     if not error.any():
-        return at_most(name, float(np.max(off / scale)), EXACT, ON, unit="sd", mandatory=True)
+        return each_at_most(name, off / scale, EXACT, ON, unit="sd", mandatory=True)
     rounding = EXACT * scale
-    return at_most(
-        name, float(np.max(off / (error + rounding))), DEVIATIONS, ON, unit="standard errors", mandatory=True
-    )
+    unit = error + rounding
+    return each_at_most(name, off / unit, (limit + rounding) / unit, ON, unit="standard errors", mandatory=True)
 
 
-def worst(each: list[list[Check]]) -> list[Check]:
+def worst(each: list[list[Held]]) -> list[Held]:
     """Of the same checks in several strata, the worst of each."""
-    return [max(same, key=_severity) for same in zip(*each, strict=True)]
-
-
-def _severity(check: Check) -> tuple[bool, float]:
-    return check.outcome is Outcome.FAILED, float(check.measured.split()[0])
+    return [worst_of(same) for same in zip(*each, strict=True)]

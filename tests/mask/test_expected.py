@@ -11,7 +11,7 @@ def test_exact_promises_of_strata_are_the_whole_tables():
     points = correlated(90, 3, seed=1)
     parts = [Moments.of(points[:20]), Moments.of(points[20:] + 5)]
     whole = Moments.of(np.concatenate([points[:20], points[20:] + 5]))
-    exact = [(part, Expected(np.zeros(3), part.covariance, np.zeros((3, 3)))) for part in parts]
+    exact = [(part, Expected.exactly(part.covariance)) for part in parts]
     together = expect_together(exact)
     assert np.allclose(together.covariance, whole.covariance)
     assert not together.mean_error.any() and not together.covariance_error.any()

@@ -43,7 +43,7 @@ def pairwise(values: Array) -> tuple[Array, Array, Array]:
 
 def spread(points: Array, order, starts) -> dict[str, Array]:
     p, centre = points.shape[1], points.mean(axis=0)
-    sums = {name: np.zeros((p, p)) for name in ("noise", "square", "product", "linear", "mixed")}
+    sums = {name: np.zeros((p, p)) for name in ("noise", "square", "product", "linear", "mixed", "largest")}
     for members in groups_of(order, starts):
         w, u = scatter(points[members]), points[members].mean(axis=0) - centre
         for j in range(p):
@@ -53,6 +53,7 @@ def spread(points: Array, order, starts) -> dict[str, Array]:
                 sums["product"][j, h] += u[j] * u[h] * w[j, h]
                 sums["linear"][j, h] += u[j] * w[h, h]
                 sums["mixed"][j, h] += u[j] * w[j, h]
+                sums["largest"][j, h] = max(sums["largest"][j, h], abs(w[j, h]) / len(members))
     return sums
 
 

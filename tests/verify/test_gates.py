@@ -10,13 +10,13 @@ import pytest
 from anonpipe.cluster import LossBound, class_disclosure
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask import MASKERS, mask
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, noise_factor, s_delta
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Limits, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
 from anonpipe.verify.promises import Promise, Target
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.verdict import Check, Held, Outcome, Verdict, at_least, at_most, each_at_most, worst_of
 from anonpipe.verify.view import build_view
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
@@ -24,7 +24,7 @@ LIMITS = Limits(0.02, 0.05, 0.1, 0.005, 0.005, 0, 0.01, 0.05)
 COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
 
 
-GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped")
+GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped", "scopes")
 
 
 def judge(evidence, promise, k, limits, asked):
@@ -64,12 +64,13 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
         "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
+        "point_columns": (0, 1, None),
         "original": original, "released": released, "synthesized": made,
     }  # fmt: skip
     told = {
         "promise": promise, "asked": NOTHING, "smallest_group": 5, "grouped": whole, "bound": LossBound(3.0, None),
         "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
-        "spread": spread if promise.form == "expected" else None,
+        "spread": spread if promise.form == "expected" else None, "scopes": [0, 1] if promise.strata else [0, 0],
     }  # fmt: skip
     by = GroupEvidence(**(told | {name: changes.pop(name) for name in list(changes) if name in GROUPS}))
     return Evidence(**(content | changes), by=by)
@@ -85,8 +86,8 @@ def masked(method="spectral_swap", **options):
     view = build_view({"x": COLUMNS["x"], "y": COLUMNS["y"]}, dict.fromkeys("xy", 0.0), dict.fromkeys("xy", 1.0), {})
     expected = masker.expect(total, **options) if masker.expect else None
     return replace(
-        honest, view=view, original=[PairwiseMoments.of(points)], released=[PairwiseMoments.of(made)],
-        synthesized=[Moments.of(made)],
+        honest, view=view, point_columns=(0, 1), original=[PairwiseMoments.of(points)],
+        released=[PairwiseMoments.of(made)], synthesized=[Moments.of(made)],
         by=MaskEvidence(method, [Target(total, expected)], 0 if masker.exact_columns else None, None),
     )  # fmt: skip
 
@@ -243,6 +244,43 @@ def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
 
 def test_without_a_promise_the_written_rows_are_held_to_the_gates_alone():
     honest = masked("data_shuffle")
-    assert honest.by.whole.allowance == (0.0, 0.0)
+    assert not any(allowed.any() for allowed in honest.by.whole.allowance)
     moved = replace(honest, released=[replace(part, cross=part.cross * 1.2) for part in honest.released])
     assert failures(moved) == ["covariance"]
+
+
+def test_each_covariance_is_held_to_its_own_limit():
+    """Of two columns one is masked strongly: what its variance may differ by is not allowed to the other's."""
+    honest = evidence(Promise("micro_perturbation", "independent", False), n=400)
+    wide = replace(honest.by.grouped[0], within=honest.by.grouped[0].within * np.array([[1.0, 0.0], [0.0, 0.01]]))
+    uneven = replace(honest, by=replace(honest.by, grouped=[wide, wide]))
+    uneven = replace(uneven, synthesized=[Moments(p.total.n, p.total.mean, p.total.scatter) for p in (wide, wide)])
+    allowed = uneven.by.whole.allowance[1]
+    assert allowed[0, 0] > 2 * allowed[1, 1]
+    off = (allowed[1, 1] + LIMITS.covariance + allowed[0, 0] + LIMITS.covariance) / 2
+    assert off < allowed[0, 0] + LIMITS.covariance  # the largest of all limits would let it pass
+    whole = merge_all(uneven.original)
+    moved = whole.cross.copy()
+    moved[1, 1] += off * whole.covariance[1, 1] * (whole.rows - 1)
+    moved[0, 0] += 0.9 * allowed[0, 0] * whole.covariance[0, 0] * (whole.rows - 1)
+    uneven = replace(uneven, original=[whole], released=[replace(whole, cross=moved)])
+    told = {check.name: check for check in judge_evidence(uneven, 5, LIMITS).checks}
+    assert told["covariance"].outcome is Outcome.FAILED
+    assert told["covariance"].measured == f"{off:.3g} sd x sd"
+    assert told["covariance"].limit == f"at most {allowed[1, 1] + LIMITS.covariance:.3g} sd x sd"
+
+
+def test_the_entry_nearest_to_its_limit_is_told_with_its_own_limit():
+    held = each_at_most("a", np.array([3.0, 2.0, 0.0]), np.array([9.0, 2.5, 0.0]), "rows", unit="sd")
+    assert (held.check.measured, held.check.limit) == ("2 sd", "at most 2.5 sd")
+    assert each_at_most("a", np.array([1e-300]), np.array([0.0]), "").check.outcome is Outcome.FAILED
+    assert each_at_most("a", np.array([5.0, np.nan]), 9.0, "").check.outcome is Outcome.FAILED
+    assert each_at_most("a", np.empty(0), 9.0, "").check.outcome is Outcome.PASSED
+    many = [Held("a", 2_000.0, 4_000.0, ""), Held("a", 1_500.0, 1_600.0, ""), Held("a", 1.0, 2.0, "")]
+    assert worst_of(many).check.measured == "1,500"
+
+
+def test_strata_that_share_a_scope_are_held_together():
+    promise = Promise("micro_perturbation", "independent", True)
+    honest = evidence(promise, scopes=[0, 0])
+    assert honest.by.strata == [] and len(evidence(promise).by.strata) == 2

@@ -1,0 +1,85 @@
+"""How far a random moment lies from its expectation at most, but for a given small chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def mean_limit(error: FloatArray, chance: float) -> FloatArray:
+    """How far a normal variable of this standard error lies from its mean, but for `chance`.
+
+    Examples
+    --------
+    >>> mean_limit(np.array([2.0]), 0.0455).round(2).tolist()
+    [4.0]
+    """
+    return np.asarray(error * norm.isf(chance / 2.0))
+
+
+def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> FloatArray:
+    """How far a covariance lies from its expectation at most, but for `chance`.
+
+    Parameters
+    ----------
+    error, scale
+        Its standard error, and the scale of its tails (see the notes), of any shape.
+    chance
+        Of either side together, above 0 and below 1.
+
+    Returns
+    -------
+    float64
+        √(2t) error + t scale, with t = log(2/chance).
+
+    Notes
+    -----
+    Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i,
+    of variance v = Σ (2λ_i² + μ_i²), and λ the largest |λ_i|. Each term has
+    log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at
+    most s² v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ,
+    and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t). Nothing is assumed of the
+    λ_i: one outlier's group may make up nearly all of Q.
+
+    References
+    ----------
+    Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section
+    2.4; Laurent & Massart (2000), doi:10.1214/aos/1015957395, lemma 1.
+
+    Examples
+    --------
+    >>> covariance_limit(np.array([1.0]), np.array([0.0]), 2e-9).round(2).tolist()  # many records
+    [6.44]
+    >>> covariance_limit(np.array([1.0]), np.array([0.8]), 2e-9).round(2).tolist()  # a group of three is all
+    [23.02]
+    """
+    t = np.log(2.0 / chance)
+    return np.asarray(np.sqrt(2.0 * t) * error + t * scale)
+
+
+def form_eigenvalue(covariance: FloatArray) -> FloatArray:
+    """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form.
+
+    (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues. For records of several
+    covariances `covariance` holds the largest |V_jh|: with e the normals of
+    all records less their mean, and any a > 0, e_j e_h is at most
+    (a e_j + e_h/a)²/4, whose largest eigenvalue is that of the record with
+    the largest variance of a e_j + e_h/a: for a² = √(V_hh/V_jj) of the
+    largest, at most what this returns.
+
+    Examples
+    --------
+    >>> form_eigenvalue(np.array([[4.0, 1.0], [1.0, 9.0]])).tolist()
+    [[4.0, 3.5], [3.5, 9.0]]
+    """
+    spread = np.sqrt(np.diag(covariance))
+    return np.asarray((np.outer(spread, spread) + np.abs(covariance)) / 2.0)
+
+
+def product_variance(covariance: FloatArray) -> FloatArray:
+    """V_jj V_hh + V_jh²: the variance of a product of two normals of this covariance."""
+    spread = np.diag(covariance)
+    return np.asarray(np.outer(spread, spread) + covariance**2)
