@@ -34,6 +34,7 @@ from anonpipe.context import Context
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
 from anonpipe.masker import masker_of
+from anonpipe.schema import Kind
 
 if TYPE_CHECKING:
     from anonpipe.measure import Measurement
@@ -44,6 +45,8 @@ Measured = tuple["Measurement", ...]
 
 PAIRED_ROWS = 20_000
 """Records that conditional privacy is estimated from."""
+
+_UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +185,22 @@ def _conditional_privacy(known: Known) -> Measured | str:
     if not known.beside:
         return "a released row replaces no one record, so that there are no pairs to learn from"
     step = -(-len(known.pairs.original) // PAIRED_ROWS)
-    numbers = [block for block in known.ctx.points.numbers if not block.ordinal]
-    if not numbers:
-        return "no column that is masked holds numbers"
-    columns = [block.start for block in numbers]
-    before, after = (
-        known.ctx.encode(part[::step])[:, columns] for part in (known.pairs.original, known.pairs.released)
-    )
-    names = tuple(block.name for block in numbers)
-    return risk.conditional_privacy(before, after, names, records=known.rows).measurements()
+    ctx = known.ctx
+    places = [
+        place
+        for place, (name, column) in enumerate(zip(ctx.cells.names, ctx.cells.columns, strict=True))
+        if column.role.synthesized and name not in ctx.job.as_probabilities
+    ]
+    if not places:
+        return "every masked column is released as probabilities"
+    before, after = (part[::step][:, places] for part in (known.pairs.original, known.pairs.released))
+    return risk.conditional_privacy(
+        before,
+        after,
+        [ctx.cells.names[place] for place in places],
+        categories=[at for at, place in enumerate(places) if ctx.cells.columns[place].kind in _UNORDERED],
+        records=known.rows,
+    ).measurements()
 
 
 def _known_attribute(known: Known) -> Measured | str:

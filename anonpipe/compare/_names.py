@@ -58,7 +58,8 @@ def known_names(job: Job) -> tuple[str, ...]:
         families["analyses"] = _ANALYSES
     families |= {f"analysis.{one.name}": _ANALYSES for one in job.analyses}
     families |= {f"class.{name}": _CLASS for name in job.columns}
-    return (*RISK_LIMITS, "conditional_privacy", *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
+    privacy = ("conditional_privacy", "conditional_privacy.categories")
+    return (*RISK_LIMITS, *privacy, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

@@ -14,7 +14,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.measure import Measurement
 from anonpipe.risk._groups import column_names, records_of
 from anonpipe.risk._guesses import Coding, Guesses, best_constant, by_trees, guess_nearest, spread
-from anonpipe.risk._interval import grouped_share, wilson
+from anonpipe.risk._interval import exact, grouped_share
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -40,7 +40,8 @@ class AttributeRisk:
         anyway, the share that the release gives away; NaN where controls are
         always guessed.
     low, high
-        Ends of its 95 % interval; None where it is not defined.
+        Ends of its interval; None where it is not defined. The intervals of
+        all columns that were attacked hold together in 95 % of all releases.
     """
 
     name: str
@@ -90,9 +91,20 @@ class AttributeInference:
         """The column with the largest risk; the first where none is defined."""
         return max(self.columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
 
+    @property
+    def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
+        """95 % interval of the largest risk of all columns: the largest of both ends; None where none is defined.
+
+        As the intervals of the columns hold together, the largest risk is no
+        smaller than any lower end, and no larger than the largest upper one.
+        """
+        ends = [(one.low, one.high) for one in self.columns if one.low is not None and one.high is not None]
+        return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
+
     def measurements(self) -> tuple[Measurement, ...]:
         """Risk of the worst column, and success over all columns beside that on the hold-out."""
         worst = self.worst
+        low, high = self.worst_interval
         how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
         note = (
             f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations. "
@@ -122,12 +134,12 @@ class AttributeInference:
                 source=_SOURCE,
                 records=self.records,
                 of=self.of,
-                low=worst.low,
-                high=worst.high,
+                low=low,
+                high=high,
                 baseline=0.0,
                 baseline_is="a release that says no more of its own persons than of others",
                 note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}; the largest of several "
-                f"is somewhat too large by chance. {note}",
+                f"is somewhat too large by chance, and the interval allows for that (Bonferroni). {note}",
                 parts=parts,
             ),
             Measurement(
@@ -207,8 +219,19 @@ def attribute_inference(
 
     *The control.* Guesses right for held-out persons too follow from the
     population, which is what a release is for; what members have beyond is
-    what it says of its own persons. The interval of the risk joins Wilson's
-    of both shares, each by its slope.
+    what it says of its own persons.
+
+    *The interval.* The risk is 1 less the ratio of the shares of wrong guesses,
+    of members and of controls, whose exact intervals are joined on the
+    logarithmic scale (Donner & Zou). As the worst of m columns is reported,
+    each errs with a chance of 5 % / m (Bonferroni). Of releases that say no
+    more of their own persons than of others, no more than the 2.5 % of one
+    side show a risk above 0.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055;
+    Donner & Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
 
     Raises
     ------
@@ -253,11 +276,13 @@ def attribute_inference(
         best = np.full(n, best_constant(values, allowed))
         constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
     success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
+    tail = 0.025 / len(secrets)
     return AttributeInference(
         guess=guess,
         tolerance=tolerance,
         columns=tuple(
-            _risk(titles[at], right[:n, place], right[n:, place], constant[place]) for place, at in enumerate(secrets)
+            _risk(titles[at], right[:n, place], right[n:, place], constant[place], tail)
+            for place, at in enumerate(secrets)
         ),
         success=success,
         success_low=low,
@@ -294,15 +319,17 @@ def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
     return right
 
 
-def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float) -> AttributeRisk:
+def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
     """Share of what is not guessed of controls that is guessed of members, with its interval."""
     attack, control = float(members.mean()), float(controls.mean())
     if control == 1.0:
         return AttributeRisk(name, attack, control, constant, math.nan, None, None)
     risk = (attack - control) / (1 - control)
-    (low, high), (c_low, c_high) = (wilson(float(s.sum()), len(s)) for s in (members, controls))
-    # The risk grows with the attack by 1 / (1 - control), and falls with the control by (1 - attack) / (1 - control)².
-    slope, fall = 1 / (1 - control), (1 - attack) / (1 - control) ** 2
-    below = math.hypot(slope * (attack - low), fall * (c_high - control))
-    above = math.hypot(slope * (high - attack), fall * (control - c_low))
-    return AttributeRisk(name, attack, control, constant, risk, risk - below, min(1.0, risk + above))
+    wrong, others = (exact(int((~right).sum()), len(right), tail) for right in (members, controls))
+    ratio = (1 - attack) / (1 - control)
+    # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
+    above, below = wrong[1] / others[0], 0.0
+    if attack < 1.0:
+        above = ratio * math.exp(math.hypot(math.log(wrong[1] / (1 - attack)), math.log((1 - control) / others[0])))
+        below = ratio * math.exp(-math.hypot(math.log((1 - attack) / wrong[0]), math.log(others[1] / (1 - control))))
+    return AttributeRisk(name, attack, control, constant, risk, 1 - above, 1 - below)

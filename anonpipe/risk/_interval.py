@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import beta
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,6 +37,26 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     centre = (share + square / (2 * trials)) / (1 + square / trials)
     half = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials)) / (1 + square / trials)
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
+
+
+def exact(successes: int, trials: int, tail: float = 0.025) -> tuple[float, float]:
+    """Interval of a share that errs with a chance of no more than `tail` on either side.
+
+    Holds for few trials and shares near 0 and 1 too, where Wilson's is too
+    short far out in the tails.
+
+    References
+    ----------
+    Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in exact(0, 10)]
+    [0.0, 0.3085]
+    """
+    low = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
+    high = float(beta.isf(tail, successes + 1, trials - successes)) if successes < trials else 1.0
+    return low, high
 
 
 def difference(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:

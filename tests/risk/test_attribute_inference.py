@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.left_out import nearest_but_one
 from anonpipe.risk import Coding, Guesses, attribute_inference, guess_nearest, typed_cells
+from anonpipe.risk._attribute_inference import _risk
+from anonpipe.risk._interval import difference
 from tests.naive import attacks as naive
 
 
@@ -69,6 +71,34 @@ def test_trees_learn_the_population_and_not_the_person():
     assert trees.columns[1].controls > trees.columns[1].constant + 0.2
     assert trees == again
     assert trees.of == 600 and [c.name for c in trees.columns] == ["column 1", "column 2"]
+
+
+@pytest.mark.parametrize("held", [40, 400])
+def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
+    """60 releases of other persons, 12 columns: at 2.5 % more than 6 have a chance of 1e-3; one interval alone: 20."""
+    gains, alone = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        released, members, controls = (rng.integers(0, 3, (rows, 12)) * 1.0 for rows in (60, 300, held))
+        found = attribute_inference(released, members, controls, categories=range(12))
+        (risk, _) = found.measurements()
+        gains += risk.low > 0
+        assert (risk.low, risk.high) == found.worst_interval and risk.low <= risk.value <= risk.high
+        worst = found.worst
+        above = difference((worst.members * 300, 300), (worst.controls * held, held))[0] > 0
+        alone += above
+    assert gains <= 6 < alone
+
+
+def test_the_interval_covers_the_risk():
+    """Of a release that gives every second member away: drawn as shares, of members 0.6 and of controls 0.2 right."""
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(100):
+        members, controls = rng.random(200) < 0.6, rng.random(50) < 0.2
+        column = _risk("x", members, controls, 0.0, 0.025)
+        covered += column.low <= 0.5 <= column.high
+    assert 92 <= covered < 100
 
 
 def test_risk_by_hand():
