@@ -12,17 +12,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import queue
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 
+from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError, OutputError
 from anonpipe.store import disk_error, make_private
 
@@ -56,6 +59,29 @@ class Failure:
 
         raise getattr(anonpipe.errors, self.kind)(self.message)
 
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a cluster may be of no use until the run gives up, in seconds.
+
+    Attributes
+    ----------
+    start
+        Until an own worker must have started.
+    silence
+        Without a sign of life of any worker, or of the scheduler.
+    look
+        Between two looks at the workers.
+    """
+
+    start: float = 60.0
+    silence: float = 60.0
+    look: float = 2.0
+
+
+_LIMITS = Limits()
+MINIMUM_MEMORY = 400 << 20
+"""Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %."""
 
 Work = Callable[[Task], Receipt]
 OnDone = Callable[[Receipt], None]
@@ -102,6 +128,7 @@ def in_process() -> Iterator[Mapper]:
 
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         for task in tasks:
+            interrupts.safe_point()
             outcome = _Guarded(work)(task)
             if isinstance(outcome, Failure):
                 outcome.raise_it()
@@ -118,32 +145,75 @@ def default_workers() -> int:
 
 
 @contextlib.contextmanager
-def local_cluster(workers: int | None, memory: str | None, scratch: Path, retries: int = 2) -> Iterator[Mapper]:
-    """A mapper on an own Dask cluster: processes of one thread, TLS, no spilling, private folder."""
+def local_cluster(
+    workers: int | None, memory: str | None, scratch: Path, retries: int = 2, limits: Limits = _LIMITS
+) -> Iterator[Mapper]:
+    """A mapper on an own Dask cluster: processes of one thread, TLS, no spilling, private folder.
+
+    Raises
+    ------
+    JobError
+        `memory` is less than a worker needs to start.
+    EngineError
+        No worker starts.
+    """
     import dask
-    from distributed import Client, LocalCluster
+    import distributed  # noqa: F401 - imported below a changed configuration, it would lose its defaults with that
 
     count = workers or default_workers()
+    limit = _enough(memory) if memory else int(psutil.virtual_memory().total * 0.9 / count)
     make_private(scratch)
-    with dask.config.set(_DASK_SETTINGS), _private_umask(), _quiet_logs(), contextlib.ExitStack() as opened:
+    settings = {**_DASK_SETTINGS, "distributed.scheduler.worker-ttl": f"{limits.silence * 2 / 3}s"}
+    with dask.config.set(settings), _private_umask(), _quiet_logs(), contextlib.ExitStack() as opened:
+        client = _start_cluster(opened, count, limit, scratch, limits)
+        if isinstance(client, str):
+            raise EngineError(_NOT_STARTED.format(count=count, error=client))
+        yield _dask_mapper(client, retries, limits)
+
+
+def _start_cluster(opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, limits: Limits) -> Any:
+    """A client of a new cluster; the name of an error where it does not start."""
+    from distributed import Client, LocalCluster
+
+    try:
         with _interrupts_held():
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
                 processes=True,
-                memory_limit=memory or int(psutil.virtual_memory().total * 0.9 / count),
+                memory_limit=memory,
                 local_directory=str(scratch),
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
                 security=True,
+                death_timeout=limits.start,
             )
             opened.enter_context(cluster)  # before a held interrupt comes through
-        yield _dask_mapper(opened.enter_context(Client(cluster)), retries)
+        return opened.enter_context(Client(cluster, timeout=limits.start))
+    except Exception as error:  # of many types; their texts hold addresses and paths
+        return type(error).__name__
+
+
+def _enough(memory: str) -> int:
+    """The bytes of a worker, in Dask's notation."""
+    from dask.utils import parse_bytes
+
+    found = int(parse_bytes(memory))
+    if found >= MINIMUM_MEMORY:
+        return found
+    raise JobError(
+        f"run.memory_per_worker is {memory}: a worker needs {MINIMUM_MEMORY >> 20} MiB before it has read a row; "
+        "give it some GiB, or leave the key out"
+    )
 
 
 @contextlib.contextmanager
-def remote_cluster(address: str, retries: int = 2) -> Iterator[Mapper]:
-    """A mapper on the cluster at `address` (its TLS files come from Dask's configuration)."""
+def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> Iterator[Mapper]:
+    """A mapper on the cluster at `address` (its TLS files come from Dask's configuration).
+
+    Workers that a scheduler must fetch from a queue need longer than the
+    limit: set `anonpipe.worker-wait` (seconds) in Dask's configuration.
+    """
     import dask
     from distributed import Client
 
@@ -157,8 +227,9 @@ def remote_cluster(address: str, retries: int = 2) -> Iterator[Mapper]:
             raise EngineError(
                 f"no Dask scheduler answers at {address}; check the address, TLS settings and the network"
             )
+        wait = float(dask.config.get("anonpipe.worker-wait", limits.silence))
         with client:
-            yield _dask_mapper(client, retries)
+            yield _dask_mapper(client, retries, replace(limits, silence=wait))
 
 
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
@@ -185,36 +256,114 @@ _DASK_SETTINGS: dict[str, Any] = {
 }
 
 
-def _dask_mapper(client: Any, retries: int) -> Mapper:
-    from distributed import KilledWorker, as_completed
-    from distributed.client import FutureCancelledError
-
+def _dask_mapper(client: Any, retries: int, limits: Limits) -> Mapper:
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         if not tasks:
             return
+        interrupts.safe_point()
         futures = client.map(_Guarded(work), tasks, key=[_opaque(task) for task in tasks], retries=retries, pure=False)
-        known = dict(zip([future.key for future in futures], tasks, strict=True))
-        failure: Failure | None = None
-        for future in as_completed(futures):
-            task = known[future.key]
-            try:
-                outcome = future.result()
-            except (KilledWorker, FutureCancelledError):
-                outcome = Failure(_KILLED.format(task=task), "EngineError")
-            except Exception as error:
-                outcome = describe(error, task)
-            if isinstance(outcome, Failure):
-                failure = outcome
-                break
-            future.release()  # a finished task whose worker dies later must not run again
-            on_done(outcome)
+        try:
+            failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, limits)
+        except BaseException:
+            _cancel(client, futures)
+            raise
         if failure is not None:
-            client.cancel(futures)
+            _cancel(client, futures)
             failure.raise_it()
 
     return run
 
 
+def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, limits: Limits) -> Failure | None:
+    """Wait for all futures, in the order in which they finish; the first failure ends it.
+
+    Nothing here waits for long: that is where Ctrl-C is heard, and where it
+    is noticed that nobody works any more.
+    """
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+
+    finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future in tasks:
+        future.add_done_callback(finished.put)
+    watch, left = _Watch(client, limits), len(tasks)
+    while left:
+        interrupts.safe_point()
+        problem = watch.look()
+        if problem is not None:
+            return Failure(problem, "EngineError")
+        try:
+            future = finished.get(timeout=_POLL)
+        except queue.Empty:
+            continue
+        task = tasks[future]
+        try:
+            outcome = future.result(timeout=limits.look)
+        except TimeoutError:  # who has the result is silent, or has died: then the task runs again
+            future.add_done_callback(finished.put)
+            continue
+        except KilledWorker:
+            return Failure(_KILLED.format(task=task), "EngineError")
+        except FutureCancelledError:
+            return Failure(_LOST, "EngineError")
+        except Exception as error:
+            return describe(error, task)
+        if isinstance(outcome, Failure):
+            return outcome
+        left -= 1
+        future.release()  # a finished task whose worker dies later must not run again
+        on_done(outcome)
+    return None
+
+
+def _cancel(client: Any, futures: Sequence[Any]) -> None:
+    """Take back what has not run; a scheduler that does not answer is not waited for."""
+    if client.status == "running":
+        with contextlib.suppress(Exception):
+            client.cancel(futures)
+
+
+class _Watch:
+    """Looks whether anybody still works: a worker whose heartbeats reach the scheduler, whatever the clocks say."""
+
+    def __init__(self, client: Any, limits: Limits) -> None:
+        self.client, self.limits = client, limits
+        self.beats: dict[str, float] = {}
+        self.looked = self.alive = time.monotonic()
+
+    def look(self) -> str | None:
+        """What is wrong once no worker has given a sign of life for too long; asks the scheduler now and then."""
+        now = time.monotonic()
+        if now - self.looked < self.limits.look:
+            return None
+        beats = self._ask()
+        self.looked = time.monotonic()
+        if beats is not None and any(self.beats.get(worker) != beat for worker, beat in beats.items()):
+            self.alive = self.looked
+        self.beats = self.beats if beats is None else beats
+        if self.looked - self.alive < self.limits.silence:
+            return None
+        if beats is None:
+            return f"the Dask scheduler has not answered for {self.limits.silence:.0f} s; {_GO_ON}"
+        silent = f"all {len(beats)} workers are silent" if beats else "no worker is left"
+        return f"{silent}, for {self.limits.silence:.0f} s now; {_GO_ON}"
+
+    def _ask(self) -> dict[str, float] | None:
+        """When each worker was heard of last, by the scheduler's clock; None where it does not answer."""
+        try:
+            told = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=self.limits.look)
+        except Exception:  # no answer in time, or no connection
+            return None
+        return {address: worker["last_seen"] for address, worker in told["workers"].items()}
+
+
+_POLL = 0.2
+_GO_ON = "see to the workers (memory, machine, network), then go on with --resume"
+_NOT_STARTED = (
+    "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
+    "then run again with --resume"
+)
+_LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
 _KILLED = (
     "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory; "
     "lower partition.rows or give run.memory_per_worker more, then run again with --resume"

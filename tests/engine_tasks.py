@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from anonpipe.engine import Receipt, Task
@@ -46,6 +47,12 @@ def deadly(task: Task) -> Receipt:
     if task.index == 1:
         os._exit(3)
     return {"index": task.index, "rows": 1}
+
+
+def slow(task: Task) -> Receipt:
+    """Take a while."""
+    time.sleep(0.3)
+    return {"index": task.index, "rows": 1, "pid": os.getpid()}
 
 
 def crowded(task: Task) -> Receipt:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -8,11 +9,12 @@ import traceback
 from pathlib import Path
 
 import dask
+import psutil
 import pytest
 from distributed import LocalCluster
 
-from anonpipe import engine, pipeline
-from anonpipe.errors import AnonpipeError, EngineError, InputError
+from anonpipe import engine, interrupts, pipeline
+from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.job import load_job
 from tests import engine_tasks, runs
 
@@ -127,6 +129,132 @@ def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_p
     assert closed == [True]
     assert signal.signal(signal.SIGINT, was) is before
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_an_interrupt_is_heard_between_two_pieces_and_the_cluster_stays_of_use(cluster, tmp_path):
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    told: list[int] = []
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+            cluster[0](engine_tasks.slow, tasks(tmp_path, 200), lambda receipt: told.append(receipt["index"]))
+    finally:
+        signal.signal(signal.SIGINT, was)
+    assert len(told) < 200 and time.monotonic() - began < 20
+    cluster[0](engine_tasks.count, tasks(tmp_path, 3, "after"), lambda receipt: told.append(receipt["index"]))
+    assert told[-3:] != [] and sorted(told[-3:]) == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_in_a_garbage_collection_is_not_lost(tmp_path):
+    """Python prints and forgets what is raised in there; Dask has such a callback."""
+    was, told = signal.signal(signal.SIGINT, signal.default_int_handler), []
+
+    def interrupted(phase, _):
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    def collects(task):
+        gc.callbacks.append(interrupted)
+        gc.collect()
+        gc.callbacks.remove(interrupted)
+        return {"index": task.index, "rows": 1}
+
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable(), engine.in_process() as mapper:
+            mapper(collects, tasks(tmp_path, 2), lambda receipt: told.append(receipt["index"]))
+    finally:
+        signal.signal(signal.SIGINT, was)
+    assert told == [0]
+
+
+def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
+    plain = dask.config.set({"distributed.comm.require-encryption": None})
+    limits = engine.Limits(silence=0.5, look=0.1)
+    with (
+        plain,
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as given,
+        engine.remote_cluster(given.scheduler_address, limits=limits) as mapper,
+        pytest.raises(EngineError, match=r"no worker is left, for 0 s now; .* --resume"),
+    ):
+        mapper(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
+
+
+def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path):
+    """Where only one is stopped its piece runs again elsewhere: that takes half a minute, in tests.campaign."""
+    others = _workers()
+    with engine.local_cluster(2, "1GiB", tmp_path / "dask", limits=engine.Limits(silence=2, look=0.2)) as mapper:
+        mine, told = _workers() - others, []
+
+        def stop(receipt):
+            for worker in mine:
+                worker.suspend()
+            told.append(receipt)
+
+        with pytest.raises(EngineError, match=r"all 2 workers are silent, for 2 s now; .* --resume"):
+            mapper(engine_tasks.slow, tasks(tmp_path, 12), stop)
+    assert 0 < len(told) < 12
+
+
+def _workers():
+    children = psutil.Process().children(recursive=True)
+    return {child for child in children if "spawn_main" in " ".join(child.cmdline())}
+
+
+class Scheduler:
+    """A client whose scheduler tells these heartbeats, one after the other; None is no answer."""
+
+    def __init__(self, *told):
+        self.told, self.scheduler = list(told), self
+
+    def identity(self):
+        """What the engine asks for."""
+
+    def sync(self, *_, **__):
+        told = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        if told is None:
+            raise TimeoutError
+        return {"workers": {address: {"last_seen": beat} for address, beat in told.items()}}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([{"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0}], None),
+        ([{"a": 9.0}, {"a": 9.0}, {"a": 5.0}], None),  # a clock that was set back is a sign of life too
+        ([{"a": 1.0}, None, {"a": 1.0}], "all 1 workers are silent"),
+        ([{"a": 1.0}, {}, {}], "no worker is left"),
+        ([{"a": 1.0}, None, None], "scheduler has not answered"),
+    ],
+)
+def test_signs_of_life(told, words, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(engine.time, "monotonic", lambda: now[0])
+    watch = engine._Watch(Scheduler(*told), engine.Limits(silence=20, look=10))
+    problems = []
+    for now[0] in (10.0, 20.0, 30.0):
+        problems.append(watch.look())
+    assert problems[:2] == [None, None]
+    assert problems[2] is None if words is None else words in problems[2]
+
+
+@pytest.mark.parametrize("memory", ["1B", "1MiB", "399MiB"])
+def test_too_little_memory_for_any_worker_is_refused_at_once(tmp_path, memory):
+    with pytest.raises(JobError, match="needs 400 MiB"), engine.local_cluster(1, memory, tmp_path / "dask"):
+        pass
+    assert not (tmp_path / "dask").exists()
+
+
+def test_a_cluster_that_cannot_start_is_one_clear_error(tmp_path, monkeypatch):
+    def fails(**_):
+        raise RuntimeError("tls://10.0.0.1 /home/steward")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    told = pytest.raises(EngineError, match=r"the 3 own workers could not be started \(RuntimeError\)")
+    with told, engine.local_cluster(3, None, tmp_path / "dask"):
+        pass
 
 
 def test_no_scheduler_is_one_clear_error():
