@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonpipe.certificate import loss_bound
+from anonpipe.codec.tally import Tally, expected_tallies
 from anonpipe.context import Context
 from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
 from anonpipe.job import Job
@@ -20,6 +21,7 @@ from anonpipe.masker import first_columns, job_promise, masker_of, masks_strata
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_scopes
 from anonpipe.options import MicroPerturbation
 from anonpipe.stages import count_combinations, needs_spread, unchanged_names
+from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import Promise, Target
@@ -86,7 +88,17 @@ def evidence(ctx: Context) -> Evidence:
         released=released,
         synthesized=by_stratum(ctx, after, lambda r: Moments.from_dict(r["synthesized"])),
         by=_of_groups(ctx, made) if job.mask is None else _of_mask(ctx, made),
+        arrived=_arrived(ctx),
     )
+
+
+def _arrived(ctx: Context) -> Arrived:
+    """What the scan says of the rows in the staging, and what the stages that read them found."""
+    table, strata, before_drop = expected_tallies(ctx.scan, ctx.cells, ctx.strata, ctx.job.strata.by)
+    stages = middle_stages(ctx.job)
+    read = tuple(tuple(by_stratum(ctx, stage, lambda r: Tally.from_dict(r["tally"]))) for stage in stages)
+    filled = tuple(at for at, name in enumerate(ctx.cells.names) if ctx.scan.columns[name].nulls == 0)
+    return Arrived(table, tuple(strata), read, before_drop, filled)
 
 
 def _of_groups(ctx: Context, made: list[dict[str, Any]]) -> GroupEvidence:

@@ -24,6 +24,7 @@ from anonpipe.codec.matching import decode_matched
 from anonpipe.codec.missing import fill_predicted
 from anonpipe.codec.points import CategoryBlock, Groups, NumberBlock
 from anonpipe.codec.records import from_bytes, to_bytes
+from anonpipe.codec.tally import Tally
 from anonpipe.context import Context
 from anonpipe.errors import AnonpipeError, EngineError, InputError
 from anonpipe.job import Job
@@ -229,6 +230,7 @@ def encode_partition(ctx: Context, index: int) -> Receipt:
         "rows": len(cells),
         "stratum": ctx.plan.partitions[index].stratum,
         "original": verified_moments(ctx, cells).to_dict(),
+        "tally": Tally.of(cells, ctx.cells).to_dict(),
         "points": Moments.of(points).to_dict(),
         "column_sums": column_sums(points[:, : ctx.points.width]),
         "codes": {block.name: _code_counts(ctx, block, cells).tolist() for block in _coded(ctx)},
@@ -359,6 +361,7 @@ def decode_partition(ctx: Context, index: int) -> Receipt:
         "fewest_alike": int(_sizes_alike(shared).min()) if masker.identical_rows else None,
         "as_they_were": rows_as_they_were(cells[:, made], released[:, made], *_one_group(len(cells)), ctx.job.k),
         "synthesized": Moments.of(points).to_dict(),
+        "tally": Tally.of(cells, ctx.cells).to_dict(),
         "column_sums": column_sums(points),
         "file_rows": hand_out(ctx, index, released, shares if ends is None else ends),
     }

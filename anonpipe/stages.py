@@ -38,6 +38,7 @@ from anonpipe.codec.identifiers import digest_writers
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import Groups
 from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, write_scan
+from anonpipe.codec.tally import Tally
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
 from anonpipe.errors import InputError
@@ -274,6 +275,7 @@ def group_partition(ctx: Context, index: int) -> Receipt:
         "noise": _noise(ctx, index, grouped),
         "spread": GroupSpread.of(grouped.points, *grouped.first).to_dict() if needs_spread(ctx.job) else None,
         "original": verified_moments(ctx, cells).to_dict(),
+        "tally": Tally.of(cells, ctx.cells).to_dict(),
         "classes": {name: asdict(told) for name, told in disclosures(ctx, cells, labels).items()},
     }
 
@@ -329,6 +331,7 @@ def synthesize_partition(ctx: Context, index: int) -> Receipt:
         "smallest_group": int(grouped.sizes.min()),
         "as_they_were": _as_they_were(ctx, grouped, released),
         "synthesized": Moments.of(points).to_dict(),
+        "tally": Tally.of(cells, ctx.cells).to_dict(),
         "file_rows": file_rows,
     }
 

@@ -15,7 +15,11 @@ from anonpipe.codec.values import as_dictionary, level_array, numbers, plain, po
 from anonpipe.errors import InputError
 from anonpipe.schema import Column, Kind
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+Numbers = tuple[FloatArray, FloatArray, FloatArray]
+"""How many, their mean, and the sum of squared deviations from it."""
 
 MOST_CATEGORIES = 10_000
 LARGEST = 1e150
@@ -129,6 +133,21 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     )
 
 
+def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
+    """How many finite numbers a column carried as numbers holds at each place, their mean and squared deviations.
+
+    Examples
+    --------
+    >>> n, mean, m2 = numbers_by(pa.array([1.0, 3.0, None]), np.array([0, 0, 1]), 2)
+    >>> n.tolist(), mean.tolist(), m2.tolist()
+    ([2.0, 0.0], [2.0, 0.0], [2.0, 0.0])
+    """
+    values = numbers(array)
+    there = np.abs(values) <= LARGEST  # false for NaN
+    found = np.where(there, values, 0.0)
+    return pooled(which, size, there.astype(np.float64), found, np.zeros(len(found)))
+
+
 def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> tuple[float, float]:
     """Mean and sum of squared deviations of the logarithms; of values below the declared bound, of the bound."""
     if column.offset is None or not len(values):
@@ -231,6 +250,44 @@ def _merged(n_a: int, mean_a: float, m2_a: float, n_b: int, mean_b: float, m2_b:
         return mean_a, m2_a
     delta = mean_b - mean_a
     return mean_a + delta * (n_b / (n_a + n_b)), m2_a + m2_b + delta * delta * (n_a * (n_b / (n_a + n_b)))
+
+
+def pooled(
+    which: IntArray, size: int, n: FloatArray, mean: FloatArray, m2: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
+
+    Parameters
+    ----------
+    which
+        Place of each part, shape (n_parts,).
+    size
+        Number of places.
+    n, mean, m2
+        Of each part, shape (n_parts,) or (n_parts, n_columns).
+
+    Returns
+    -------
+    n, mean, m2
+        One row a place; the mean of nothing is 0.
+
+    Examples
+    --------
+    >>> n, mean, m2 = pooled(np.array([0, 1, 0]), 2, np.ones(3), np.array([1.0, 5.0, 3.0]), np.zeros(3))
+    >>> n.tolist(), mean.tolist(), m2.tolist()
+    ([2.0, 1.0], [2.0, 5.0], [2.0, 0.0])
+    """
+    total = _summed(which, size, n)
+    centre = np.divide(_summed(which, size, n * mean), total, out=np.zeros_like(total), where=total > 0)
+    return total, centre, _summed(which, size, m2 + n * np.square(mean - centre[which]))
+
+
+def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
+    if values.ndim == 1:
+        return np.bincount(which, weights=values, minlength=size).astype(np.float64)
+    total = np.zeros((size, *values.shape[1:]))
+    np.add.at(total, which, values)
+    return total
 
 
 def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:

@@ -18,7 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.codec.columns import ColumnScan, code_of, merge_columns, point_width, scan_codes, scan_numbers
+from anonpipe.codec.columns import (
+    ColumnScan,
+    Numbers,
+    code_of,
+    merge_columns,
+    numbers_by,
+    point_width,
+    pooled,
+    scan_codes,
+    scan_numbers,
+)
 from anonpipe.codec.private import read_private, write_private
 from anonpipe.codec.values import as_dictionary, hashes, plain_type
 from anonpipe.errors import InputError
@@ -54,6 +64,9 @@ class Scan:
         combinations of their codes that occur (nulls: the number of
         categories), and the records of each; shapes (n_combinations,
         n_columns) and (n_combinations,).
+    by_combination
+        Of each column carried as numbers how many there are in each of these
+        combinations, their mean, and the sum of squared deviations from it.
     """
 
     rows: int
@@ -62,6 +75,7 @@ class Scan:
     counted_by: tuple[str, ...] = ()
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    by_combination: dict[str, Numbers] = field(default_factory=dict)
 
     def code_counts(self, name: str) -> IntArray:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
@@ -141,6 +155,7 @@ def scan_batch(
     lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
+    arrays: dict[str, pa.Array] = {}
     for name in _released(batch, columns):
         array = _hashed(lanes, name, batch, columns)
         if kept is not None:
@@ -148,13 +163,14 @@ def scan_batch(
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
         else:
-            scans[name] = scan_numbers(array, columns[name])
+            scans[name], arrays[name] = scan_numbers(array, columns[name]), array
     together = (
         np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
     )
-    combinations, counts = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    numbers = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
-    return Scan(rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts)
+    return Scan(rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts, numbers)
 
 
 def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int) -> tuple[int, int]:
@@ -201,10 +217,10 @@ def _seeds(name: str) -> npt.NDArray[np.uint64]:
     return np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8").astype(np.uint64)
 
 
-def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The combinations that occur, in ascending order, and the sum of `rows` over each."""
+def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """The combinations that occur, in ascending order, the sum of `rows` over each, and where each row's stands."""
     if not codes.size:
-        return codes[:0], np.empty(0, dtype=np.int64)
+        return codes[:0], np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     index = np.zeros(len(codes), dtype=np.int64)
     for column in codes.T:
         if int(index.max()) > _MOST_INDEX:
@@ -213,7 +229,7 @@ def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntA
     _, first, which = np.unique(index, return_index=True, return_inverse=True)
     counts = np.zeros(len(first), dtype=np.int64)
     np.add.at(counts, which, rows)
-    return codes[first], counts
+    return codes[first], counts, which
 
 
 def merge_scans(scans: Sequence[Scan]) -> Scan:
@@ -244,9 +260,20 @@ def _merge(a: Scan, b: Scan) -> Scan:
         raise ValueError("the scans are of different columns")
     columns = {name: merge_columns(name, a.columns[name], b.columns[name]) for name in a.columns}
     codes = np.concatenate([_recoded(part, columns) for part in (a, b)])
-    combinations, counts = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
+    combinations, counts, which = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
+    numbers = {
+        name: _merge_numbers(a, b, name, which, len(counts)) for name in {**a.by_combination, **b.by_combination}
+    }
     total = add_fingerprints(a.fingerprint, b.fingerprint)
-    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts)
+    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts, numbers)
+
+
+def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> Numbers:
+    """Numbers of a column in the merged combinations, of which `which` tells for those of a, then of b."""
+    nothing = np.empty(0), np.empty(0), np.empty(0)
+    parts = zip(a.by_combination.get(name, nothing), b.by_combination.get(name, nothing), strict=True)
+    n, mean, m2 = (np.concatenate(pair) for pair in parts)
+    return pooled(which, size, n, mean, m2)
 
 
 def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
@@ -268,6 +295,7 @@ def write_scan(scan: Scan, path: str | Path) -> None:
         "fingerprint": list(scan.fingerprint),
         "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
         "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
+        "by_combination": {name: [part.tolist() for part in parts] for name, parts in scan.by_combination.items()},
     }
     write_private(path, pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
 
@@ -288,8 +316,13 @@ def read_scan(path: str | Path) -> Scan:
         columns[name] = ColumnScan(**(parts | {"counts": counts, "categories": categories}))
     by, codes, rows = content["counted"]
     lanes = content["fingerprint"]
+    numbers = {}
+    for name, (n, mean, m2) in content["by_combination"].items():
+        numbers[name] = np.array(n), np.array(mean), np.array(m2)
     shaped = np.array(codes, dtype=np.int64).reshape(len(rows), len(by))
-    return Scan(content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, np.array(rows, dtype=np.int64))
+    return Scan(
+        content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, np.array(rows, dtype=np.int64), numbers
+    )
 
 
 def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:

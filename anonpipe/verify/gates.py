@@ -10,6 +10,7 @@ import numpy.typing as npt
 from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.mask import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, together
+from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import CHANCE, Promise, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Check, Held, Outcome, Verdict, at_least, at_most, each_at_most
@@ -148,6 +149,15 @@ class Evidence:
     released: list[PairwiseMoments]
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
+    arrived: Arrived
+
+    def scanned(self, scope: int | None = None) -> Scanned:
+        """What the scan of the input says of the table's variables, or of those of the strata of a scope."""
+        tally = self.arrived.table
+        if scope is not None:
+            strata = zip(self.arrived.strata, self.by.scopes, strict=True)
+            tally = merge_all([stratum for stratum, own in strata if own == scope])
+        return Scanned.of(tally, self.view, self.arrived.filled)
 
 
 def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
@@ -164,6 +174,7 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
     """
     checks = [
         *_counts(evidence, k, limits),
+        *evidence.arrived.checks(),
         *(_classes(evidence.by) if isinstance(evidence.by, GroupEvidence) else []),
         *_unchanged(evidence, k, limits),
         *_before_decoding(evidence),
@@ -262,10 +273,11 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     by = evidence.by
-    whole = Compared("", merge_all(evidence.original), merge_all(evidence.released), by.whole)
+    whole = Compared("", merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned())
     checks = [each.check for each in _differences(whole, evidence, limits)] + _told_only(whole, evidence)
     if by.strata:
-        tables = together(evidence.original, by.scopes), together(evidence.released, by.scopes), by.strata
+        scanned = [evidence.scanned(scope) for scope in sorted(set(by.scopes))]
+        tables = together(evidence.original, by.scopes), together(evidence.released, by.scopes), by.strata, scanned
         each = [Compared(" in each stratum", *table) for table in zip(*tables, strict=True)]
         checks += [held.check for held in worst([_differences(one, evidence, limits)[:2] for one in each])]
     return checks
@@ -279,22 +291,40 @@ class Compared:
     original: PairwiseMoments
     released: PairwiseMoments
     target: Target
+    scanned: Scanned
+
+    @property
+    def mean(self) -> FloatArray:
+        """Means of the original: those of the scan where it has them, shape (n_variables,)."""
+        return _known_or(self.scanned.mean, self.original.mean)
+
+    @property
+    def null_share(self) -> FloatArray:
+        """Shares of nulls of the original: those of the scan where it has them, shape (n_variables,)."""
+        return _known_or(self.scanned.null_share, self.original.null_share)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance of the original, the variances being those of the scan where it has them."""
+        covariance = self.original.covariance.copy()
+        np.fill_diagonal(covariance, _known_or(self.scanned.variance, np.diag(covariance)))
+        return covariance
 
     @property
     def scale(self) -> FloatArray:
         """Standard deviations of the original, 1 for a constant, shape (n_variables,)."""
-        scale = np.sqrt(np.clip(np.diag(self.original.covariance), 0.0, None))  # a constant may come out below zero
+        scale = np.sqrt(np.clip(np.diag(self.covariance), 0.0, None))  # a constant may come out below zero
         return np.where(scale > 0, scale, 1.0)
 
     @property
     def mean_off(self) -> FloatArray:
         """Differences of means, in standard deviations."""
-        return _apart(self.released.mean, self.original.mean) / self.scale
+        return _apart(self.released.mean, self.mean) / self.scale
 
     @property
     def covariance_off(self) -> FloatArray:
         """Differences of covariances, in standard deviations."""
-        return _apart(self.released.covariance, self.original.covariance) / np.outer(self.scale, self.scale)
+        return _apart(self.released.covariance, self.covariance) / np.outer(self.scale, self.scale)
 
     def allowance(self, columns: tuple[int | None, ...]) -> tuple[FloatArray, FloatArray]:
         """What the method may change of each variable's mean, and of each two variables' covariance.
@@ -321,8 +351,8 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
     mean, covariance = compared.mean_off, compared.covariance_off
     category = np.array([variable.category is not None for variable in view.variables]) & made
     sd = np.array([variable.sd for variable in view.variables])
-    share = _apart(compared.released.mean, compared.original.mean)[category] * sd[category]
-    null = np.abs(compared.released.null_share - compared.original.null_share)
+    share = _apart(compared.released.mean, compared.mean)[category] * sd[category]
+    null = np.abs(compared.released.null_share - compared.null_share)
     block, beside = np.ix_(valued, valued), np.ix_(valued, kept)
     name, unit = f"covariance{_but_probabilities(view)}", "sd x sd"
     held = [
@@ -362,6 +392,11 @@ def _but_probabilities(view: View) -> str:
 def _apart(released: FloatArray, original: FloatArray) -> FloatArray:
     """Differences in size; none where neither has a value, as of a column that is null in a whole stratum."""
     return np.where(np.isnan(released) & np.isnan(original), 0.0, np.abs(released - original))
+
+
+def _known_or(known: FloatArray, other: FloatArray) -> FloatArray:
+    """What is known, and elsewhere the other."""
+    return np.where(np.isnan(known), other, known)
 
 
 def _largest(values: FloatArray) -> float:

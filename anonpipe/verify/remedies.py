@@ -14,6 +14,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "put an unchanged column of few values into strata.by, so that groups do not cross it, make it synthetic, or "
         "raise gates.covariance_unchanged",
     ),
+    (
+        r"(rows, nulls or categories|means and variances of the rows) in the staging",
+        "input or staging changed, or was damaged, while the run was at work; run again",
+    ),
     (r"mean, in its own unit", "leave out transform: log of the column, or raise gates.mean_in_unit"),
     (r"mean\b", f"{_DECODING} raise gates.mean"),
     (r"covariance\b", f"{_DECODING} raise gates.covariance"),

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from anonpipe.cluster import LossBound, class_disclosure
+from anonpipe.codec.tally import Tally
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask import MASKERS, mask
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
+from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Limits, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
 from anonpipe.verify.promises import Promise, Target
@@ -30,6 +32,15 @@ GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped", "scopes")
 def judge(evidence, promise, k, limits, asked):
     """The verdict where this was promised and asked."""
     return judge_evidence(replace(evidence, by=replace(evidence.by, promise=promise, asked=asked)), k, limits)
+
+
+def tally(cells: np.ndarray) -> Tally:
+    """What cells of two numbers and, where there is a third column, a category hold."""
+    numbers = np.pad(cells[:, :2], ((0, 0), (0, cells.shape[1] - 2)))
+    codes = {2: np.bincount(cells[:, 2].astype(int), minlength=3)} if cells.shape[1] > 2 else {}
+    n = np.array([len(cells), len(cells), 0])[: cells.shape[1]]
+    mean = numbers.mean(axis=0)
+    return Tally(len(cells), n.astype(float), mean, np.square(numbers - mean).sum(axis=0), codes)
 
 
 def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evidence:
@@ -60,7 +71,9 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         grouped.append(whole[at])
         made.append(Moments.of(new))
         spread.append(GroupSpread.of(points[c == at], *groups[at]))
+    strata = tuple(tally(cells[c == at]) for at in (0, 1))
     content = {
+        "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
         "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
@@ -89,6 +102,7 @@ def masked(method="spectral_swap", **options):
         honest, view=view, point_columns=(0, 1), original=[PairwiseMoments.of(points)],
         released=[PairwiseMoments.of(made)], synthesized=[Moments.of(made)],
         by=MaskEvidence(method, [Target(total, expected)], 0 if masker.exact_columns else None, None),
+        arrived=Arrived(tally(points), (tally(points),), ((tally(points),), (tally(points),)), {}, ()),
     )  # fmt: skip
 
 
@@ -284,3 +298,67 @@ def test_strata_that_share_a_scope_are_held_together():
     promise = Promise("micro_perturbation", "independent", True)
     honest = evidence(promise, scopes=[0, 0])
     assert honest.by.strata == [] and len(evidence(promise).by.strata) == 2
+
+
+LOST = "rows, nulls or categories in the staging that the scan did not count"
+MOVED = "means and variances of the rows in the staging: as in the input"
+
+
+def found(honest, stage, **changes):
+    """The same where the first stratum was found otherwise in one stage."""
+    first, *rest = honest.arrived.read[stage]
+    read = list(honest.arrived.read)
+    read[stage] = (replace(first, **changes), *rest)
+    return replace(honest, arrived=replace(honest.arrived, read=tuple(read)))
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("mask", [False, True])
+def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates(stage, mask):
+    honest = masked("data_shuffle") if mask else evidence(PROMISES[1])
+    first = honest.arrived.read[stage][0]
+    some = np.array([7.0, 0.0, 0.0])[: len(first.n)]
+    assert LOST in failures(found(honest, stage, n=first.n - some))
+    assert failures(found(honest, stage, rows=first.rows - 1)) == [LOST]
+    assert failures(found(honest, stage, mean=first.mean + 1e-6 * some)) == [MOVED]
+    assert failures(found(honest, stage, m2=first.m2 * (1 + 1e-6 * some))) == [MOVED]
+    assert failures(found(honest, stage, mean=first.mean * (1 + 1e-15))) == []
+    if not mask:
+        assert failures(found(honest, stage, codes={2: first.codes[2] + np.array([-1, 1, 0])})) == [LOST]
+    checks = {check.name: check for check in judge_evidence(honest, 5, LIMITS).checks}
+    assert checks[LOST].mandatory and checks[MOVED].mandatory
+
+
+def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
+    honest = evidence(PROMISES[1])
+    (a, b), other = honest.arrived.read
+    shift = np.array([0.01, 0.0, 0.0])
+    moved = (replace(a, mean=a.mean + shift * b.rows), replace(b, mean=b.mean - shift * a.rows))
+    assert failures(replace(honest, arrived=replace(honest.arrived, read=(moved, other)))) == [MOVED]
+
+
+def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
+    """A fifth of the values are gone before anything is computed: original and release agree, the scan does not."""
+    honest = evidence(PROMISES[1])
+    whole, damaged = merge_all(honest.original), []
+    for part in (*honest.original, *honest.released):
+        n = part.n.copy()
+        n[0, :], n[:, 0] = n[0, :] * 4 // 5, n[:, 0] * 4 // 5
+        damaged.append(replace(part, n=n, sums=part.sums * 0.8, cross=part.cross * 0.8))
+    assert np.isclose(whole.null_share[0], 0.0)
+    shared = replace(honest, original=damaged[:2], released=damaged[2:])
+    assert "share of nulls" in failures(shared) and "covariance" in failures(shared)
+
+
+def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_category_more():
+    """Strata of three records were dropped: which categories went with them is not known, but none may have grown."""
+    honest = evidence(PROMISES[1])
+    counts = honest.arrived.table.codes[2]
+    unknown = replace(honest.arrived.table, codes={})
+    strata = tuple(replace(part, codes={}) for part in honest.arrived.strata)
+    before = {2: counts + np.array([2, 1, 0])}
+    dropped = replace(honest, arrived=replace(honest.arrived, table=unknown, strata=strata, before_drop=before))
+    assert failures(dropped) == []
+    for change in ([-1, 0, 0], [-4, 0, 4], [0, -3, 3]):
+        codes = {2: dropped.arrived.read[0][0].codes[2] + np.array(change)}
+        assert failures(found(dropped, 0, codes=codes)) == [LOST]
