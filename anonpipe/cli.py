@@ -5,7 +5,9 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
 import os
 import shlex
 import sys
@@ -354,14 +356,27 @@ def purge(
     staging: Annotated[str | None, typer.Option(help="The staging folder (default: as runs use it)")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted")] = False,
 ) -> None:
-    """Delete what crashed runs left in the staging folder (raw data); live runs are not touched."""
+    """Delete what crashed runs left in staging (raw data) and outputs; live runs are not touched."""
+    from anonpipe.release import clean_up
     from anonpipe.store import purge as purge_staging
     from anonpipe.store import staging_root
 
+    outputs = [] if dry_run else _outputs(purge_staging(staging_root(staging), dry_run=True))
     gone = purge_staging(staging_root(staging), dry_run)
+    for output in outputs:
+        clean_up(output)
     for folder in gone:
         _print(f"{'would delete' if dry_run else 'deleted'} {folder}")
     _print(f"{_counted(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
+
+
+def _outputs(stagings: list[Path]) -> list[str]:
+    """Where crashed runs would have published, as far as their stagings still tell."""
+    found = []
+    for folder in stagings:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            found.append(str(json.loads((folder / "job.json").read_bytes())["output"]))
+    return found
 
 
 def _counted(number: int, what: str) -> str:

@@ -163,7 +163,11 @@ def local_cluster(
     count = workers or default_workers()
     limit = _enough(memory) if memory else int(psutil.virtual_memory().total * 0.9 / count)
     make_private(scratch)
-    settings = {**_DASK_SETTINGS, "distributed.scheduler.worker-ttl": f"{limits.silence * 2 / 3}s"}
+    settings = {
+        **_DASK_SETTINGS,
+        "distributed.scheduler.worker-ttl": f"{limits.silence * 2 / 3}s",
+        "temporary-directory": str(scratch),  # the scheduler has a folder too
+    }
     with dask.config.set(settings), _private_umask(), _quiet_logs(), contextlib.ExitStack() as opened:
         client = _start_cluster(opened, count, limit, scratch, limits)
         if isinstance(client, str):

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
-from anonpipe.errors import InputError, OutputError
+from anonpipe.errors import AnonpipeError, InputError, OutputError
 from anonpipe.store import write_atomic
 from anonpipe.versions import (
     FAILED,
@@ -394,6 +394,14 @@ def _check_parquet(where: Place, entry: dict[str, Any], manifest: dict[str, Any]
 def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
     """Name, type and nullability of each column, as the manifest writes them."""
     return [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema]
+
+
+def clean_up(url: str) -> None:
+    """Delete what dead runs left in an output; nothing where a live run publishes there."""
+    where = place(url)
+    if where.filesystem.exists(where.root):
+        with contextlib.suppress(AnonpipeError), alone(where, patience=0.0):
+            pass
 
 
 def prune(url: str, keep: int = 1) -> list[str]:

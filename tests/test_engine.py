@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 import threading
 import time
 import traceback
@@ -171,10 +172,10 @@ def test_an_interrupt_in_a_garbage_collection_is_not_lost(tmp_path):
 
 
 def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
-    plain = dask.config.set({"distributed.comm.require-encryption": None})
-    limits = engine.Limits(silence=0.5, look=0.1)
+    settings = {"distributed.comm.require-encryption": None, "anonpipe.worker-wait": 0.5}
+    limits = engine.Limits(look=0.1)
     with (
-        plain,
+        dask.config.set(settings),
         LocalCluster(n_workers=0, processes=False, dashboard_address=None) as given,
         engine.remote_cluster(given.scheduler_address, limits=limits) as mapper,
         pytest.raises(EngineError, match=r"no worker is left, for 0 s now; .* --resume"),
@@ -182,9 +183,11 @@ def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
         mapper(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
 
 
-def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path):
+def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch):
     """Where only one is stopped its piece runs again elsewhere: that takes half a minute, in tests.campaign."""
     others = _workers()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     with engine.local_cluster(2, "1GiB", tmp_path / "dask", limits=engine.Limits(silence=2, look=0.2)) as mapper:
         mine, told = _workers() - others, []
 
@@ -196,6 +199,7 @@ def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path):
         with pytest.raises(EngineError, match=r"all 2 workers are silent, for 2 s now; .* --resume"):
             mapper(engine_tasks.slow, tasks(tmp_path, 12), stop)
     assert 0 < len(told) < 12
+    assert os.listdir(tmp_path / "tmp") == []  # all of a cluster is in its own folder
 
 
 def _workers():

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from anonpipe import interrupts, release, versions
+from anonpipe import cli, interrupts, pipeline, release, store, versions
 from anonpipe.errors import BusyError, InputError
+from tests import small
 from tests.faults import publishing, steps
 
 
@@ -312,3 +313,68 @@ def test_an_object_store_is_tidied_too(tmp_path, stage):
     assert release.prune(url, keep=1) == [first]
     assert versions.names(where, "versions") == {second} and versions.names(where, "steward") == set()
     assert json.loads(where.filesystem.cat_file(where.path("versions", second, "_manifest.json")))["rows"] == 6
+
+
+@pytest.mark.parametrize("fault", ["staging", "display", "interrupt", "second interrupt"])
+def test_what_fails_once_the_release_is_out_is_a_warning(tmp_path, monkeypatch, fault):
+    was = steps.signal.signal(steps.signal.SIGINT, steps.signal.default_int_handler)
+    given = small.job(tmp_path, small.plain_table(200))
+    out = tmp_path / "out"
+
+    def remove(staging):
+        assert publishing.led_to(out)
+        if fault == "staging":
+            raise OSError(errno.EACCES, "permission denied")
+        for _ in range({"interrupt": 1, "second interrupt": 2}.get(fault, 0)):
+            os.kill(os.getpid(), steps.signal.SIGINT)
+            time.sleep(0.01)
+        store.remove(staging)
+
+    def on_progress(news):
+        if fault == "display" and (news.stage, news.done) == ("publish", 1):
+            raise ConnectionError("of a server")
+
+    monkeypatch.setattr(pipeline, "remove", remove)
+    try:
+        outcome = pipeline.execute(given, cluster=False, on_progress=on_progress)
+    finally:
+        steps.signal.signal(steps.signal.SIGINT, was)
+    assert outcome.version == str(out / "versions" / publishing.led_to(out)) and outcome.report is not None
+    words = {"staging": "could not be deleted whole", "interrupt": "Ctrl-C came when the release was out already"}
+    expected = words.get(fault.split()[-1])
+    assert expected is None or expected in outcome.warnings[-1]
+
+
+def test_an_interrupt_before_the_switch_publishes_nothing(tmp_path, monkeypatch):
+    was = steps.signal.signal(steps.signal.SIGINT, steps.signal.default_int_handler)
+    given = small.job(tmp_path, small.plain_table(200))
+
+    def on_progress(news):
+        if (news.stage, news.done) == ("publish", 0):
+            os.kill(os.getpid(), steps.signal.SIGINT)
+            time.sleep(0.01)
+
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+            pipeline.execute(given, cluster=False, on_progress=on_progress)
+    finally:
+        steps.signal.signal(steps.signal.SIGINT, was)
+    assert publishing.led_to(tmp_path / "out") == "" and publishing.leftovers(tmp_path / "out") == []
+    assert small.run(given, resume=True).version is not None
+
+
+def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp_path, stage):
+    root = tmp_path / "stagings"
+    for name in ("dead", "busy"):
+        out, staging = tmp_path / name, root / name
+        published(stage, out)
+        versions.begin(release.place(str(out)), "v000002-00000000")
+        (out / "versions" / ".v000002-00000000").mkdir()
+        staging.mkdir(parents=True)
+        (staging / "run.json").write_text("{}")
+        (staging / "job.json").write_text(json.dumps({"output": str(out)}))
+    handle = versions._try_lock(str(tmp_path / "busy" / ".lock"))
+    cli.purge(str(root))
+    assert handle is not None and publishing.leftovers(tmp_path / "dead") == [] and not (root / "dead").exists()
+    assert publishing.leftovers(tmp_path / "busy") == [".lock", "versions/.pending", "versions/.v000002-00000000"]
+    handle.close()
