@@ -7,8 +7,6 @@ A small table is measured whole, and its bound is then exact.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +25,7 @@ FEWEST = 128
 def set_aside(ctx: Context, index: int, points: FloatArray) -> None:
     """Keep the points of the partition's sampled records."""
     begin = sum(partition.rows for partition in ctx.plan.partitions[:index])
-    _save(_file(ctx, "records", index), points[_sampled_rows(ctx, begin, len(points))])
+    ctx.staging.write_array(_file("records", index), points[_sampled_rows(ctx, begin, len(points))])
 
 
 def _sampled_rows(ctx: Context, begin: int, rows: int) -> npt.NDArray[np.int64]:
@@ -41,23 +39,17 @@ def _sampled_rows(ctx: Context, begin: int, rows: int) -> npt.NDArray[np.int64]:
 def measure(ctx: Context, index: int, points: FloatArray) -> None:
     """Keep the smallest distances of all sampled records to those of one partition."""
     partitions = range(len(ctx.plan.partitions))
-    queries = np.concatenate([np.load(_file(ctx, "records", at)) for at in partitions])
-    _save(_file(ctx, "distances", index), smallest_distances(points, queries, ctx.job.k))
+    queries = np.concatenate([ctx.staging.read_array(_file("records", at)) for at in partitions])
+    ctx.staging.write_array(_file("distances", index), smallest_distances(points, queries, ctx.job.k))
 
 
 def loss_bound(ctx: Context, total_scatter: float) -> LossBound:
     """The bound of the whole table, from what the partitions measured."""
     partitions = range(len(ctx.plan.partitions))
-    distances = np.concatenate([np.load(_file(ctx, "distances", at)) for at in partitions], axis=1)
+    distances = np.concatenate([ctx.staging.read_array(_file("distances", at)) for at in partitions], axis=1)
     smallest = np.sort(distances, axis=1)[:, : ctx.job.k]
     return bound_from_distances(smallest, ctx.job.k, ctx.plan.rows, total_scatter)
 
 
-def _file(ctx: Context, what: str, index: int) -> Path:
-    return ctx.staging.folder("certificate") / f"{what}-{index}.npy"
-
-
-def _save(path: Path, array: FloatArray) -> None:
-    draft = path.with_suffix(".draft.npy")
-    np.save(draft, array)
-    draft.replace(path)
+def _file(what: str, index: int) -> str:
+    return f"certificate/{what}-{index}.npy"

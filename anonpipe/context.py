@@ -18,7 +18,7 @@ from anonpipe.codec.intervals import IntervalCodec
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.probabilities import ProbabilityCodec
 from anonpipe.codec.rare import Suppression
-from anonpipe.codec.scan import Scan, read_scan
+from anonpipe.codec.scan import Scan, scan_from_bytes
 from anonpipe.job import Job, parse_job
 from anonpipe.mask import Step
 from anonpipe.masker import intervals_of, job_steps
@@ -26,8 +26,8 @@ from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.plan import Plan
 from anonpipe.rng import generator
-from anonpipe.source import Source, load_source
-from anonpipe.store import Staging, read_json
+from anonpipe.source import Source, source_from_bytes
+from anonpipe.store import Staging
 from anonpipe.verify.view import View, build_view
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,22 +43,22 @@ class Context:
     @cached_property
     def job(self) -> Job:
         """The job."""
-        return parse_job(read_json(self.staging.file("job.json")))
+        return parse_job(self.staging.read_json("job.json"))
 
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        return load_source(self.staging.root)
+        return source_from_bytes(self.staging.read("source.arrow"))
 
     @cached_property
     def scan(self) -> Scan:
         """The merged scan."""
-        return read_scan(self.staging.file("scan.all"))
+        return scan_from_bytes(self.staging.read("scan.arrow"))
 
     @cached_property
     def cells(self) -> CellCodec:
         """Table to cells and back."""
-        return CellCodec.load(self.staging.file("codec"))
+        return CellCodec.from_bytes(self.staging.read("codec.arrow"))
 
     @cached_property
     def points(self) -> PointCodec:
@@ -121,39 +121,38 @@ class Context:
     @cached_property
     def suppression(self) -> Suppression:
         """Rare categories and what they are released as."""
-        return Suppression.from_dict(read_json(self.staging.file("suppression.json")))
+        return Suppression.from_dict(self.staging.read_json("suppression.json"))
 
     @cached_property
     def strata(self) -> Strata:
         """The strata."""
-        return Strata.from_dict(read_json(self.staging.file("strata.json")))
+        return Strata.from_dict(self.staging.read_json("strata.json"))
 
     @cached_property
     def trees(self) -> list[Tree]:
         """One tree of pre-clusters a stratum."""
-        return [Tree.from_dict(content) for content in read_json(self.staging.file("trees.json"))]
+        return [Tree.from_dict(content) for content in self.staging.read_json("trees.json")]
 
     @cached_property
     def plan(self) -> Plan:
         """The partitions."""
-        return Plan.from_dict(read_json(self.staging.file("plan.json")))
+        return Plan.from_dict(self.staging.read_json("plan.json"))
 
     @cached_property
     def file_rows(self) -> list[list[int]]:
         """Records that each partition sends to each output file."""
-        counts: list[list[int]] = read_json(self.staging.file("file_rows.json"))
+        counts: list[list[int]] = self.staging.read_json("file_rows.json")
         return counts
 
     @cached_property
     def noise(self) -> FloatArray:
         """Factors of the noise covariance, shape (n_scopes, width, width)."""
-        factors: FloatArray = np.load(self.staging.file("noise.npy"))
-        return factors
+        return self.staging.read_array("noise.npy")
 
     @cached_property
     def noise_scopes(self) -> list[int]:
         """Of each stratum, which of the factors its noise takes."""
-        scopes: list[int] = read_json(self.staging.file("noise_scopes.json"))
+        scopes: list[int] = self.staging.read_json("noise_scopes.json")
         return scopes
 
     @cached_property
@@ -204,4 +203,4 @@ def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = ()
 @lru_cache(maxsize=2)
 def context(staging: str, token: str) -> Context:
     """The context of a run; `token` differs between runs in the same folder."""
-    return Context(Staging(Path(staging)), token)
+    return Context(Staging(Path(staging), token), token)

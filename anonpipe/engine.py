@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import psutil
 
 from anonpipe import interrupts
-from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError, OutputError
+from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.store import disk_error, make_private
 
 Receipt = dict[str, Any]
@@ -86,7 +86,7 @@ MINIMUM_MEMORY = 400 << 20
 Work = Callable[[Task], Receipt]
 OnDone = Callable[[Receipt], None]
 Mapper = Callable[[Work, Sequence[Task], OnDone], None]
-_FINAL = (InputError, JobError, OutputError)  # trying again cannot help
+_FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
 
 
 def describe(error: BaseException, task: Task) -> Failure:

@@ -47,6 +47,10 @@ class EngineError(AnonpipeError):
     exit_code = 5
 
 
+class DamagedError(EngineError):
+    """A file of the staging is missing or not what was written: the run must start from the input."""
+
+
 class BusyError(AnonpipeError):
     """Another process is running the same job on the same staging folder."""
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from anonpipe.certificate import loss_bound
 from anonpipe.codec.tally import Tally, expected_tallies
@@ -20,7 +19,7 @@ from anonpipe.mask_stages import StepTask, groups_file, load_record, scopes
 from anonpipe.masker import first_columns, job_promise, masker_of, masks_strata
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_scopes
 from anonpipe.options import MicroPerturbation
-from anonpipe.stages import count_combinations, needs_spread, unchanged_names
+from anonpipe.stages import count_combinations, needs_spread, read_combinations, unchanged_names
 from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.kept_groups import KeptGroups
@@ -177,7 +176,7 @@ def _kept_groups(ctx: Context) -> KeptGroups:
     """What became of groups that span the partitions of a stratum."""
     strata: dict[int, list[RecordsAndDraws]] = {}
     for index, partition in enumerate(ctx.plan.partitions):
-        strata.setdefault(partition.stratum, []).append(load_record(groups_file(ctx, index)))
+        strata.setdefault(partition.stratum, []).append(load_record(ctx, groups_file(index)))
     return KeptGroups.of(list(strata.values()))
 
 
@@ -253,7 +252,6 @@ def _repeated_rows(ctx: Context) -> list[str]:
 
 def _rows_under_k(ctx: Context) -> int:
     names = unchanged_names(ctx)
-    folder = ctx.staging.file("combinations")
-    frames = [pd.read_parquet(folder / f"part-{at:05d}.parquet") for at in range(ctx.plan.files)]
+    frames = [read_combinations(ctx, at) for at in range(ctx.plan.files)]
     rows = count_combinations(frames, names)["rows"]
     return int(rows[rows < ctx.job.k].sum()) if names else 0

@@ -14,10 +14,10 @@ from anonpipe.codec.alike import warn_of_repeats
 from anonpipe.codec.beside import BesideCodec
 from anonpipe.codec.cells import CellCodec
 from anonpipe.codec.classes import class_columns, compound_of
-from anonpipe.codec.identifiers import check_repeats, repeats_in
+from anonpipe.codec.identifiers import check_repeats, is_run, repeats_in
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression, suppress_rare
-from anonpipe.codec.scan import Scan, check_scan, merge_scans, read_scan, write_scan
+from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
 from anonpipe.context import Context, probabilities_of
 from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
@@ -28,7 +28,6 @@ from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.plan import leaf_counts, partition_rows
 from anonpipe.rng import keyed, row_keys, steward_secret
-from anonpipe.store import write_atomic, write_json
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,26 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
 
 
 def fit(ctx: Context) -> None:
-    """Settle everything from the scans of the units, and write it into the staging; `trees.json` comes last."""
+    """Settle everything from the scans of the units, and write it into the staging."""
     job, staging, units = ctx.job, ctx.staging, len(ctx.source.units)
-    counted = [receipt["identifiers"] for receipt in staging.receipts("scan").read_all(units)]
-    of_units = check_repeats(repeats_in(staging.folder("identifiers"), counted), job.k, job.rows_per_unit)
-    scans = [read_scan(staging.file("scans") / str(unit)) for unit in range(units)]
+    scanned = staging.receipts("scan").read_all(units)
+    runs = [
+        [staging.checked(file) for receipt in scanned for file in receipt["files"] if is_run(file, place)]
+        for place in range(len(job.identifiers))
+    ]
+    counted = [receipt["identifiers"] for receipt in scanned]
+    of_units = check_repeats(repeats_in(runs, counted), job.k, job.rows_per_unit)
+    scans = [scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(units)]
     settled = settle(job, ctx.source.schema, merge_scans(scans))
-    write_json(staging.file("suppression.json"), settled.suppression.to_dict())
-    write_scan(settled.scan, staging.file("scan.all"))
-    write_json(staging.file("digest.json"), settled.digest)
-    write_atomic(staging.file("run.key"), keyed(steward_secret(), "run", job.digest(), settled.digest))
-    settled.codec.save(staging.folder("codec"))
-    write_json(staging.file("strata.json"), settled.strata.to_dict())
+    staging.write_json("suppression.json", settled.suppression.to_dict())
+    staging.write("scan.arrow", scan_to_bytes(settled.scan))
+    staging.write_json("digest.json", settled.digest)
+    staging.write("run.key", keyed(steward_secret(), "run", job.digest(), settled.digest))
+    staging.write("codec.arrow", settled.codec.to_bytes())
+    staging.write_json("strata.json", settled.strata.to_dict())
     of_units += [] if job.identifiers else warn_of_repeats(_sampled(ctx, units), ctx.source.rows, _start_key(ctx))
-    write_json(staging.file("warnings.json"), of_units + settled.warnings)
-    write_json(staging.file("trees.json"), _trees(ctx, settled.codec, settled.strata, units))
+    staging.write_json("warnings.json", of_units + settled.warnings)
+    staging.write_json("trees.json", _trees(ctx, settled.codec, settled.strata, units))
 
 
 def check_methods(job: Job, codec: CellCodec, points: PointCodec, beside: BesideCodec) -> None:
@@ -253,10 +257,9 @@ def _sampled(ctx: Context, units: int) -> list[pa.RecordBatch]:
     """The rows that the scan has drawn."""
     batches: list[pa.RecordBatch] = []
     for unit in range(units):
-        with pa.OSFile(str(ctx.staging.file("samples") / f"{unit}.arrow"), "rb") as source:
-            batches += pa.ipc.open_stream(source)
+        batches += pa.ipc.open_stream(pa.py_buffer(ctx.staging.read(f"samples/{unit}.arrow")))
     return batches
 
 
 def _start_key(ctx: Context) -> bytes:
-    return ctx.staging.file("start.key").read_bytes()
+    return bytes(ctx.staging.read("start.key"))

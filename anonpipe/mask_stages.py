@@ -12,7 +12,6 @@ piece a scope and channel; what is learnt is learnt a scope.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from anonpipe.codec.points import CategoryBlock, Groups, NumberBlock
 from anonpipe.codec.records import from_bytes, to_bytes
 from anonpipe.codec.tally import Tally
 from anonpipe.context import Context
-from anonpipe.errors import AnonpipeError, EngineError, InputError
+from anonpipe.errors import AnonpipeError, DamagedError, InputError
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask import RECORDS, Columns, RecordsAndDraws, Reduce, counted, placed_at
@@ -34,7 +33,7 @@ from anonpipe.masker import masker_of, masks_strata
 from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed
 from anonpipe.shelves import hand_out, routed_shelf, verified_moments, with_probabilities
-from anonpipe.store import Shelf, create_shelf, read_json, write_atomic, write_json
+from anonpipe.store import Shelf, create_shelf
 from anonpipe.verify.unchanged import rows_as_they_were
 
 FloatArray = npt.NDArray[np.float64]
@@ -79,12 +78,12 @@ class StepTask:
 
     def write(self, ctx: Context, stage: str) -> None:
         """Leave it for the workers."""
-        write_json(ctx.staging.folder("masked") / f"{stage}.json", asdict(self))
+        ctx.staging.write_json(f"masked/{stage}.json", asdict(self))
 
     @classmethod
     def read(cls, ctx: Context, stage: str) -> StepTask:
         """Read what the driver left."""
-        return cls(**read_json(ctx.staging.file("masked") / f"{stage}.json"))
+        return cls(**ctx.staging.read_json(f"masked/{stage}.json"))
 
 
 def partition_lengths(ctx: Context) -> list[int]:
@@ -138,8 +137,7 @@ def channel_shelf(ctx: Context, name: str, channels: int) -> Shelf:
 
     Made by the driver, before any worker asks for it.
     """
-    path = ctx.staging.folder("masked") / name
-    return create_shelf(path, partition_lengths(ctx), channels, "float64", by_column=True)
+    return create_shelf(ctx.staging, f"masked/{name}", partition_lengths(ctx), channels, "float64", by_column=True)
 
 
 def read_channels(ctx: Context, name: str, channels: int, index: int) -> FloatArray:
@@ -147,20 +145,18 @@ def read_channels(ctx: Context, name: str, channels: int, index: int) -> FloatAr
 
     Raises
     ------
-    EngineError
+    DamagedError
         The shelf is no longer there.
     """
-    path = ctx.staging.file("masked") / name
-    if not path.exists():
-        raise EngineError(_GONE)
+    if not ctx.staging.has(f"masked/{name}"):
+        raise DamagedError(_GONE)
     return _whole(channel_shelf(ctx, name, channels).read(index, 0, ctx.plan.partitions[index].rows))
 
 
 def read_column(ctx: Context, name: str, channels: int, place: int, scope: Scope | None = None) -> FloatArray:
     """One channel of all rows, or of those of a scope, shape (n_rows,)."""
-    path = ctx.staging.file("masked") / name
-    if not path.exists():
-        raise EngineError(_GONE)
+    if not ctx.staging.has(f"masked/{name}"):
+        raise DamagedError(_GONE)
     shelf, lengths = _of_scope(ctx, channel_shelf(ctx, name, channels), scope)
     return _whole(shelf.read_column(place, lengths))
 
@@ -176,34 +172,31 @@ def _of_scope(ctx: Context, shelf: Shelf, scope: Scope | None) -> tuple[Shelf, l
 def _whole(values: FloatArray) -> FloatArray:
     """The values, if none is missing: a chunk that is gone, or was never written, reads as NaN."""
     if np.isnan(values).any():
-        raise EngineError(_GONE)
+        raise DamagedError(_GONE)
     return values
 
 
-_GONE = (
-    "masked points are missing from the staging: another process may have finished this step; go on with --resume, "
-    "or delete the staging with anonpipe purge"
-)
+_GONE = "masked points are missing from the staging; run again, and the run starts from the input"
 
 
-def save_record(path: Path, record: Any) -> None:
+def save_record(ctx: Context, file: str, record: Any) -> None:
     """Write what was counted or learnt, whole or not at all."""
-    write_atomic(path, to_bytes(record))
+    ctx.staging.write(file, to_bytes(record))
 
 
-def load_record(path: Path) -> Any:
+def load_record(ctx: Context, file: str) -> Any:
     """Read it."""
-    return from_bytes(path.read_bytes(), RECORDS)
+    return from_bytes(bytes(ctx.staging.read(file)), RECORDS)
 
 
-def params_file(ctx: Context, name: str, scope: Scope) -> Path:
+def params_file(name: str, scope: Scope) -> str:
     """Where what a step learnt of a scope lies."""
-    return ctx.staging.file("masked") / f"params-{name}-{scope.number}.npz"
+    return f"masked/params-{name}-{scope.number}.npz"
 
 
 def load_params(ctx: Context, name: str | None, scope: Scope) -> Any:
     """What a step learnt of a scope; None for nothing."""
-    return None if name is None else load_record(params_file(ctx, name, scope))
+    return None if name is None else load_record(ctx, params_file(name, scope))
 
 
 def wants_more(step: Reduce, task: StepTask, params: Any) -> bool:
@@ -211,9 +204,9 @@ def wants_more(step: Reduce, task: StepTask, params: Any) -> bool:
     return not task.again or (step.again is not None and step.again(params))
 
 
-def statistic_file(ctx: Context, stage: str, index: int) -> Path:
+def statistic_file(stage: str, index: int) -> str:
     """Where what a pass counted in one partition lies."""
-    return ctx.staging.folder("masked") / f"{stage}-{index}.npz"
+    return f"masked/{stage}-{index}.npz"
 
 
 def encode_partition(ctx: Context, index: int) -> Receipt:
@@ -279,7 +272,7 @@ def mask_step(ctx: Context, stage: str, index: int) -> Receipt:
     if isinstance(step, Reduce):
         if step.with_original:
             asked["original"] = read_channels(ctx, POINTS, ctx.points.width + ctx.beside.width, index)
-        save_record(statistic_file(ctx, stage, index), step.count(part, params=params, **asked))
+        save_record(ctx, statistic_file(stage, index), step.count(part, params=params, **asked))
     else:
         rng = scope.rng(f"mask {task.number} {step.name}", index - scope.first)
         wanted = task.filled[scope.number]
@@ -373,15 +366,15 @@ def group_numbers(ctx: Context, index: int) -> IntArray:
     return read_channels(ctx, final.given, final.channels, index)[:, -1].astype(np.int64)
 
 
-def groups_file(ctx: Context, index: int) -> Path:
+def groups_file(index: int) -> str:
     """Where the moments of the groups' records in one partition lie, before and after."""
-    return ctx.staging.folder("masked") / f"groups-{index}.npz"
+    return f"masked/groups-{index}.npz"
 
 
 def _count_groups(ctx: Context, index: int, made: FloatArray, labels: IntArray) -> FloatArray:
     """Count records and synthetic points of each group anew, for the gate that holds them together."""
     points = read_channels(ctx, POINTS, ctx.points.width + ctx.beside.width, index)
-    save_record(groups_file(ctx, index), RecordsAndDraws.of(points[:, : made.shape[1]], made, labels))
+    save_record(ctx, groups_file(index), RecordsAndDraws.of(points[:, : made.shape[1]], made, labels))
     return made
 
 
@@ -434,7 +427,7 @@ def _wanted(ctx: Context, scope: Scope, channels: FloatArray) -> FloatArray:
     the original ones.
     """
     own = Moments.of(channels[:, : ctx.points.width + ctx.beside.width]).covariance
-    lack = read_json(ctx.staging.file("masked") / "lacks.json")[scope.number]
+    lack = ctx.staging.read_json("masked/lacks.json")[scope.number]
     return own if lack is None else np.asarray(own + np.array(lack))
 
 
@@ -458,7 +451,7 @@ def _mass(ctx: Context, block: NumberBlock | CategoryBlock, points: FloatArray) 
 
 def shared_cells(ctx: Context, index: int, cells: FloatArray) -> FloatArray:
     """The cells with the categories and nulls that fell to the partition; their order means nothing."""
-    shares, given = read_json(ctx.staging.file("masked") / "shares.json"), cells.copy()
+    shares, given = ctx.staging.read_json("masked/shares.json"), cells.copy()
     for block in _coded(ctx):
         if sum(shares[block.name][index]) != len(cells):
             raise InputError(f"partition {index} changed while it was masked; run again")

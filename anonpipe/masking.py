@@ -31,7 +31,6 @@ from anonpipe.mask_stages import (
 )
 from anonpipe.masker import job_promise, masker_of
 from anonpipe.moments import Moments, merge_all
-from anonpipe.store import write_json
 
 MapStage = Callable[[str, int, str], None]
 """`map_stage(stage, pieces, title)`: run the unfinished pieces of a stage."""
@@ -101,7 +100,7 @@ def _learn(ctx: Context, map_stage: MapStage, step: Reduce, first: StepTask) -> 
     while True:
         name = f"{first.number}-{turn}"
         task = replace(first, params=before, again=turn > 0)
-        if not all(params_file(ctx, name, scope).exists() for scope in every):
+        if not all(ctx.staging.has(params_file(name, scope)) for scope in every):
             task.write(ctx, f"mask-{name}")
             map_stage(f"mask-{name}", len(ctx.plan.partitions), _title(step.name))
             for scope in every:
@@ -113,25 +112,27 @@ def _learn(ctx: Context, map_stage: MapStage, step: Reduce, first: StepTask) -> 
 
 def _finish(ctx: Context, step: Reduce, task: StepTask, scope: Scope, name: str, turn: int) -> None:
     """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
-    if params_file(ctx, name, scope).exists():
+    if ctx.staging.has(params_file(name, scope)):
         return
     params = load_params(ctx, task.params, scope)
     if not wants_more(step, task, params):
-        save_record(params_file(ctx, name, scope), params)
+        save_record(ctx, params_file(name, scope), params)
         return
-    files = [statistic_file(ctx, f"mask-{name}", index) for index in range(scope.first, scope.stop)]
+    files = [statistic_file(f"mask-{name}", index) for index in range(scope.first, scope.stop)]
     rng = scope.rng(f"mask {task.number} {step.name}", turn)
     with threadpool_limits(1):  # as in the workers: the bits must not follow the machine's cores
-        merged: Any = reduce(lambda whole, file: whole.merge(load_record(file)), files[1:], load_record(files[0]))
-        save_record(params_file(ctx, name, scope), step.finish(merged, params=params, rng=rng))
+        merged: Any = reduce(
+            lambda whole, file: whole.merge(load_record(ctx, file)), files[1:], load_record(ctx, files[0])
+        )
+        save_record(ctx, params_file(name, scope), step.finish(merged, params=params, rng=rng))
     for file in files:
-        file.unlink()
+        ctx.staging.file(file).unlink()
 
 
 def _share(ctx: Context) -> None:
     """Share each scope's categories and nulls out among its partitions, as their masked points call for them."""
-    path, partitions = ctx.staging.file("masked") / "shares.json", len(ctx.plan.partitions)
-    if path.exists():
+    path, partitions = "masked/shares.json", len(ctx.plan.partitions)
+    if ctx.staging.has(path):
         return
     encoded = ctx.staging.receipts("encode").read_all(partitions)
     counted = [receipt["codes"] for receipt in encoded]
@@ -147,8 +148,8 @@ def _share(ctx: Context) -> None:
             for shared in share_out(mass[inside], codes[inside].sum(axis=0), sizes[inside]).tolist()
         ]
     lacks = [_lack(ctx, encoded[inside], weights[inside]) for inside in every]
-    write_json(ctx.staging.file("masked") / "lacks.json", lacks)
-    write_json(path, shares)
+    ctx.staging.write_json("masked/lacks.json", lacks)
+    ctx.staging.write_json(path, shares)
 
 
 def _lack(ctx: Context, encoded: list[dict[str, Any]], weights: list[dict[str, Any]]) -> list[list[float]] | None:

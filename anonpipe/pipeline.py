@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe import assess as measuring
-from anonpipe import engine, interrupts, ledger, release, versions
+from anonpipe import engine, interrupts, ledger, release, sealed, versions
 from anonpipe.assess import Assessment
 from anonpipe.codec.identifiers import many_rows
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
-from anonpipe.errors import InputError, JobError, OutputError
+from anonpipe.errors import DamagedError, InputError, JobError, OutputError
 from anonpipe.evidence import (
     by_stratum,
     evidence,
@@ -48,9 +47,20 @@ from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.shelves import routed_shelf, synthetic_shelf
-from anonpipe.source import check_types, open_source, save_source
-from anonpipe.stages import label_shelf, work
-from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
+from anonpipe.source import Source, check_types, open_source, source_to_bytes
+from anonpipe.stages import FILES, label_shelf, work
+from anonpipe.store import (
+    Staging,
+    delete,
+    is_gone,
+    lock,
+    make_private,
+    new_root,
+    remove,
+    roots_of,
+    staging_root,
+    write_atomic,
+)
 from anonpipe.verify.gates import Limits, judge
 from anonpipe.verify.verdict import Verdict
 
@@ -131,7 +141,7 @@ class Run:
 
 
 def run_id(job: Job) -> str:
-    """The name of a job's staging folder: a keyed digest, the same for the same job, input path and output."""
+    """The name of a job's stagings: a keyed digest, the same for the same job, input path and output."""
     return keyed(steward_secret(), "run", job.run_digest()).hex()[:16]
 
 
@@ -139,14 +149,15 @@ def run_id(job: Job) -> str:
 def open_run(
     job: Job, resume: bool = False, on_progress: OnProgress = lambda _: None, publishes: bool = True
 ) -> Iterator[Run]:
-    """Check job and input, lock the staging, and find or make it.
+    """Check job and input, lock the job's stagings, and find or make one.
 
     Parameters
     ----------
     resume
         Go on with a crashed run of the same job, if input and version are
-        still what they were; otherwise start anew, with a warning. Without
-        it, what a crashed run left is deleted first.
+        still what they were and its staging is whole; otherwise start from
+        the input, with a warning. Without it, what a crashed run left is
+        deleted first.
     publishes
         Whether there may be a release: then its place is tried first.
     """
@@ -154,31 +165,91 @@ def open_run(
         release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
-    staging = Staging(make_private(staging_root(job.run.staging)) / run_id(job))
-    with lock(staging), _removed_if_hopeless(staging):
-        known = staging.file("run.json").exists()
+    folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
+    with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}
-        unchanged = known and read_json(staging.file("run.json")) == identity
-        if not (resume and unchanged):
-            shutil.rmtree(staging.root, ignore_errors=True)
-            make_private(staging.root)
-            save_source(source, staging.root)
-            write_json(staging.file("job.json"), job.model_dump(mode="json"))
-            write_atomic(staging.file("start.key"), keyed(steward_secret(), "start", job.digest()))
-            write_json(staging.file("run.json"), identity)
-        warnings = (_STARTED_ANEW,) if resume and known and not unchanged else ()
-        yield Run(job, staging, secrets.token_hex(8), on_progress, warnings)
+        found, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)
+        for root in roots_of(folder, name):
+            if found is None or root != found:
+                delete(root)
+        staging = Staging(found or new_root(folder, name), start)
+        with _removed_if_hopeless(staging):
+            if found is None:
+                _begin(staging, job, source, identity)
+            write_atomic(staging.file(sealed.START), start.encode())
+            yield Run(job, staging, start, on_progress, () if why is None else (why,))
+
+
+def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
+    """Write what a new run begins with; the last file tells the digests of the others."""
+    make_private(staging.root)
+    write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
+    write_atomic(staging.file(sealed.START), str(staging.start).encode())
+    with sealed.recorded() as files:
+        staging.write("source.arrow", source_to_bytes(source))
+        staging.write_json("job.json", job.model_dump(mode="json"))
+        staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
+    staging.write_json("run.json", {"identity": identity, "files": files})
+    sealed.sync_folders(staging.root, ["run.json"])
+
+
+def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
+    """The folder of a crashed run that can go on; else None and, where there was one, why it cannot."""
+    begun = [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
+    if not begun:
+        return None, None
+    root, staging = begun[-1], Staging(begun[-1])
+    if len(begun) > 1 or not _is_whole(staging):
+        return None, _DAMAGED
+    if staging.read_json("run.json")["identity"] != identity:
+        return None, _STARTED_ANEW
+    return root, None
+
+
+def _is_whole(staging: Staging) -> bool:
+    """Whether all files of a staging are what was written, and none is missing that a receipt tells of.
+
+    Output files that are not what was written are deleted with their
+    receipts, and are written again. A mask deletes what later steps do not need.
+    """
+    key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
+    if not key.exists() or key.read_bytes() != right:
+        return False
+    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES})
+    if found is None:
+        return False
+    receipts = [name for name in found if name.startswith("receipts/")]
+    for name in ["run.json", *receipts]:
+        told: dict[str, str] = staging.read_json(name)["files"]
+        if any(
+            found.get(file) != digest and not (file not in found and _may_go(file)) for file, digest in told.items()
+        ):
+            return False
+    for name in receipts:
+        if name.startswith("receipts/write/") and not _is_written(staging, staging.read_json(name)):
+            staging.file(name).unlink()
+    return True
+
+
+def _may_go(file: str) -> bool:
+    return file.startswith("masked/")
+
+
+def _is_written(staging: Staging, receipt: dict[str, Any]) -> bool:
+    path = staging.file(f"{FILES}/{receipt['name']}")
+    return path.is_file() and release.sha256(path) == receipt["sha256"]
 
 
 _STARTED_ANEW = "the input, or anonpipe itself, has changed since the crashed run: the run was started anew"
+_DAMAGED = "the staging of the crashed run is damaged: the run was started from the input"
 
 
 @contextlib.contextmanager
 def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
-    """Keep the staging for `--resume`, unless job or input are at fault: then it only holds raw data."""
+    """Keep the staging for `--resume`, unless job, input or the staging are at fault: then it only holds raw data."""
     try:
         yield
-    except (InputError, JobError):
+    except (InputError, JobError, DamagedError):
         remove(staging)
         raise
 
@@ -255,8 +326,11 @@ def scan(run: Run, mapper: Mapper) -> None:
     """Count the input, then fit what later stages need: codec, strata, trees of pre-clusters, the run's key."""
     units = len(run.context.source.units)
     run.map_stage(mapper, "scan", units)
-    if not run.staging.file("trees.json").exists():
-        fit(run.context)
+    settled = run.staging.receipts("fit")
+    if not settled.has(0):
+        with sealed.recorded() as files:
+            fit(run.context)
+        settled.write(0, {"rows": run.context.source.rows}, files)
 
 
 def route(run: Run, mapper: Mapper) -> None:
@@ -265,13 +339,13 @@ def route(run: Run, mapper: Mapper) -> None:
     units = len(ctx.source.units)
     routed_shelf(ctx)
     run.map_stage(mapper, "route", units)
-    if not run.staging.file("plan.json").exists():
+    if not run.staging.has("plan.json"):
         counts = [slab for receipt in run.staging.receipts("route").read_all(units) for slab in receipt["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(ctx.trees) for _ in range(tree.leaves)]
         plan = build_plan(run.job, counts, leaf_stratum)
         if plan.rows + ctx.strata.dropped != ctx.scan.rows:
             raise InputError("the input changed while it was read; run again")
-        write_json(run.staging.file("plan.json"), plan.to_dict())
+        run.staging.write_json("plan.json", plan.to_dict())
 
 
 def group(run: Run, mapper: Mapper) -> None:
@@ -284,13 +358,12 @@ def group(run: Run, mapper: Mapper) -> None:
         return
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
-    if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.file("noise.npy").exists():
+    if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.has("noise.npy"):
         grouped = grouped_by_stratum(ctx)
         scopes = scopes_of_noise(run.job, grouped)
-        write_json(run.staging.file("noise_scopes.json"), scopes)
-        draft = run.staging.file("noise.draft.npy")
-        np.save(draft, np.stack(_noise_factors(ctx, run.job.synthesize.form, together(grouped, scopes), scopes)))
-        draft.replace(run.staging.file("noise.npy"))
+        run.staging.write_json("noise_scopes.json", scopes)
+        factors = _noise_factors(ctx, run.job.synthesize.form, together(grouped, scopes), scopes)
+        run.staging.write_array("noise.npy", np.stack(factors))
 
 
 def _noise_factors(ctx: Context, form: str, grouped: list[GroupedMoments], scopes: list[int]) -> list[FloatArray]:
@@ -311,7 +384,7 @@ def synthesize(run: Run, mapper: Mapper) -> None:
         mask_table(run.context, lambda stage, count, title: run.map_stage(mapper, stage, count, title))
     made = run.staging.receipts(middle_stages(run.job)[1]).read_all(partitions)
     counts = [receipt["file_rows"] for receipt in made]
-    write_json(run.staging.file("file_rows.json"), counts)
+    run.staging.write_json("file_rows.json", counts)
 
 
 def assess(run: Run, mapper: Mapper) -> None:
@@ -350,7 +423,7 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     notes = (*judged.notes, *many, *measuring.notes(assessment, gates.of_risk))
     verdict = Verdict((*judged.checks, *measured), notes)
-    write_json(run.staging.file("verdict.json"), verdict.to_dict())
+    run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     return verdict
 
@@ -368,7 +441,7 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
 
 def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
     job, rows = run.job, run.context.plan.rows
-    settled = read_json(run.staging.file("warnings.json"))
+    settled = run.staging.read_json("warnings.json")
     warnings = [*run.warnings, *job.warnings(), *settled, *release_warnings(run.context)]
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
@@ -390,7 +463,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         reports.append(_keep_report(where, name, inside))
 
     run.on_progress(Progress("publish", 0, 1, 0))
-    files = [run.staging.file("files") / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
+    files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
     told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
     published = release.publish(files, listed, where, told, name, before_switch)
     warnings += [*published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
@@ -401,9 +474,7 @@ def _note_release(run: Run) -> None:
     """Log the release before it is out: an entry too many warns once too often, one too few hides a repetition."""
     reason = None
     try:
-        ledger.note_release(
-            steward_secret(), read_json(run.staging.file("digest.json")), run.job.digest(), run.job.output
-        )
+        ledger.note_release(steward_secret(), run.staging.read_json("digest.json"), run.job.digest(), run.job.output)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "unknown reason"
     if reason is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anonpipe import release
 from anonpipe.assess import held_rows
-from anonpipe.codec.identifiers import check_repeats, digest_writers, repeats_in
+from anonpipe.codec.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
 from anonpipe.codec.scan import Scan, merge_scans, scan_batch
 from anonpipe.codec.values import plain_type
 from anonpipe.engine import default_workers
@@ -171,7 +171,7 @@ def preview(job: Job) -> Preview:
     check_types(source.schema, job.columns)
     with _digests_folder(job) as folder:
         scanned, unmet, counted = _scan(job, source, folder)
-        of_units = check_repeats(repeats_in(folder, counted), job.k, job.rows_per_unit)
+        of_units = check_repeats(repeats_in(runs_in(folder, job.identifiers), counted), job.k, job.rows_per_unit)
     settled = settle(job, source.schema, scanned)
     codec, strata = settled.codec, settled.strata
     channels = settled.points.width + settled.beside.width
@@ -228,7 +228,7 @@ def _scan(job: Job, source: Source, folder: Path) -> tuple[Scan, list[_Condition
     ]
     counted = []
     for unit in source.units:
-        writers = digest_writers(folder, job.identifiers, key, unit.index)
+        writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
         for first_row, batch in read_batches(source, unit, [*job.released, *writers]):
             for name, writer in writers.items():
                 writer.add(batch.column(name))

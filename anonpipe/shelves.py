@@ -33,19 +33,19 @@ def routed_shelf(ctx: Context) -> Shelf:
     """The routed rows; a region a slab."""
     rows = [count for slabs in slab_rows(ctx) for count in slabs]
     pieces = sum(tree.leaves for tree in ctx.trees)
-    return create_shelf(ctx.staging.file("routed"), rows, len(ctx.cells.names), "float64", pieces)
+    return create_shelf(ctx.staging, "routed", rows, len(ctx.cells.names), "float64", pieces)
 
 
 def synthetic_shelf(ctx: Context) -> Shelf:
     """The synthetic rows on their way to the output files; a region a partition."""
     rows = [p.rows for p in ctx.plan.partitions]
-    return create_shelf(ctx.staging.file("synthetic"), rows, len(ctx.cells.names), "float64", ctx.plan.files)
+    return create_shelf(ctx.staging, "synthetic", rows, len(ctx.cells.names), "float64", ctx.plan.files)
 
 
 def ends_shelf(ctx: Context, columns: int) -> Shelf:
     """The ends of intervals, or probabilities, of the same rows in the same order; a region a partition."""
     rows = [p.rows for p in ctx.plan.partitions]
-    return create_shelf(ctx.staging.file("ends"), rows, columns, "float64", ctx.plan.files)
+    return create_shelf(ctx.staging, "ends", rows, columns, "float64", ctx.plan.files)
 
 
 def hand_out(ctx: Context, index: int, released: FloatArray, ends: FloatArray | None = None) -> list[int]:

@@ -7,6 +7,8 @@ worker, with the same outcome; its receipt is small and holds no row.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe import sealed
 from anonpipe.assess import (
     has_groups,
     held_in,
@@ -37,11 +40,11 @@ from anonpipe.certificate import measure, set_aside
 from anonpipe.codec.identifiers import digest_writers
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import Groups
-from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, write_scan
+from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, scan_to_bytes
 from anonpipe.codec.tally import Tally
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
-from anonpipe.errors import InputError
+from anonpipe.errors import DamagedError, EngineError, InputError
 from anonpipe.grouping import disclosures, form_groups, groupings
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
@@ -74,6 +77,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Receipt = dict[str, Any]
 
+FILES = "files"
+"""The folder of the output files, which are not sealed: their receipts tell their SHA-256."""
+
 
 def work(task: Task) -> Receipt:
     """Do one task, unless its receipt says that it is done."""
@@ -82,8 +88,11 @@ def work(task: Task) -> Receipt:
     before = os.umask(0o077)
     try:
         with disk_errors(f"running stage {task.stage}"):
+            sealed.check_start(ctx.staging.root, ctx.staging.start)
             if not receipts.has(task.index):
-                receipts.write(task.index, _stage(ctx, task))
+                with sealed.recorded() as files:
+                    receipt = _stage(ctx, task)
+                receipts.write(task.index, receipt, files)
             receipt = receipts.read(task.index)
     finally:
         os.umask(before)
@@ -101,8 +110,8 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
     unit = ctx.source.units[index]
     share = min(1.0, ctx.job.partition.sample_rows / max(1, ctx.source.rows))
     limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
-    key = ctx.staging.file("start.key").read_bytes()
-    writers = digest_writers(ctx.staging.folder("identifiers"), ctx.job.identifiers, key, index)
+    key = bytes(ctx.staging.read("start.key"))
+    writers = digest_writers(ctx.staging.write_array, ctx.job.identifiers, key, index)
     scans, sample = [], []
     for first_row, whole in read_batches(ctx.source, unit, [*ctx.job.released, *writers]):
         for name, writer in writers.items():
@@ -114,11 +123,12 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
         chosen = chosen if kept is None else chosen & kept
         sample.append(batch.filter(pa.array(chosen)))
     scan = merge_scans(scans)
-    write_scan(scan, ctx.staging.folder("scans") / str(index))
-    path = str(ctx.staging.folder("samples") / f"{index}.arrow")
-    with pa.OSFile(path, "wb") as out, pa.ipc.new_stream(out, sample[0].schema) as writer:
+    ctx.staging.write(f"scans/{index}.arrow", scan_to_bytes(scan))
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, sample[0].schema) as writer:
         for batch in sample:
             writer.write_batch(batch)
+    ctx.staging.write(f"samples/{index}.arrow", memoryview(out.getvalue()))
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close().to_dict() for writer in writers.values()]
     }
@@ -203,7 +213,7 @@ def _leaf(ctx: Context, cells: FloatArray, stratum: IntArray, offsets: IntArray,
 def label_shelf(ctx: Context) -> Shelf:
     """The group of each row in each grouping; a region a partition."""
     rows = [p.rows for p in ctx.plan.partitions]
-    return create_shelf(ctx.staging.file("labels"), rows, groupings(ctx.job), "int64")
+    return create_shelf(ctx.staging, "labels", rows, groupings(ctx.job), "int64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,8 +261,11 @@ class Grouped:
 
 
 def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> Grouped:
+    rows = len(cells)
+    if len(labels) != rows or labels.min() < 0 or labels.max() >= rows:  # before a kernel counts by them
+        raise DamagedError(f"partition {index}: its groups are not of its {rows} records; run again without --resume")
     groups = tuple(sort_groups(np.ascontiguousarray(column)) for column in labels.T)
-    if any(int(np.diff(starts).min()) < ctx.job.k for _, starts in groups) or len(labels) != len(cells):
+    if any(int(np.diff(starts).min()) < ctx.job.k for _, starts in groups):
         raise InputError(f"partition {index}: a group has fewer than k={ctx.job.k} records; nothing is released")
     filled = fill_missing(cells, ctx.points.numeric_positions, *groups[0], ctx.rng("fill", index))
     return Grouped(cells, ctx.points.encode(cells, filled), groups)
@@ -381,10 +394,12 @@ def write_file(ctx: Context, index: int) -> Receipt:
     rows = rows[order]
     if ctx.added:
         ends = ends_shelf(ctx, len(ctx.added)).gather(pieces)[order]
-    path = ctx.staging.folder("files") / f"part-{index:05d}.parquet"
-    draft = path.with_suffix(".draft")
-    with pq.ParquetWriter(str(draft), ctx.schema, compression="zstd", store_schema=True) as writer:
-        step = ctx.job.release.row_group_rows
+    name, step = f"{FILES}/part-{index:05d}.parquet", ctx.job.release.row_group_rows
+    with (
+        ctx.staging.renamed(name) as draft,
+        _Hashing(draft) as out,
+        pq.ParquetWriter(out, ctx.schema, compression="zstd", store_schema=True) as writer,
+    ):
         for at in range(0, len(rows), step):
             arrays = list(ctx.cells.from_cells(rows[at : at + step]).columns)
             if ctx.intervals is not None and ends is not None:
@@ -392,14 +407,44 @@ def write_file(ctx: Context, index: int) -> Receipt:
             if ctx.probabilities is not None and ends is not None:
                 arrays = ctx.probabilities.in_place(arrays, ends[at : at + step])
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=ctx.schema), row_group_size=step)
-    with open(draft, "rb") as handle:
-        os.fsync(handle.fileno())
-    draft.replace(path)
-    return _measure_file(ctx, path)
+    path, written = ctx.staging.file(name), out.digest.hexdigest()
+    sealed.sync_folders(ctx.staging.root, [name])
+    try:
+        receipt = _measure_file(ctx, index, path)
+    except (pa.ArrowException, ValueError, LookupError, OSError):  # what a damaged file may lead to
+        if sha256(path) == written:
+            raise
+    else:
+        if receipt["sha256"] == written:
+            return receipt
+    path.unlink()
+    raise EngineError(f"{path.name} was damaged on the disk before it was measured; check the disk, then --resume")
 
 
-def _measure_file(ctx: Context, path: Path) -> Receipt:
-    """Read the written file again: its rows, moments by stratum, combinations, limits and checksum."""
+class _Hashing(io.FileIO):
+    """A file that is hashed as it is written, and on the disk when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "wb")
+        self.digest = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        """Write all of it."""
+        whole, done = memoryview(content).cast("B"), 0
+        while done < len(whole):
+            done += super().write(whole[done:])
+        self.digest.update(whole)
+        return done
+
+    def close(self) -> None:
+        """Sync, then close."""
+        if not self.closed:
+            os.fsync(self.fileno())
+        super().close()
+
+
+def _measure_file(ctx: Context, index: int, path: Path) -> Receipt:
+    """Read the written file again: its rows, moments by stratum, combinations, limits and, at last, its checksum."""
     parquet = pq.ParquetFile(str(path))
     if not parquet.schema_arrow.equals(ctx.schema, check_metadata=True):
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
@@ -417,7 +462,7 @@ def _measure_file(ctx: Context, path: Path) -> Receipt:
         for name, counted in outside.items():
             found = _beyond_original(ctx, name, cells[:, ctx.cells.names.index(name)])
             counted[:] = [counted[0] + found[0], counted[1] + found[1]]
-    _write_combinations(ctx, path.stem, combinations)
+    _write_combinations(ctx, index, combinations)
     return {
         "rows": rows,
         "name": path.name,
@@ -459,9 +504,20 @@ def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataF
     return together.groupby(names, dropna=False, sort=True)["rows"].sum().reset_index()
 
 
-def _write_combinations(ctx: Context, name: str, frames: list[pd.DataFrame]) -> None:
+def _write_combinations(ctx: Context, index: int, frames: list[pd.DataFrame]) -> None:
     frame = count_combinations(frames, unchanged_names(ctx))
-    frame.to_parquet(ctx.staging.folder("combinations") / f"{name}.parquet")
+    out = io.BytesIO()
+    frame.to_parquet(out)
+    ctx.staging.write(_combinations_file(index), out.getbuffer())
+
+
+def read_combinations(ctx: Context, index: int) -> pd.DataFrame:
+    """Rows of each combination of unchanged columns in one output file (column `rows`)."""
+    return pd.read_parquet(io.BytesIO(ctx.staging.read(_combinations_file(index))))
+
+
+def _combinations_file(index: int) -> str:
+    return f"combinations/{index}.parquet"
 
 
 def _beyond_limits(ctx: Context, cells: FloatArray) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 import subprocess
 import sys
@@ -10,15 +11,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe import store
-from anonpipe.errors import BusyError, EngineError, InputError, OutputError
+from anonpipe import sealed, store
+from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
+from tests.faults.staging import FAULTS
+
+
+def staging_at(folder, start="first"):
+    """A staging that a start may write to."""
+    folder.mkdir(exist_ok=True)
+    (folder / sealed.KEY).write_bytes(sealed.make_key(folder, b"s" * 32))
+    (folder / sealed.START).write_text(start)
+    return store.Staging(folder, start)
+
+
+@pytest.fixture
+def staging(tmp_path):
+    return staging_at(tmp_path / "run")
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 9))
 def test_shelf_returns_what_was_written(tmp_path_factory, region_rows, width, pieces):
-    path = tmp_path_factory.mktemp("shelf") / "a"
-    shelf = store.create_shelf(path, region_rows, width, "float64", pieces)
+    staging = staging_at(tmp_path_factory.mktemp("shelf"))
+    shelf = store.create_shelf(staging, "a", region_rows, width, "float64", pieces)
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(count, width)) for count in region_rows]
     for region, values in reversed(list(enumerate(rows))):
@@ -29,25 +44,25 @@ def test_shelf_returns_what_was_written(tmp_path_factory, region_rows, width, pi
     assert np.array_equal(shelf.gather(wanted), expected)
 
 
-def test_shelf_regions_never_share_a_chunk(tmp_path):
-    shelf = store.create_shelf(tmp_path / "a", [10, 3000, 7], 2, "float64")
-    chunk = store.zarr.open_array(str(tmp_path / "a")).chunks[0]
+def test_shelf_regions_never_share_a_chunk(staging):
+    shelf = store.create_shelf(staging, "a", [10, 3000, 7], 2, "float64")
+    chunk = store.zarr.open_array(store.SealedChunks(staging, "a")).chunks[0]
     assert all(start % chunk == 0 for start in shelf.starts) and len(set(shelf.starts)) == 3
 
 
-def _write_column(path, lengths, place, values):
-    store.create_shelf(path, lengths, 4, "float64", by_column=True).write_column(place, lengths, values)
+def _write_column(staging, lengths, place, values):
+    store.create_shelf(staging, "a", lengths, 4, "float64", by_column=True).write_column(place, lengths, values)
 
 
-def test_columns_written_side_by_side_lose_no_row(tmp_path):
+def test_columns_written_side_by_side_lose_no_row(staging):
     """Four processes write a column each, of regions that share no chunk; then a partition's rows are rewritten."""
     from concurrent.futures import ProcessPoolExecutor
 
-    path, lengths = tmp_path / "a", [10, 3000, 1, 2048]
-    shelf = store.create_shelf(path, lengths, 4, "float64", by_column=True)
+    lengths = [10, 3000, 1, 2048]
+    shelf = store.create_shelf(staging, "a", lengths, 4, "float64", by_column=True)
     table = np.random.default_rng(0).normal(size=(sum(lengths), 4))
     with ProcessPoolExecutor(4) as pool:
-        jobs = [pool.submit(_write_column, path, lengths, place, table[:, place]) for place in range(4)]
+        jobs = [pool.submit(_write_column, staging, lengths, place, table[:, place]) for place in range(4)]
         assert [job.result() for job in jobs] == [None] * 4
     shelf.write(1, table[10:3010])
     assert np.array_equal(shelf.gather([(at, 0, rows) for at, rows in enumerate(lengths)]), table)
@@ -55,37 +70,115 @@ def test_columns_written_side_by_side_lose_no_row(tmp_path):
         assert np.array_equal(shelf.read_column(place, lengths), table[:, place])
 
 
-def test_columns_that_share_chunks_cannot_be_written_alone(tmp_path):
-    shelf = store.create_shelf(tmp_path / "a", [10], 2, "float64")
+def test_columns_that_share_chunks_cannot_be_written_alone(staging):
+    shelf = store.create_shelf(staging, "a", [10], 2, "float64")
     with pytest.raises(ValueError, match="by_column"):
         shelf.write_column(0, [10], np.zeros(10))
 
 
-def test_a_flipped_bit_is_noticed(tmp_path):
-    shelf = store.create_shelf(tmp_path / "a", [2000], 1, "float64")
-    shelf.write(0, np.random.default_rng(0).normal(size=(2000, 1)))
-    victim = max((tmp_path / "a" / "c").rglob("*"), key=lambda p: p.stat().st_size if p.is_file() else 0)
-    content = bytearray(victim.read_bytes())
-    content[len(content) // 2] ^= 1
-    victim.write_bytes(content)
-    with pytest.raises(Exception, match="checksum"):
-        shelf.read(0, 0, 2000)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_damaged_or_missing_chunk_is_an_error_and_no_fill_value(staging, fault):
+    shelf = store.create_shelf(staging, "a", [1024, 1024], 1, "float64", pieces=1)
+    rows = np.random.default_rng(0).normal(size=(1024, 1))
+    shelf.write(0, rows)
+    shelf.write(1, np.full((1024, 1), np.nan))  # a chunk of nothing but the fill value is written, too
+    assert np.isnan(shelf.read(1, 0, 1024)).all()
+    for region in (0, 1):
+        fault(staging.root / "a" / "c" / str(region) / "0", np.random.default_rng(1))
+        if fault is FAULTS["swapped"]:
+            (staging.root / "a" / "c" / str(region) / "0").write_bytes(b"")
+        for read in (lambda at=region: shelf.read(at, 0, 1), lambda at=region: shelf.gather([(at, 3, 9)])):
+            with pytest.raises(DamagedError, match=rf"damaged: a/c/{region}/0 is .*; run again"):
+                read()
 
 
-def test_label_shelf_is_one_column(tmp_path):
-    shelf = store.create_shelf(tmp_path / "a", [5, 6], None, "int64")
+def test_a_chunk_in_the_place_of_another_is_an_error(staging):
+    shelf = store.create_shelf(staging, "a", [1024, 1024], 1, "float64")
+    for region in (0, 1):
+        shelf.write(region, np.full((1024, 1), float(region)))
+    chunks = staging.root / "a" / "c"
+    (chunks / "0" / "0").write_bytes((chunks / "1" / "0").read_bytes())
+    with pytest.raises(DamagedError, match="a/c/0/0 is not what was written"):
+        shelf.read_column(0, [1024, 1024])
+
+
+def test_lost_metadata_are_written_again_and_lose_no_row(staging):
+    rows = np.random.default_rng(0).normal(size=(1024, 2))
+    store.create_shelf(staging, "a", [1024], 2, "float64").write(0, rows)
+    (staging.root / "a" / "zarr.json").unlink()
+    assert np.array_equal(store.create_shelf(staging, "a", [1024], 2, "float64").read(0, 0, 1024), rows)
+
+
+def test_a_start_that_is_over_writes_nothing(staging):
+    """Neither under a newer start, nor into a folder that was removed; and it does not make that folder again."""
+    shelf = store.create_shelf(staging, "a", [1024], 1, "float64")
+    shelf.write(0, np.zeros((1024, 1)))
+    (staging.root / sealed.START).write_text("second")
+    before = {path: path.read_bytes() for path in staging.root.rglob("*") if path.is_file()}
+    acts = (
+        lambda: shelf.write(0, np.ones((1024, 1))),
+        lambda: staging.write_json("x.json", 1),
+        lambda: staging.receipts("route").write(0, {"rows": 1}),
+        lambda: store.create_shelf(staging, "b", [3], 1, "float64"),
+    )
+    for act in acts:
+        with pytest.raises(EngineError, match="writes nothing more"):
+            act()
+    assert {path: path.read_bytes() for path in staging.root.rglob("*") if path.is_file()} == before
+    store.remove(staging)
+    for act in acts:
+        with pytest.raises(EngineError):
+            act()
+    assert list(staging.root.parent.iterdir()) == []
+
+
+def test_files_that_a_task_seals_are_in_its_receipt(staging):
+    with sealed.recorded() as files:
+        store.create_shelf(staging, "a", [10], 1, "float64").write(0, np.zeros((10, 1)))
+        staging.write_arrays("deep/er/b.npz", {"x": np.arange(3)})
+    staging.receipts("stage").write(0, {"rows": 10}, files)
+    assert set(staging.receipts("stage").read(0)["files"]) == {"a/zarr.json", "a/c/0/0", "deep/er/b.npz"}
+    assert sealed.digests(staging.root, {sealed.KEY, sealed.START}).items() > files.items()
+    assert staging.read_arrays("deep/er/b.npz")["x"].tolist() == [0, 1, 2]
+
+
+def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch):
+    """Every file is synced before it is renamed, and its folder before the receipt is written."""
+    synced, opened = [], {}
+    fsync = os.fsync
+
+    def noted(handle):
+        synced.append(os.path.realpath(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr("os.fsync", noted)
+    with sealed.recorded() as files:
+        shelf = store.create_shelf(staging, "a", [10], 1, "float64")
+        shelf.write(0, np.zeros((10, 1)))
+    drafts = [path for path in synced if path.endswith(".draft")]
+    assert len(drafts) == len(files) == 2
+    opened["before"] = len(synced)
+    staging.receipts("stage").write(0, {"rows": 10}, files)
+    folders = synced[opened["before"] :]
+    receipt = next(at for at, path in enumerate(folders) if path.endswith(".draft"))
+    assert {str(staging.root / place) for place in ("", "a", "a/c", "a/c/0")} <= set(folders[:receipt])
+    assert str(staging.root / "receipts" / "stage") in folders[receipt:]
+
+
+def test_label_shelf_is_one_column(staging):
+    shelf = store.create_shelf(staging, "a", [5, 6], None, "int64")
     shelf.write(1, np.arange(6))
     assert shelf.read(1, 2, 6).tolist() == [2, 3, 4, 5]
 
 
-def test_receipts(tmp_path):
-    receipts = store.Receipts(tmp_path / "stage")
+def test_receipts(staging):
+    receipts = staging.receipts("stage")
     receipts.write(2, {"rows": 1, "value": 0.1 + 0.2})
     receipts.write(0, {"rows": 2})
     assert receipts.done(3) == {0, 2}
     assert receipts.read(2)["value"] == 0.1 + 0.2
-    assert stat.S_IMODE((tmp_path / "stage").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "stage" / "2.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((staging.root / "receipts" / "stage").stat().st_mode) == 0o700
+    assert stat.S_IMODE((staging.root / "receipts" / "stage" / "2.json").stat().st_mode) == 0o600
 
 
 def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
@@ -111,6 +204,38 @@ def test_purge_deletes_crashed_runs_and_spares_live_ones(tmp_path):
         assert (tmp_path / "crashed").exists()
         assert store.purge(tmp_path) == [tmp_path / "crashed"]
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"live", "foreign"}
+
+
+def test_purge_finds_all_that_runs_leave(tmp_path):
+    """Interrupted removals, folders that a late task made again, and locks that nobody holds."""
+    names = ("0123456789abcdef.00ff", "0123456789abcdef.00ff.11aa.gone", "memory-0123456789abcdef", "fedcba9876543210")
+    for name in names:
+        (tmp_path / name / "dask" / "dask-scratch-space").mkdir(parents=True)
+        (tmp_path / name / "dask" / ".half.draft").write_text("")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "aaaaaaaaaaaaaaaa.lock").write_text("")
+    assert store.purge(tmp_path) == sorted(tmp_path / name for name in names)
+    assert [path.name for path in tmp_path.iterdir()] == ["foreign"]
+
+
+def test_a_removal_that_is_interrupted_leaves_no_run(tmp_path, monkeypatch):
+    """From its first step on, what is left is found by purge alone."""
+    staging = staging_at(tmp_path / "0123456789abcdef.00ff")
+    staging.write_json("run.json", {})
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", interrupt)
+        store.remove(staging)
+    assert [store.is_gone(root) for root in store.roots_of(tmp_path, "0123456789abcdef")] == [True]
+    assert len(store.purge(tmp_path)) == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_the_disk_that_only_its_text_tells_of():
+    assert isinstance(store.disk_error(OSError("writing failed. Detail: [errno 28] No space"), "x"), OutputError)
+    assert isinstance(store.disk_error(OSError("writing failed"), "x"), EngineError)
 
 
 @pytest.mark.parametrize(

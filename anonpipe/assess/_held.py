@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -40,7 +38,7 @@ def held_rows(start_key: bytes, share: float, first_row: int, count: int) -> Boo
 
 def start_key(ctx: Context) -> bytes:
     """The key of what is decided before the data have been read."""
-    return ctx.staging.file("start.key").read_bytes()
+    return bytes(ctx.staging.read("start.key"))
 
 
 def held_in(ctx: Context, first_row: int, count: int) -> BoolArray:
@@ -50,10 +48,7 @@ def held_in(ctx: Context, first_row: int, count: int) -> BoolArray:
 
 def keep_held(ctx: Context, unit: int, parts: list[FloatArray]) -> None:
     """Leave the cells of a unit's held-out records, as many as are looked for."""
-    path = _file(ctx, unit)
-    draft = path.with_suffix(".draft.npy")
-    np.save(draft, np.concatenate([np.empty((0, len(ctx.cells.names))), *parts]))
-    draft.replace(path)
+    ctx.staging.write_array(_file(unit), np.concatenate([np.empty((0, len(ctx.cells.names))), *parts]))
 
 
 def held_sample(ctx: Context, batch: pa.RecordBatch, first_row: int) -> FloatArray:
@@ -107,8 +102,8 @@ def held_cells(ctx: Context) -> FloatArray:
     """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out."""
     if not ctx.job.measure.hold_out:
         return np.empty((0, len(ctx.cells.names)))
-    return np.concatenate([np.load(_file(ctx, unit)) for unit in range(len(ctx.source.units))])
+    return np.concatenate([ctx.staging.read_array(_file(unit)) for unit in range(len(ctx.source.units))])
 
 
-def _file(ctx: Context, unit: int) -> Path:
-    return ctx.staging.folder("held") / f"{unit}.npy"
+def _file(unit: int) -> str:
+    return f"held/{unit}.npy"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,12 +15,13 @@ from anonpipe.context import Context
 from anonpipe.errors import EngineError, JobError
 from anonpipe.job import Job
 from anonpipe.schema import Kind
-from anonpipe.store import read_json, write_json
 
 if TYPE_CHECKING:
     from anonpipe.measure import Measurement
 
 Receipt = dict[str, Any]
+
+_WHOLE = "assessment.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def measure_piece(ctx: Context, index: int) -> Receipt:
         rows, found = _risk(ctx)
     else:
         rows, found = _analysis(ctx, index - names.index("analysis"))
-    write_json(_file(ctx, index), found)
+    ctx.staging.write_json(_file(index), found)
     return {"rows": rows}
 
 
@@ -142,14 +142,14 @@ def _analysis(ctx: Context, index: int) -> tuple[int, dict[str, Any]]:
 
 def save_assessment(ctx: Context) -> Assessment:
     """Put the pieces together, in their order, and keep the whole in the staging."""
-    parts = [read_json(_file(ctx, index)) for index in range(len(pieces(ctx.job)))]
+    parts = [ctx.staging.read_json(_file(index)) for index in range(len(pieces(ctx.job)))]
     content = {
         name: [each for part in parts for each in part.get(name, [])]
         for name in ("utility", "risk", "analyses", "not_checked")
     }
     content["not_checked"] += [asdict(each) for each in _switched_off(ctx.job)]
     assessment = Assessment.from_dict(content)
-    write_json(_whole(ctx), content)
+    ctx.staging.write_json(_WHOLE, content)
     return assessment
 
 
@@ -169,12 +169,8 @@ def _switched_off(job: Job) -> list[NotChecked]:
 
 def load_assessment(ctx: Context) -> Assessment:
     """What `save_assessment` kept."""
-    return Assessment.from_dict(read_json(_whole(ctx)))
+    return Assessment.from_dict(ctx.staging.read_json(_WHOLE))
 
 
-def _whole(ctx: Context) -> Path:
-    return ctx.staging.file("assessment.json")
-
-
-def _file(ctx: Context, index: int) -> Path:
-    return ctx.staging.folder(FOLDER) / f"measured-{index}.json"
+def _file(index: int) -> str:
+    return f"{FOLDER}/measured-{index}.json"

@@ -7,7 +7,6 @@ alone. Each partition leaves the part of every sample that lies in it.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,8 @@ RANKED_ROWS = 20_000
 
 FOLDER = "assessed"
 """Of all that is kept for the measures, inside the staging."""
+
+_QUERIES, _GUESSED = f"{FOLDER}/queries.npz", f"{FOLDER}/guessed.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
             kept |= _spanning(ctx, cells, whole)
         rows = _rows_of_groups(ctx, index, labels)
         kept |= {"group_original": cells[rows], "group_released": released[rows], "group_labels": whole[rows]}
-    _save(sample_file(ctx, index), kept)
+    ctx.staging.write_arrays(sample_file(index), kept)
     own = own_positions(ctx)
     counts = ctx.job.measure.risk and not spans_partitions(ctx.job)
     alike = count_alike(labels, cells[:, own]) if own and labels is not None and counts else None
@@ -220,25 +221,17 @@ def _positions(ctx: Context) -> IntArray:
     return np.array([ctx.cells.names.index(name) for name in model_columns(ctx)], dtype=np.int64)
 
 
-def sample_file(ctx: Context, index: int) -> Path:
+def sample_file(index: int) -> str:
     """Where the sampled records of a partition lie."""
-    return ctx.staging.folder(FOLDER) / f"sample-{index}.npz"
-
-
-def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Write it whole or not at all."""
-    draft = path.with_suffix(".draft.npz")
-    np.savez(draft, **arrays)  # type: ignore[arg-type]
-    draft.chmod(0o600)
-    draft.replace(path)
+    return f"{FOLDER}/sample-{index}.npz"
 
 
 def read_samples(ctx: Context, *names: str) -> list[npt.NDArray[Any]]:
     """Arrays of all partitions, each below each other in the order of the partitions."""
     parts: list[list[npt.NDArray[Any]]] = []
     for index in range(len(ctx.plan.partitions)):
-        with np.load(sample_file(ctx, index), allow_pickle=False) as file:
-            parts.append([file[name] for name in names])
+        file = ctx.staging.read_arrays(sample_file(index))
+        parts.append([file[name] for name in names])
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
@@ -278,8 +271,8 @@ def _added(ctx: Context, *names: str) -> tuple[IntArray, IntArray]:
     """What all partitions counted under two names."""
     parts = []
     for index in range(len(ctx.plan.partitions)):
-        with np.load(sample_file(ctx, index), allow_pickle=False) as file:
-            parts.append((file[names[0]], file[names[1]]))
+        file = ctx.staging.read_arrays(sample_file(index))
+        parts.append((file[names[0]], file[names[1]]))
     return added(parts)
 
 
@@ -295,18 +288,17 @@ def gather_queries(ctx: Context) -> None:
     step = -(-len(original) // RANKED_ROWS)
     if len(held := held_cells(ctx)) >= FEWEST_HELD:
         members = original[:: -(-len(original) // wanted_queries(ctx))]
-        _save(
-            _guessed_file(ctx), {"told": released[::step, : len(ctx.cells.names)], "members": members, "controls": held}
-        )
+        guessed = {"told": released[::step, : len(ctx.cells.names)], "members": members, "controls": held}
+        ctx.staging.write_arrays(_GUESSED, guessed)
     ranked = {"ranked_original": known_points(ctx, original[::step])}
     ranked |= {"ranked_released": known_points(ctx, released[::step])}
-    _save(ctx.staging.folder(FOLDER) / "queries.npz", dict(zip(names, queries, strict=False)) | ranked)
+    ctx.staging.write_arrays(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
 
 
 def read_queries(ctx: Context) -> Queries:
     """The records that are looked for."""
-    with np.load(ctx.staging.folder(FOLDER) / "queries.npz", allow_pickle=False) as file:
-        return Queries(*(file[field.name] for field in fields(Queries)))
+    file = ctx.staging.read_arrays(_QUERIES)
+    return Queries(*(file[field.name] for field in fields(Queries)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,12 +325,7 @@ class Guessed:
 
 def read_guessed(ctx: Context) -> Guessed | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
-    path = _guessed_file(ctx)
-    if not path.exists():
+    if not ctx.staging.has(_GUESSED):
         return None
-    with np.load(path, allow_pickle=False) as file:
-        return Guessed(*(file[field.name] for field in fields(Guessed)))
-
-
-def _guessed_file(ctx: Context) -> Path:
-    return ctx.staging.folder(FOLDER) / "guessed.npz"
+    file = ctx.staging.read_arrays(_GUESSED)
+    return Guessed(*(file[field.name] for field in fields(Guessed)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,14 +101,11 @@ def _save(
         for what in told if name in ("release", "ranks") else ():
             of_rows = told[what][np.maximum(one.rows - begin, 0)]
             arrays[f"{name}.{what}"] = np.where(one.rows >= 0, of_rows, -1)
-    path = _file(ctx, index)
-    draft = path.with_suffix(".draft.npz")
-    np.savez(draft, **arrays)  # type: ignore[arg-type]
-    draft.replace(path)
+    ctx.staging.write_arrays(_file(index), arrays)
 
 
-def _file(ctx: Context, index: int) -> Path:
-    return ctx.staging.folder(FOLDER) / f"found-{index}.npz"
+def _file(index: int) -> str:
+    return f"{FOLDER}/found-{index}.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +138,9 @@ def found_in(ctx: Context, name: str, told: str | None = None) -> Found:
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
     for index in range(len(ctx.plan.partitions)):
-        with np.load(_file(ctx, index), allow_pickle=False) as file:
-            part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
-            of_part = file[f"{name}.{told}"] if told else np.full(part.rows.shape, -1)
+        file = ctx.staging.read_arrays(_file(index))
+        part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
+        of_part = file[f"{name}.{told}"] if told else np.full(part.rows.shape, -1)
         merged = part if whole is None else merge_nearest([whole, part], part.rows.shape[1])
         if whole is None:
             own = of_part
@@ -160,8 +156,8 @@ def own_alike(ctx: Context) -> IntArray:
     """Released records of each query's group that share its unchanged columns, shape (n_queries,)."""
     total: IntArray = np.zeros(1, dtype=np.int64)
     for index in range(len(ctx.plan.partitions)):
-        with np.load(_file(ctx, index), allow_pickle=False) as file:
-            total = total + file["own_alike"]
+        file = ctx.staging.read_arrays(_file(index))
+        total = total + file["own_alike"]
     return total
 
 
@@ -169,8 +165,8 @@ def found_guesses(ctx: Context) -> Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
     parts = []
     for index in range(len(ctx.plan.partitions)):
-        with np.load(_file(ctx, index), allow_pickle=False) as file:
-            parts.append(Guesses(file["guesses.values"], file["guesses.squared"]))
+        file = ctx.staging.read_arrays(_file(index))
+        parts.append(Guesses(file["guesses.values"], file["guesses.squared"]))
     return reduce(Guesses.merge, parts)
 
 

@@ -12,14 +12,13 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.codec.columns import code_of
-from anonpipe.codec.private import read_private, write_private
+from anonpipe.codec.private import table_from_bytes, table_to_bytes
 from anonpipe.codec.scan import Scan
 from anonpipe.codec.values import (
     Grid,
@@ -37,8 +36,6 @@ from anonpipe.schema import Column, Kind
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-_FILE = "cells.arrow"
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +183,8 @@ class CellCodec:
                 arrays.append(from_numbers(grid.round(values), field, grid.step))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the codec to a private file in a folder."""
+    def to_bytes(self) -> memoryview:
+        """The codec as bytes."""
         lists = [
             pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in self.categories.values()
         ]
@@ -196,21 +193,19 @@ class CellCodec:
             "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
             "has_nulls": list(self.has_nulls),
         }
-        write_private(
-            Path(folder) / _FILE, pa.table(lists, names=list(self.categories)), {"cells": json.dumps(content)}
-        )
+        return table_to_bytes(pa.table(lists, names=list(self.categories)), {"cells": json.dumps(content)})
 
     @classmethod
-    def load(cls, folder: str | Path) -> CellCodec:
-        """Read what `save` wrote."""
-        table, metadata = read_private(Path(folder) / _FILE)
-        content = json.loads(metadata["cells"])
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["schema"])))
+    def from_bytes(cls, content: bytes | memoryview) -> CellCodec:
+        """Read what `to_bytes` gave."""
+        table, metadata = table_from_bytes(content)
+        told = json.loads(metadata["cells"])
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
         return cls(
             tuple(schema.names),
-            tuple(Column.model_validate(column) for column in content["columns"]),
+            tuple(Column.model_validate(column) for column in told["columns"]),
             schema,
-            tuple(content["has_nulls"]),
+            tuple(told["has_nulls"]),
             {name: table.column(name).chunk(0).flatten() for name in table.column_names},
         )
 

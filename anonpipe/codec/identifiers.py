@@ -9,7 +9,7 @@ other, so that memory depends on neither the rows nor on how often one repeats.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,11 @@ from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
 
 Digests = npt.NDArray[np.void]
+
+Save = Callable[[str, Digests], None]
+
+FOLDER = "identifiers"
+"""Where runs lie in the staging."""
 
 RUN_ROWS = 2**20
 """Values that are sorted at once."""
@@ -163,16 +168,18 @@ class DigestWriter:
 
     Parameters
     ----------
-    folder, stem
-        Where runs are written, and what their names begin with.
+    save
+        Keeps a run under a name.
+    stem
+        What names of runs begin with.
     name
         The column.
     key
         Of the digests.
     """
 
-    def __init__(self, folder: Path, stem: str, name: str, key: bytes) -> None:
-        self._folder, self._stem, self._name, self._key = folder, stem, name, key
+    def __init__(self, save: Save, stem: str, name: str, key: bytes) -> None:
+        self._save, self._stem, self._name, self._key = save, stem, name, key
         self._held: list[Digests] = []
         self._runs = self._rows = self._nulls = 0
 
@@ -192,33 +199,49 @@ class DigestWriter:
         return Repeats(self._name, self._rows, self._nulls)
 
     def _write(self) -> None:
-        path = self._folder / f"{self._stem}-{self._runs}.npy"
-        draft = path.with_suffix(".draft")
-        with open(draft, "wb") as out:
-            np.save(out, merged(self._held))
-        draft.replace(path)
+        self._save(f"{self._stem}-{self._runs}.npy", merged(self._held))
         self._held.clear()
         self._runs += 1
 
 
-def digest_writers(folder: Path, names: Sequence[str], key: bytes, unit: int) -> dict[str, DigestWriter]:
+def digest_writers(save: Save, names: Sequence[str], key: bytes, unit: int) -> dict[str, DigestWriter]:
     """A writer for each identifier of one unit; names stand in the files' names by their place."""
-    return {name: DigestWriter(folder, f"{place}-{unit}", name, key) for place, name in enumerate(names)}
+    return {name: DigestWriter(save, f"{FOLDER}/{place}-{unit}", name, key) for place, name in enumerate(names)}
 
 
-def repeats_in(folder: Path, counted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Repeats]:
+def keep_in(folder: Path) -> Save:
+    """Keep runs as files of a folder."""
+
+    def save(name: str, run: Digests) -> None:
+        (folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        np.save(folder / name, run)
+
+    return save
+
+
+def runs_in(folder: Path, names: Sequence[str]) -> list[list[Path]]:
+    """The runs of each identifier that were kept in a folder."""
+    return [sorted((folder / FOLDER).glob(f"{place}-*.npy")) for place in range(len(names))]
+
+
+def is_run(file: str, place: int) -> bool:
+    """Whether a file is a run of the identifier at this place."""
+    return file.startswith(f"{FOLDER}/{place}-")
+
+
+def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Repeats]:
     """Of each identifier, how often its values occur in all units.
 
     Parameters
     ----------
-    folder
-        Where the writers left their runs.
+    runs
+        The files of each identifier's runs.
     counted
         Of each unit what its writers' `close` gave, as dicts.
     """
     return [
-        count_repeats([Repeats(**one) for one in units], sorted(folder.glob(f"{place}-*.npy")))
-        for place, units in enumerate(zip(*counted, strict=True))
+        count_repeats([Repeats(**one) for one in units], files)
+        for files, units in zip(runs, zip(*counted, strict=True), strict=True)
     ]
 
 

@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from anonpipe.codec.columns import (
     scan_codes,
     scan_numbers,
 )
-from anonpipe.codec.private import read_private, write_private
+from anonpipe.codec.private import table_from_bytes, table_to_bytes
 from anonpipe.codec.values import as_dictionary, hashes, plain_type
 from anonpipe.errors import InputError
 from anonpipe.kernels.fingerprint import add_column, sum_rows
@@ -285,9 +284,8 @@ def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
     return codes
 
 
-def write_scan(scan: Scan, path: str | Path) -> None:
-    """Write a scan to a private file (mode 0600), whole or not at all."""
-    path = Path(path)
+def scan_to_bytes(scan: Scan) -> memoryview:
+    """A scan as bytes."""
     lists = {name: column.categories for name, column in scan.columns.items() if column.categories is not None}
     arrays = [pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in lists.values()]
     content = {
@@ -297,7 +295,7 @@ def write_scan(scan: Scan, path: str | Path) -> None:
         "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
         "by_combination": {name: [part.tolist() for part in parts] for name, parts in scan.by_combination.items()},
     }
-    write_private(path, pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
+    return table_to_bytes(pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
 
 
 def _numbers_of(column: ColumnScan) -> dict[str, Any]:
@@ -305,9 +303,9 @@ def _numbers_of(column: ColumnScan) -> dict[str, Any]:
     return content | {"counts": None if column.counts is None else column.counts.tolist()}
 
 
-def read_scan(path: str | Path) -> Scan:
-    """Read what `write_scan` wrote."""
-    table, metadata = read_private(Path(path))
+def scan_from_bytes(given: bytes | memoryview) -> Scan:
+    """Read what `scan_to_bytes` gave."""
+    table, metadata = table_from_bytes(given)
     content = json.loads(metadata["scan"])
     columns = {}
     for name, parts in content["columns"].items():

@@ -191,7 +191,7 @@ def _measured(
     _copy(source, list(job.released), staging.file("copy.parquet"))
     for draw in {trial.draw for trial in todo}:
         write_atomic(staging.file(f"draw-{draw}.key"), keyed(steward_secret(), "compare", "draw", str(draw)))
-    folder = staging.folder("trials")
+    folder = make_private(staging.file("trials"))
     for at, trial in enumerate(todo):
         write_json(folder / f"{at}.json", asdict(trial))
     tasks = [Task(str(staging.root), "compare", "compare", at) for at in range(len(todo))]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from anonpipe.codec.private import read_private, write_private
-
-_FILE = "source.arrow"
+from anonpipe.codec.private import table_from_bytes, table_to_bytes
 
 
 @dataclass(frozen=True)
@@ -77,16 +74,16 @@ class Source:
         }
 
 
-def save_source(source: Source, folder: str | Path) -> None:
-    """Write the description to a private file in a folder."""
+def source_to_bytes(source: Source) -> memoryview:
+    """The description as bytes."""
     content = {name: getattr(source, name) for name in ("rows", "bytes", "paths", "stamps", "delimiter")}
     content["units"] = [asdict(unit) for unit in source.units]
-    write_private(Path(folder) / _FILE, source.schema.empty_table(), {"source": json.dumps(content)})
+    return table_to_bytes(source.schema.empty_table(), {"source": json.dumps(content)})
 
 
-def load_source(folder: str | Path) -> Source:
-    """Read what `save_source` wrote."""
-    table, texts = read_private(Path(folder) / _FILE)
+def source_from_bytes(given: bytes | memoryview) -> Source:
+    """Read what `source_to_bytes` gave."""
+    table, texts = table_from_bytes(given)
     content = json.loads(texts["source"])
     units = tuple(Unit(**(unit | {"row_groups": tuple(unit["row_groups"])})) for unit in content.pop("units"))
     paths, stamps = tuple(content.pop("paths")), tuple(content.pop("stamps"))

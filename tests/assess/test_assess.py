@@ -74,8 +74,8 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         seen["partitions"] = len(ctx.plan.partitions)
         cells = [synthetic_shelf(ctx).read(at, 0, part.rows) for at, part in enumerate(ctx.plan.partitions)]
         points = known_points(ctx, np.concatenate(cells))
-        with np.load(run.staging.root / "assessed" / "queries.npz") as queries:
-            distances = ((queries["points"][:, None] - points[None]) ** 2).sum(axis=2)
+        queries = run.staging.read_arrays("assessed/queries.npz")
+        distances = ((queries["points"][:, None] - points[None]) ** 2).sum(axis=2)
         seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(ctx, "release").nearest.squared)
 
     with monkeypatch.context() as patch:
@@ -225,8 +225,8 @@ def test_original_rows_of_a_partition_lie_beside_their_released_ones(tmp_path, m
 
     def look(run):
         ctx = Context(run.staging, "look")
-        with np.load(run.staging.root / "assessed" / "sample-0.npz") as kept:
-            original, released = kept["model_original"], kept["model_released"]
+        kept = run.staging.read_arrays("assessed/sample-0.npz")
+        original, released = kept["model_original"], kept["model_released"]
         whole = routed_shelf(ctx).gather(ctx.plan.pieces(0))[:, [0, 1, 3]]
         seen["all"] = np.array_equal(original, whole)
         seen["equal"] = [bool(np.array_equal(original[:, at], released[:, at])) for at in range(3)]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.codec import identifiers
-from anonpipe.codec.identifiers import Repeats, check_repeats, digest_writers, digests, repeats_in
+from anonpipe.codec.identifiers import Repeats, check_repeats, digest_writers, digests, keep_in, repeats_in, runs_in
 from anonpipe.errors import InputError
 
 KEY = b"k" * 16
@@ -16,11 +16,11 @@ KEY = b"k" * 16
 def _counted(folder, units, name="id"):
     counted = []
     for at, chunks in enumerate(units):
-        writers = digest_writers(folder, [name], KEY, at)
+        writers = digest_writers(keep_in(folder), [name], KEY, at)
         for chunk in chunks:
             writers[name].add(chunk)
         counted.append([writer.close().to_dict() for writer in writers.values()])
-    return repeats_in(folder, counted)[0]
+    return repeats_in(runs_in(folder, [name]), counted)[0]
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -49,7 +49,7 @@ def test_a_value_of_all_rows_takes_one_entry_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(identifiers, "RUN_ROWS", 10)
     found = _counted(tmp_path, [[pa.array(["x"] * 50)] * 30])
     assert (found.distinct, found.most) == (1, 1_500)
-    assert sum(len(np.load(path)) for path in tmp_path.glob("*.npy")) <= 30
+    assert sum(len(np.load(path)) for path in tmp_path.rglob("*.npy")) <= 30
 
 
 @pytest.mark.parametrize(

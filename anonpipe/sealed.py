@@ -1,0 +1,192 @@
+"""Files of a run's staging that are bound to the run: whole, in their place, and of the start that may write.
+
+A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its
+content. The key follows from the steward's secret and the name of the folder,
+which is fresh for every run, so that a byte that changed on the disk, a file
+in the place of another, and a file of another run are all noticed by whoever
+reads them. What is missing is an error too, never an empty value.
+
+Only one start of a run may write. A task of an earlier start, whose driver was
+killed, may still be at work: each write first looks whether the folder is
+there and names the start that the task belongs to. Nothing here makes the
+folder again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path, PurePosixPath
+
+from anonpipe.errors import DamagedError, EngineError
+from anonpipe.rng import keyed
+
+Content = bytes | memoryview
+
+KEY = "seal.key"
+START = "start"
+"""The file that names the start which may write."""
+_TRAILER = 1 + 2 * hashlib.sha256().digest_size  # a line feed and hexadecimal digits
+
+_written: ContextVar[dict[str, str] | None] = ContextVar("files written", default=None)
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[dict[str, str]]:
+    """Collect names and digests of the files that are sealed inside the block, also by threads that it waits for."""
+    files: dict[str, str] = {}
+    token = _written.set(files)
+    try:
+        yield files
+    finally:
+        _written.reset(token)
+
+
+def make_key(root: Path, secret: bytes) -> bytes:
+    """The key of a folder's seals."""
+    return keyed(secret, "seal", root.name)
+
+
+def write(root: Path, start: str | None, name: str, content: Content) -> None:
+    """Write a sealed file, whole or not at all.
+
+    Parameters
+    ----------
+    root
+        The staging folder.
+    start
+        The start on whose behalf this is; None where there can be only one.
+    name
+        Path of the file below `root`, with slashes.
+
+    Raises
+    ------
+    EngineError
+        Another start has taken over, or the folder was removed: nothing was written.
+    """
+    digest = _digest(root, name, content)
+    with renamed(root, start, name) as draft, open(draft, "wb") as out:
+        out.write(content)
+        out.write(b"\n" + digest.encode())
+        out.flush()
+        os.fsync(out.fileno())
+    if (files := _written.get()) is not None:
+        files[name] = digest
+
+
+@contextlib.contextmanager
+def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
+    """A draft that is renamed to `name` at the end, if its start may still write; a failure leaves nothing."""
+    check_start(root, start)
+    path = root / name
+    _make_parents(root, PurePosixPath(name))
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield draft
+        check_start(root, start)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _make_parents(root: Path, name: PurePosixPath) -> None:
+    """Make the folders between, never the staging itself: who removed it wants it gone."""
+    for parent in reversed(name.parents[:-1]):
+        (root / parent).mkdir(mode=0o700, exist_ok=True)
+
+
+def check_start(root: Path, start: str | None) -> None:
+    """Refuse to write for a start that is over."""
+    if start is None:
+        return
+    try:
+        current = (root / START).read_text(errors="replace")
+    except FileNotFoundError:
+        current = ""
+    if current != start:
+        raise EngineError("the run was started again, or its staging removed: this start writes nothing more")
+
+
+def read(root: Path, name: str) -> memoryview:
+    """The content of a sealed file.
+
+    Raises
+    ------
+    DamagedError
+        It is missing, or it is not what was written under this name.
+    """
+    return _read(root, name)[0]
+
+
+def _read(root: Path, name: str) -> tuple[memoryview, str]:
+    try:
+        whole = memoryview((root / name).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        whole = None
+    if whole is None:
+        raise DamagedError(f"the staging is damaged: {name} is missing; run again, and the run starts from the input")
+    content, told = whole[:-_TRAILER], bytes(whole[-_TRAILER:])
+    digest = _digest(root, name, content)
+    if len(told) != _TRAILER or not hmac.compare_digest(told, b"\n" + digest.encode()):
+        raise DamagedError(
+            f"the staging is damaged: {name} is not what was written; run again, and the run starts from the input"
+        )
+    return content, digest
+
+
+def _digest(root: Path, name: str, content: Content) -> str:
+    seal = hmac.new(_key(root), name.encode() + b"\0", hashlib.sha256)
+    seal.update(content)
+    return seal.hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def _key(root: Path) -> bytes:
+    """A worker's copy of the key; the secret stays with the driver."""
+    try:
+        return (root / KEY).read_bytes()
+    except FileNotFoundError:
+        pass
+    raise EngineError("the staging of the run was removed: this start writes nothing more")
+
+
+def sync_folders(root: Path, names: Iterable[str]) -> None:
+    """Bring the names of these files to the disk, with those of the folders that they are in."""
+    folders = {root / parent for name in names for parent in PurePosixPath(name).parents}
+    for folder in folders:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:
+    """Names and digests of all sealed files, drafts deleted; None where one of them is damaged.
+
+    Parameters
+    ----------
+    passed_over
+        Files and folders at the top of the staging that are not sealed.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root)
+        if name.parts[0] in passed_over or not path.is_file():
+            continue
+        if path.name.startswith("."):
+            path.unlink()  # of a write that was killed
+            continue
+        try:
+            found[name.as_posix()] = _read(root, name.as_posix())[1]
+        except DamagedError:
+            return None
+    return found
