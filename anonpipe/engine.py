@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import queue
+import resource
 import signal
 import threading
 import time
@@ -27,6 +28,7 @@ import psutil
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
+from anonpipe.rng import secret_withheld
 from anonpipe.store import disk_error, make_private
 
 Receipt = dict[str, Any]
@@ -105,6 +107,17 @@ def account(error: BaseException, what: str) -> Failure:
     return Failure(f"{what}: {type(error).__name__} at {place}", "EngineError")
 
 
+def no_core_dumps() -> None:
+    """Let no crash of this process, or of those it starts, write the rows in its memory to a disk.
+
+    A limit of 1 byte, not of 0: Linux heeds it also where cores are piped
+    into a program, which a limit of 0 does not stop (core(5), core_pattern).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if soft not in (0, 1) or hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))
+
+
 class _Guarded:
     """A worker function whose failures carry no text of the data; picklable."""
 
@@ -112,6 +125,7 @@ class _Guarded:
         self.work = work
 
     def __call__(self, task: Task) -> Receipt | Failure:
+        no_core_dumps()
         try:
             return self.work(task)
         except _FINAL as error:
@@ -148,7 +162,7 @@ def default_workers() -> int:
 def local_cluster(
     workers: int | None, memory: str | None, scratch: Path, retries: int = 2, limits: Limits = _LIMITS
 ) -> Iterator[Mapper]:
-    """A mapper on an own Dask cluster: processes of one thread, TLS, no spilling, private folder.
+    """A mapper on an own Dask cluster: processes of one thread, TLS, no spilling, a private folder, no secret.
 
     Raises
     ------
@@ -163,12 +177,15 @@ def local_cluster(
     count = workers or default_workers()
     limit = _enough(memory) if memory else int(psutil.virtual_memory().total * 0.9 / count)
     make_private(scratch)
+    no_core_dumps()
     settings = {
         **_DASK_SETTINGS,
         "distributed.scheduler.worker-ttl": f"{limits.silence * 2 / 3}s",
         "temporary-directory": str(scratch),  # the scheduler has a folder too
     }
-    with dask.config.set(settings), _private_umask(), _quiet_logs(), contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as opened:
+        for settled in (dask.config.set(settings), _private_umask(), _quiet_logs(), secret_withheld()):
+            opened.enter_context(settled)
         client = _start_cluster(opened, count, limit, scratch, limits)
         if isinstance(client, str):
             raise EngineError(_NOT_STARTED.format(count=count, error=client))

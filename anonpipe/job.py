@@ -31,6 +31,7 @@ from anonpipe.options import (
     Synthesize,
     names_of,
 )
+from anonpipe.plain_yaml import load_yaml
 from anonpipe.schema import Column, Kind, Role
 
 if TYPE_CHECKING:
@@ -306,13 +307,45 @@ class Release(Options):
 
 
 class Run(Options):
-    """Where and how it runs; nothing here changes the result."""
+    """Where and how it runs; nothing here changes the result.
+
+    `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
+    other, whoever reaches it can run programs on the workers and read the
+    rows: it is used only with `trust_network: true`. `staging` is a folder of
+    this machine (or of a disk that all workers share).
+    """
 
     workers: int | None = Field(default=None, ge=1)
     scheduler: str | None = None
     memory_per_worker: str | None = None
+    trust_network: bool = False
     staging: str | None = None
     retries: int = Field(default=2, ge=0)
+
+    @field_validator("staging")
+    @classmethod
+    def _a_folder(cls, staging: str | None) -> str | None:
+        if staging is not None and "://" in staging:
+            raise ValueError(
+                f"run.staging is {staging!r}, and the rows in work lie in a folder of this machine; give its path"
+            )
+        return staging
+
+    @model_validator(mode="after")
+    def _nobody_listens(self) -> Run:
+        address = self.scheduler
+        if address is not None and not address.startswith(_ENCRYPTED) and not self.trust_network:
+            raise ValueError(
+                f"run.scheduler is {address!r}: without TLS whoever reaches it can run programs on the workers and "
+                "read the rows; give a tls:// address (deploy/README.md sets one up), or, on a network where you trust "
+                "every machine and every user, run.trust_network: true"
+            )
+        if self.trust_network and (address is None or address.startswith(_ENCRYPTED)):
+            raise ValueError("run.trust_network is for a run.scheduler without TLS; leave it out")
+        return self
+
+
+_ENCRYPTED = ("tls://", "wss://")
 
 
 @dataclass(frozen=True)
@@ -796,7 +829,7 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
     except UnicodeDecodeError:
         raise JobError(f"the job file {path} is no text in UTF-8; save it as UTF-8") from None
     try:
-        content = yaml.load(text, Loader=_JobLoader)
+        content = load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
@@ -806,27 +839,6 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
             _put(content, dotted, value)
         return parse_job(content)
     raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
-
-
-class _JobLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, which the standard loader silently drops, and leaves dates as text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key is no plain word", key_node.start_mark)
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_JobLoader.yaml_constructors = {
-    **_JobLoader.yaml_constructors,
-    "tag:yaml.org,2002:timestamp": _JobLoader.construct_yaml_str,
-}
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
@@ -846,7 +858,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     problem = not separator or not all(key.split("."))
     value = None
     try:
-        value = yaml.load(text, Loader=_JobLoader)
+        value = load_yaml(text)
     except yaml.YAMLError:
         problem = True
     if problem:

@@ -161,6 +161,7 @@ def open_run(
     publishes
         Whether there may be a release: then its place is tried first.
     """
+    engine.no_core_dumps()
     if publishes:
         release.check_writable(release.place(job.output))
     source = open_source(job.input, job.columns)

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from anonpipe.errors import JobError
 from anonpipe.job import RecipientAnalysis
 from anonpipe.measure import columns_used
+from anonpipe.plain_yaml import load_yaml
 from anonpipe.schema import Scalar
 
 USUAL_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
@@ -90,7 +91,7 @@ def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
     """
     content, readable = None, False
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = load_yaml(Path(path).read_text(encoding="utf-8"))
         readable = True
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         pass

@@ -24,10 +24,10 @@ from anonpipe.errors import JobError, OutputError
 SECRET_VARIABLE = "ANONPIPE_SECRET"
 SECRET_FILE_VARIABLE = "ANONPIPE_SECRET_FILE"
 MINIMUM_SECRET_BITS = 128
-_TOO_SHORT = (
-    "the secret in {place} is shorter than 128 bits; give at least 32 hexadecimal digits, "
-    'for example from: python -c "import secrets; print(secrets.token_hex(32))"'
-)
+FEWEST_BYTES = 8
+"""Of 16 random bytes fewer are different once in some 10^11 secrets; of typed ones nearly always."""
+_MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
+_TOO_SHORT = "the secret in {place} is shorter than 128 bits; give at least 32 hexadecimal digits, " + _MAKE_ONE
 
 
 def private_home() -> Path:
@@ -42,6 +42,40 @@ def private_home() -> Path:
             f"the private folder {home} of secret and ledger cannot be made; set ANONPIPE_HOME to another folder"
         ) from None
     return home
+
+
+_WITHHELD: dict[str, str] = {}
+
+
+def _setting(name: str) -> str | None:
+    return os.environ.get(name) or _WITHHELD.get(name)
+
+
+@contextlib.contextmanager
+def secret_withheld() -> Iterator[None]:
+    """Keep the secret from processes that are started meanwhile, which would have it in their environment.
+
+    This process still finds it; that of a process is open to all others of
+    the same user (`/proc/<pid>/environ`), and may end in a core dump.
+
+    Examples
+    --------
+    >>> os.environ["ANONPIPE_SECRET"] = secrets.token_hex(16)
+    >>> with secret_withheld():
+    ...     "ANONPIPE_SECRET" in os.environ, len(steward_secret())
+    (False, 16)
+    >>> len(os.environ.pop("ANONPIPE_SECRET"))
+    32
+    """
+    names = (SECRET_VARIABLE, SECRET_FILE_VARIABLE)
+    found = {name: os.environ.pop(name) for name in names if name in os.environ}
+    _WITHHELD.update(found)
+    try:
+        yield
+    finally:
+        os.environ.update(found)
+        for name in found:
+            _WITHHELD.pop(name, None)
 
 
 _TRIAL: ContextVar[bytes | None] = ContextVar("trial secret", default=None)
@@ -80,14 +114,15 @@ def steward_secret() -> bytes:
     Raises
     ------
     JobError
-        The secret is not hexadecimal, is shorter than 128 bits, or its file
-        can be read by others.
+        The secret is not hexadecimal, is shorter than 128 bits, is no random
+        one (all zeros, a byte or a few again and again), or its file can be
+        read by others.
     """
     if (trial := _TRIAL.get()) is not None:
         return trial
-    if text := os.environ.get(SECRET_VARIABLE):
+    if text := _setting(SECRET_VARIABLE):
         return _parse(text, f"the environment variable {SECRET_VARIABLE}")
-    named = os.environ.get(SECRET_FILE_VARIABLE)
+    named = _setting(SECRET_FILE_VARIABLE)
     path = Path(named) if named else private_home() / "secret"
     if not named and not path.exists():
         _create(path)
@@ -124,6 +159,11 @@ def _parse(text: str, place: str) -> bytes:
         raise JobError(f"the secret in {place} is not hexadecimal; give 32 or more digits 0-9 and a-f") from None
     if len(secret) * 8 < MINIMUM_SECRET_BITS:
         raise JobError(_TOO_SHORT.format(place=place))
+    if len(set(secret)) < FEWEST_BYTES:
+        raise JobError(
+            f"the secret in {place} has {len(set(secret))} different bytes, and a random one has {FEWEST_BYTES} at "
+            f"least; {_MAKE_ONE}"
+        )
     return secret
 
 

@@ -25,6 +25,7 @@ from anonpipe.compare import DEFAULT_K, DEFAULT_METHODS, Study, cells, compare, 
 from anonpipe.compare import draw_map as draw
 from anonpipe.errors import AnonpipeError
 from anonpipe.job import Job, load_job
+from anonpipe.rng import secret_withheld
 from flows.access import refuse_open_api, refuse_open_server
 
 _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
@@ -113,7 +114,8 @@ def main(arguments: list[str]) -> int:
     try:
         job = load_job(arguments[0])
         refuse_open_server()
-        compare_settings(job, arguments[1] if len(arguments) == 2 else "comparison")
+        with secret_withheld():
+            compare_settings(job, arguments[1] if len(arguments) == 2 else "comparison")
     except AnonpipeError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

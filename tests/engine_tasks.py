@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -60,4 +61,8 @@ def crowded(task: Task) -> Receipt:
     mask = os.umask(0o077)
     os.umask(mask)
     deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return {"index": task.index, "rows": mask, "threads": os.environ.get("OMP_NUM_THREADS"), "deaf": deaf}
+    with open("/proc/self/environ", "rb") as started:
+        secret = b"ANONPIPE_SECRET" in started.read() or "ANONPIPE_SECRET" in os.environ
+    limit = resource.getrlimit(resource.RLIMIT_CORE)[0]
+    threads = os.environ.get("OMP_NUM_THREADS")
+    return {"index": task.index, "rows": mask, "threads": threads, "deaf": deaf, "secret": secret, "core": limit}

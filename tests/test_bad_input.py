@@ -400,7 +400,10 @@ def test_event_of_another_type_than_the_column(tmp_path, event):
 # --- secret, staging, output, lock ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("secret", "words"), [("abcdef", "shorter than 128 bits"), ("no hex at all", "hexadecimal")])
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    [("abcdef", "shorter than 128 bits"), ("no hex at all", "hexadecimal")],
+)
 def test_weak_secret(tmp_path, monkeypatch, secret, words):
     monkeypatch.setenv("ANONPIPE_SECRET", secret)
     both(tmp_path, small.job(tmp_path, small.plain_table()), JobError, 2, words, "ANONPIPE_SECRET")

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,8 +31,10 @@ def tasks(folder: Path, count: int, stage: str = "stage") -> list[engine.Task]:
 def cluster(tmp_path_factory):
     """An own cluster of two workers; yields its mapper and its folder."""
     scratch = tmp_path_factory.mktemp("engine") / "dask"
-    with engine.local_cluster(2, "1GiB", scratch, retries=1) as mapper:
-        yield mapper, scratch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
+        with engine.local_cluster(2, "1GiB", scratch, retries=1) as mapper:
+            yield mapper, scratch
 
 
 @pytest.fixture(params=["in process", "cluster"])
@@ -83,6 +87,8 @@ def test_workers_are_private(cluster, tmp_path):
     told: list[engine.Receipt] = []
     cluster[0](engine_tasks.crowded, tasks(tmp_path, 2), told.append)
     assert {(receipt["rows"], receipt["threads"], receipt["deaf"]) for receipt in told} == {(0o077, "1", True)}
+    assert not any(receipt["secret"] for receipt in told), "a worker has the steward's secret in its environment"
+    assert {receipt["core"] for receipt in told} <= {0, 1}
     folders = [cluster[1], *(path for path in cluster[1].rglob("*"))]
     assert all(path.stat().st_mode & 0o077 == 0 for path in folders if path.exists())
 
@@ -261,17 +267,29 @@ def test_a_cluster_that_cannot_start_is_one_clear_error(tmp_path, monkeypatch):
         pass
 
 
+def test_crashes_leave_no_core_dumps():
+    code = "from anonpipe.engine import no_core_dumps; import resource; no_core_dumps(); print(resource.getrlimit(4))"
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -c unlimited; exec "$0" -c "{code}"', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("(1, ") or "cannot modify limit" in done.stderr, done.stderr
+
+
 def test_no_scheduler_is_one_clear_error():
     with pytest.raises(AnonpipeError, match="no Dask scheduler answers"), engine.remote_cluster("nonsense"):
         pass
 
 
 def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
     job = load_job(runs.registry_job(tmp_path, rows=4000, files=2))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
-        remote = job.model_copy(update={"run": job.run.model_copy(update={"scheduler": given.scheduler_address})})
+        trusted = {"scheduler": given.scheduler_address, "trust_network": True}
+        remote = job.model_copy(update={"run": job.run.model_copy(update=trusted)})
         assert pipeline.execute(remote).version is not None
     first = runs.released_hashes(tmp_path / "out")
     assert pipeline.execute(job, cluster=False).version is not None

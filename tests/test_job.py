@@ -7,6 +7,7 @@ import yaml
 
 from anonpipe.errors import JobError
 from anonpipe.job import Job, load_job, parse_job
+from anonpipe.recipient import read_analyses
 
 BASE = {
     "input": "in.parquet",
@@ -76,6 +77,13 @@ def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
         (changed(columns={"a": {"kind": "integer", "role": "survival_status"}}), "event goes with role"),
         (changed(cluster={"method": "mdav", "block_rows": 10}), "at least 3"),
         (changed(decode={"jitter_restored_times": 1.0}), "needs decode.restore_survival_times"),
+        (changed(run={"scheduler": "tcp://there:8786"}), "without TLS .* give a tls:// address .* run.trust_network"),
+        (changed(run={"scheduler": "there:8786"}), "without TLS"),
+        (changed(run={"scheduler": "ucx://there:8786"}), "without TLS"),
+        (changed(run={"scheduler": "tls://there:8786", "trust_network": True}), "leave it out"),
+        (changed(run={"trust_network": True}), "leave it out"),
+        (changed(run={"staging": "s3://bucket/work"}), "a folder of this machine; give its path"),
+        (changed(run={"staging": "file:///work"}), "give its path"),
         (["not", "a", "mapping"], "not a mapping"),
     ],
 )
@@ -94,6 +102,41 @@ def test_bad_files(tmp_path):
     path.write_text("k: [5\n")
     with pytest.raises(JobError, match="not valid YAML"):
         load_job(path)
+
+
+def test_a_network_can_be_trusted_and_tls_needs_no_trust():
+    assert parse_job(changed(run={"scheduler": "tcp://there:8786", "trust_network": True})).run.trust_network
+    assert parse_job(changed(run={"scheduler": "tls://there:8786"})).run.scheduler == "tls://there:8786"
+
+
+LAUGHS = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(
+    f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]\n" for at in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (LAUGHS, "aliases stand for more than 5,000,000 characters; write out"),
+        ("a: &a [*a]", "aliases stand for more than"),
+        ("a: " + "[" * 2_000, "nested too deeply|not valid"),
+        ("a: " + "x" * 5_000_001, "characters, and 5,000,000 are allowed"),
+    ],
+    ids=["laughs", "itself", "deep", "large"],
+)
+def test_yaml_that_explodes_is_refused(tmp_path, text, words):
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    with pytest.raises(JobError, match=words):
+        load_job(path)
+    with pytest.raises(JobError, match="cannot be read as YAML"):
+        read_analyses(path)
+
+
+def test_a_few_aliases_are_fine(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("{input: a, output: b, k: 3, columns: {age: &age {kind: integer}, size: *age}}")
+    assert {column.kind for column in load_job(path).columns.values()} == {"integer"}
 
 
 def test_digest_follows_what_decides_the_release_and_nothing_else():

@@ -1,17 +1,28 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anonpipe import rng
 from anonpipe.errors import JobError
-from anonpipe.rng import generator, keyed, private_home, row_keys, steward_secret
+from anonpipe.rng import generator, keyed, private_home, row_keys, secret_withheld, steward_secret
 
 KEY = bytes(range(32))
+FEWEST_BYTES = rng.FEWEST_BYTES
+
+
+@pytest.fixture(autouse=True)
+def real_limit(private_folders, monkeypatch):
+    """The limit that users have."""
+    monkeypatch.setattr(rng, "FEWEST_BYTES", FEWEST_BYTES)
 
 
 def test_secret_is_made_once_and_private(tmp_path):
@@ -22,27 +33,51 @@ def test_secret_is_made_once_and_private(tmp_path):
 
 
 def test_secret_from_environment_and_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "ab" * 16)
-    assert steward_secret() == bytes.fromhex("ab" * 16)
+    monkeypatch.setenv("ANONPIPE_SECRET", "ab01cd23ef456789" * 2)
+    assert steward_secret() == bytes.fromhex("ab01cd23ef456789" * 2)
     monkeypatch.delenv("ANONPIPE_SECRET")
     path = tmp_path / "my-secret"
-    path.write_text("cd" * 20 + "\n")
+    path.write_text("cd01ab23ef456789" * 3 + "\n")
     path.chmod(0o600)
     monkeypatch.setenv("ANONPIPE_SECRET_FILE", str(path))
-    assert steward_secret() == bytes.fromhex("cd" * 20)
+    assert steward_secret() == bytes.fromhex("cd01ab23ef456789" * 3)
 
 
-@pytest.mark.parametrize("text", ["42", "ab" * 15, "not hexadecimal at all, but long enough!"])
+@pytest.mark.parametrize(
+    "text", ["42", "ab" * 15, "not hexadecimal at all, but long enough!", "00" * 32, "5e" * 32, "0123456789abcd" * 9]
+)
 def test_weak_secrets_are_refused_without_being_quoted(monkeypatch, text):
     monkeypatch.setenv("ANONPIPE_SECRET", text)
     with pytest.raises(JobError) as caught:
         steward_secret()
     assert text not in str(caught.value).replace("128", "")
+    assert "secrets.token_hex(32)" in str(caught.value) or "hexadecimal" in str(caught.value)
+
+
+def test_random_secrets_are_accepted(monkeypatch):
+    for _ in range(500):
+        monkeypatch.setenv("ANONPIPE_SECRET", secrets.token_hex(16))
+        assert len(steward_secret()) == 16
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_withheld_secret_is_known_here_and_not_to_children(tmp_path, monkeypatch, as_file):
+    text = secrets.token_hex(32)
+    path = tmp_path / "key"
+    path.write_text(text)
+    path.chmod(0o600)
+    monkeypatch.setenv("ANONPIPE_SECRET_FILE" if as_file else "ANONPIPE_SECRET", str(path) if as_file else text)
+    code = "import os; print([name for name in os.environ if name.startswith('ANONPIPE_SECRET')])"
+    with secret_withheld():
+        assert steward_secret().hex() == text
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
+    assert steward_secret().hex() == text and len({"ANONPIPE_SECRET", "ANONPIPE_SECRET_FILE"} & set(os.environ)) == 1
 
 
 def test_secret_readable_by_others_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "open-secret"
-    path.write_text("ab" * 16)
+    path.write_text("ab01cd23ef456789" * 2)
     path.chmod(0o644)
     monkeypatch.setenv("ANONPIPE_SECRET_FILE", str(path))
     with pytest.raises(JobError, match="chmod 600"):

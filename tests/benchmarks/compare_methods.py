@@ -74,7 +74,7 @@ def main():
         folder = given.out or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         os.environ |= {"ANONPIPE_HOME": f"{temporary}/home", "ANONPIPE_STAGING": f"{temporary}/staging"}
-        os.environ["ANONPIPE_SECRET"] = "5e" * 32
+        os.environ["ANONPIPE_SECRET"] = "5e1b07c93ad264f8" * 4
         os.environ.setdefault("COLUMNS", "110")
         registry().to_parquet(folder / "colon.parquet")
         content = job(given.rows, given.queries)
