@@ -486,20 +486,21 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
         for remedy in remedies(outcome.verdict):
             out.print("[cyan]remedy:[/] ", end="")
             _print(remedy)
-        raise GateError(f"a gate failed: nothing was released; the verdict is kept in {job.output}/failed-verdict.json")
+        kept = job.report.internal or job.output
+        raise GateError(f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
     _print(outcome.version)
     if prune is not None:
-        _prune(job.output, prune)
+        _prune(job, prune)
 
 
-def _prune(output: str, keep: int) -> None:
+def _prune(job: Job, keep: int) -> None:
     """Delete old versions; the release is out, so that what fails is a warning."""
     from anonpipe.release import prune
 
     problem = "Ctrl-C came" if interrupts.asked_to_stop() else None
     try:
-        for gone in [] if problem else prune(output, keep):
+        for gone in [] if problem else prune(job.output, keep, job.report.internal):
             _print(f"pruned version {gone}")
     except AnonpipeError as error:
         problem = str(error)

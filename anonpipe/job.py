@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
@@ -306,6 +307,18 @@ class Release(Options):
     row_group_rows: int = Field(default=131_072, ge=1_000)
 
 
+class Report(Options):
+    """Where the reports go that only the steward may see, and the verdicts of failed runs.
+
+    `internal` is a folder or URL outside the output. Without it they lie in
+    the folder `steward` beside the releases, which only its owner can enter.
+    An object store knows no such folder: whoever reads the releases there
+    reads all of it. So there it is asked for.
+    """
+
+    internal: str | None = None
+
+
 class Run(Options):
     """Where and how it runs; nothing here changes the result.
 
@@ -387,6 +400,7 @@ class Job(Options):
     measure: Measure = Measure()
     analyses: tuple[RecipientAnalysis, ...] = ()
     release: Release = Release()
+    report: Report = Report()
     run: Run = Run()
 
     @model_validator(mode="before")
@@ -430,6 +444,21 @@ class Job(Options):
             raise ValueError("decode.restore_survival_times needs a column with role survival_time")
         if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
             raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_stay_with_the_steward(self) -> Job:
+        place = self.report.internal
+        if place is None and "://" in self.output and not self.output.startswith(_LOCAL):
+            raise ValueError(
+                f"output {self.output!r} is an object store, where recipients would find the steward's reports too: "
+                "give report.internal, a folder or URL that only stewards can read"
+            )
+        if place is not None and (_inside(place, self.output) or _inside(self.output, place)):
+            raise ValueError(
+                f"report.internal {place!r} and output {self.output!r} lie inside each other; give a place that "
+                "recipients of the releases cannot read"
+            )
         return self
 
     @model_validator(mode="after")
@@ -722,7 +751,7 @@ class Job(Options):
         decide.
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
-        of_no_value = ("input", "output", "run", "gates", "measure", "analyses", "release", "rows_per_unit")
+        of_no_value = ("input", "output", "run", "gates", "measure", "analyses", "release", "report", "rows_per_unit")
         return self._digest_without(*of_no_value, also=held)
 
     def run_digest(self) -> str:
@@ -735,6 +764,15 @@ class Job(Options):
             del content["decode"]["probability_step"]
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+_LOCAL = ("file://", "local://")
+
+
+def _inside(inner: str, outer: str) -> bool:
+    """Whether a path or URL is another, or below it."""
+    parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
+    return parts[0].is_relative_to(parts[1])
 
 
 def _open_side(low: float | None, high: float | None) -> str:

@@ -163,7 +163,7 @@ def open_run(
     """
     engine.no_core_dumps()
     if publishes:
-        release.check_writable(release.place(job.output))
+        release.check_writable(release.place(job.output, job.report.internal))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
@@ -435,7 +435,7 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
     Once readers are led to the release, nothing is an error any more: what
     fails then is a warning, and Ctrl-C is only noted.
     """
-    where = release.place(run.job.output)
+    where = release.place(run.job.output, run.job.report.internal)
     with versions.alone(where), contextlib.ExitStack() as quiet:
         return _finish(run, verdict, where, quiet)
 
@@ -514,11 +514,12 @@ def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> s
 
 
 def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
-    """Leave the verdict of a failed run beside the releases, for the steward."""
+    """Leave the verdict of a failed run for the steward: beside the releases, or in the place of its own."""
     content = json.dumps(verdict.to_dict(), indent=2).encode()
-    where.filesystem.makedirs(where.root, exist_ok=True)
-    path = where.path(versions.FAILED)
-    if where.local:
+    folder = where.failures
+    folder.filesystem.makedirs(folder.root, exist_ok=True)
+    path = folder.path(versions.FAILED)
+    if folder.local:
         write_atomic(Path(path), content)  # counts under k are the steward's business
     else:
-        where.filesystem.pipe_file(path, content)
+        folder.filesystem.pipe_file(path, content)

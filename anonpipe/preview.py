@@ -166,7 +166,7 @@ def preview(job: Job) -> Preview:
     InputError, OutputError
         As the run would.
     """
-    release.check_writable(release.place(job.output))
+    release.check_writable(release.place(job.output, job.report.internal))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     with _digests_folder(job) as folder:

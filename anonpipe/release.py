@@ -3,7 +3,8 @@
     output/versions/<version>/part-00000.parquet ... _manifest.json _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
-    output/steward/         reports for the steward alone, one a version and one of a run that failed
+    output/steward/         reports for the steward alone, one a version and one of a run that failed;
+                            outside, where the job names a place for them
 
 A reader follows the pointer and sees the old release or the new one, whole.
 The version folder is complete, under its final name, before a pointer moves.
@@ -18,7 +19,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,17 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
     return digest.hexdigest()
 
 
-def place(url: str) -> Place:
-    """Resolve an output path or fsspec URL.
+def place(url: str, internal: str | None = None) -> Place:
+    """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own.
 
     Raises
     ------
     OutputError
         The protocol is unknown or its driver is not installed.
     """
+    if internal is not None:
+        outside = place(internal)
+        return replace(place(url), internal=outside)
     try:
         filesystem, root = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError):
@@ -94,11 +98,23 @@ def place(url: str) -> Place:
 def check_writable(where: Place) -> None:
     """Write a probe into the output folder, before any work starts; nothing of it stays.
 
+    The steward's own place is probed too, where there is one.
+
     Raises
     ------
     OutputError
         It cannot be written, or it is a folder with files of another kind.
     """
+    found = _probed(where, "output")
+    if where.internal is not None:
+        _probed(where.internal, "place of internal reports")
+    visible = {name for name in found if not name.startswith(".")}
+    if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
+        raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+
+
+def _probed(where: Place, what: str) -> set[str]:
+    """What there is in a folder that can be written."""
     reason, made = None, missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
@@ -115,11 +131,9 @@ def check_writable(where: Place) -> None:
             folder.rmdir()
     if reason is not None:
         raise OutputError(
-            f"the output {where.root} cannot be written: {reason}; choose another folder or mend its rights"
+            f"the {what} {where.root} cannot be written: {reason}; choose another folder or mend its rights"
         )
-    visible = {name for name in found if not name.startswith(".")}
-    if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
-        raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+    return found
 
 
 @dataclass(frozen=True)
@@ -202,7 +216,7 @@ def _publish(
         )
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
         forget_private(where, FAILED_RUN)
-        where.filesystem.rm_file(where.path(FAILED))
+        where.failures.filesystem.rm_file(where.failures.path(FAILED))
     with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
         done(where)
     warnings = [] if reason is None else [_NOT_ALL.format(root=where.root, reason=reason)]
@@ -234,17 +248,19 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
     list of str
         Where they are.
     """
-    where.filesystem.makedirs(where.path(STEWARD), exist_ok=True)
-    if where.local:
-        os.chmod(where.path(STEWARD), 0o700)
-    paths = []
-    for name, content in documents.items():
-        path = where.path(STEWARD, f"{run}-{name}")
-        if where.local:
+    folder = where.steward
+    if folder.local:
+        Path(folder.root).mkdir(parents=True, exist_ok=True, mode=0o700)
+        if where.internal is None:
+            os.chmod(folder.root, 0o700)
+    else:
+        folder.filesystem.makedirs(folder.root, exist_ok=True)
+    paths = [folder.path(f"{run}-{name}") for name in documents]
+    for path, content in zip(paths, documents.values(), strict=True):
+        if folder.local:
             write_atomic(Path(path), content)
         else:
-            where.filesystem.pipe_file(path, content)
-        paths.append(path)
+            folder.filesystem.pipe_file(path, content)
     return paths
 
 
@@ -396,15 +412,15 @@ def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
     return [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema]
 
 
-def clean_up(url: str) -> None:
+def clean_up(url: str, internal: str | None = None) -> None:
     """Delete what dead runs left in an output; nothing where a live run publishes there."""
-    where = place(url)
+    where = place(url, internal)
     if where.filesystem.exists(where.root):
         with contextlib.suppress(AnonpipeError), alone(where, patience=0.0):
             pass
 
 
-def prune(url: str, keep: int = 1) -> list[str]:
+def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
     """Delete all but the newest `keep` of the versions up to the current one, and the steward's reports of them.
 
     The current version always stays, and so does what was published after it
@@ -423,7 +439,7 @@ def prune(url: str, keep: int = 1) -> list[str]:
     OutputError
         A version cannot be deleted.
     """
-    where = place(url)
+    where = place(url, internal)
     resolve(url)
     reason, deleted = None, []
     with alone(where):

@@ -58,10 +58,21 @@ BEAT, SILENCE = 10.0, 60.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where releases live: a filesystem and a root path on it."""
+    """Where releases live: a filesystem and a root path on it; and where what only the steward may see lives."""
 
     filesystem: Any
     root: str
+    internal: Place | None = None
+
+    @property
+    def steward(self) -> Place:
+        """The folder of the steward's reports: its own place, or a folder beside the releases."""
+        return self.internal or Place(self.filesystem, self.path(STEWARD))
+
+    @property
+    def failures(self) -> Place:
+        """The folder of verdicts of failed runs."""
+        return self.internal or self
 
     @property
     def local(self) -> bool:
@@ -201,10 +212,10 @@ def remove_version(where: Place, version: str) -> None:
 
 def forget_private(where: Place, run: str) -> None:
     """Delete the documents for the steward of a run; nothing if there are none."""
-    for name in names(where, STEWARD):
+    for name in names(where.steward):
         if name.startswith(f"{run}-"):
             with contextlib.suppress(FileNotFoundError):
-                where.filesystem.rm_file(where.path(STEWARD, name))
+                where.steward.filesystem.rm_file(where.steward.path(name))
 
 
 def tidy(where: Place) -> None:
@@ -226,10 +237,13 @@ def tidy(where: Place) -> None:
             with contextlib.suppress(OSError):
                 _remove_hidden(where, name, kept)
     strays = [where.path(name) for name in names(where) if _STRAY.fullmatch(name)]
-    strays += [where.path(STEWARD, name) for name in names(where, STEWARD) if _STRAY_REPORT.fullmatch(name)]
     for path in strays:
         with contextlib.suppress(OSError):
             where.filesystem.rm_file(path)
+    for name in names(where.steward):
+        if _STRAY_REPORT.fullmatch(name):
+            with contextlib.suppress(OSError):
+                where.steward.filesystem.rm_file(where.steward.path(name))
 
 
 def _remove_hidden(where: Place, name: str, kept: Set[str | None]) -> None:
