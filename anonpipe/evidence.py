@@ -13,6 +13,7 @@ from anonpipe.certificate import loss_bound
 from anonpipe.codec.tally import Tally, expected_tallies
 from anonpipe.context import Context
 from anonpipe.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
+from anonpipe.handed_on import compared_names, handed_on
 from anonpipe.job import Job
 from anonpipe.mask import Columns, RecordsAndDraws
 from anonpipe.mask_stages import StepTask, groups_file, load_record, scopes
@@ -76,6 +77,7 @@ def evidence(ctx: Context) -> Evidence:
         rows_under_k=_rows_under_k(ctx),
         rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
         suppressed_share=ctx.suppression.largest_share,
+        handed_on=handed_on(ctx, staging.receipts("values").read_all(len(compared_names(job)))),
         unchanged=tuple(unchanged_names(ctx)),
         released_names=tuple(ctx.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
@@ -145,8 +147,8 @@ def _of_mask(ctx: Context, made: list[dict[str, Any]]) -> MaskEvidence:
     encoded = ctx.staging.receipts("encode").read_all(len(ctx.plan.partitions))
     scoped = _scoped_moments(ctx, encoded)
     scored = {column for block in ctx.points.category_columns for column in block} if masker.leaves_scores else set()
-    sums = enumerate(zip(_column_sums(encoded), _column_sums(made), strict=True))
-    changed = [old != new for column, (old, new) in sums if column not in scored]
+    promised, found = _promised_sums(ctx), _column_sums(made)
+    changed = [promised[column] != found[column] for column in promised if column not in scored]
     return MaskEvidence(
         method=masker.name,
         masked=[_masked_target(ctx, scope, points, len(scoped)) for scope, points in enumerate(scoped)],
@@ -192,6 +194,20 @@ def _scoped_moments(ctx: Context, encoded: list[dict[str, Any]]) -> list[Moments
     if masks_strata(ctx.job):
         return by_stratum(ctx, "encode", lambda receipt: Moments.from_dict(receipt["points"]))
     return [merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])]
+
+
+def _promised_sums(ctx: Context) -> dict[int, int]:
+    """Of each masked column of points, the sum of the hashes of what it is promised to hold in all scopes."""
+    sums: dict[int, int] = {}
+    for number, step in enumerate(ctx.steps):
+        if not isinstance(step, Columns) or step.holds is None:
+            continue
+        pieces = (ctx.points.width + ctx.beside.width) * len(scopes(ctx))
+        for receipt in ctx.staging.receipts(f"mask-{number}").read_all(pieces):
+            if receipt["place"] < ctx.points.width:
+                [told] = receipt["column_sums"]
+                sums[receipt["place"]] = (sums.get(receipt["place"], 0) + told) % 2**64
+    return sums
 
 
 def _column_sums(receipts: list[dict[str, Any]]) -> list[int]:

@@ -225,7 +225,6 @@ def encode_partition(ctx: Context, index: int) -> Receipt:
         "original": verified_moments(ctx, cells).to_dict(),
         "tally": Tally.of(cells, ctx.cells).to_dict(),
         "points": Moments.of(points).to_dict(),
-        "column_sums": column_sums(points[:, : ctx.points.width]),
         "codes": {block.name: _code_counts(ctx, block, cells).tolist() for block in _coded(ctx)},
     }
 
@@ -294,10 +293,11 @@ def _column(ctx: Context, task: StepTask, step: Columns, index: int) -> Receipt:
     if step.with_original:
         original = {"original": read_column(ctx, POINTS, ctx.points.width + ctx.beside.width, place, scope)}
     params, rng = load_params(ctx, task.params, scope), scope.rng(f"mask {task.number} {step.name}", place)
+    promised = {} if step.holds is None else {"column_sums": column_sums(step.holds(original["original"])[:, None])}
     made = counted(step.function(column, place=place, params=params, rng=rng, **original), len(column), step.name)
     shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
     shelf.write_column(place, lengths, _finite(made, step.name))
-    return {"rows": len(column), "largest": float(np.abs(column).max())}
+    return {"rows": len(column), "place": place, "largest": float(np.abs(column).max()), **promised}
 
 
 def _filled_shelf(ctx: Context, task: StepTask) -> Shelf:

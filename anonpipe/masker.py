@@ -19,7 +19,7 @@ from anonpipe.options import Generalize
 FloatArray = npt.NDArray[np.float64]
 
 FILLED: dict[str, tuple[str, ...]] = {
-    "data_shuffle": ("kept", "categories"),
+    "data_shuffle": ("k", "kept", "categories"),
     "sequential_regression": ("categories",),
     "local_synthesis": ("k", "categories"),
     "generalize": ("k", "steps", "origin"),

@@ -280,7 +280,10 @@ class Noise(Masking):
 
 
 class DataShuffle(Masking):
-    """Every masked column keeps its values, in another order.
+    """Every masked column keeps its values, averaged over k or more neighbours by rank, in another order.
+
+    Values that k or more records hold stay as they are; others are released
+    as means of k to 2k - 1 neighbours, or as the nearest common value.
 
     `kept` names columns that are released unchanged and that the order is
     drawn given: what the masked columns have to do with them stays on

@@ -38,6 +38,7 @@ from anonpipe.evidence import (
     scopes_of_noise,
 )
 from anonpipe.fit import fit
+from anonpipe.handed_on import compared_names
 from anonpipe.job import Job
 from anonpipe.manifest import manifest
 from anonpipe.masking import mask_table
@@ -406,8 +407,10 @@ def assess(run: Run, mapper: Mapper) -> None:
 
 
 def write(run: Run, mapper: Mapper) -> None:
-    """Write the output files in the staging and measure them."""
+    """Write the output files in the staging, measure them, and hold their values against the original ones."""
     run.map_stage(mapper, "write", run.context.plan.files)
+    if columns := len(compared_names(run.job)):
+        run.map_stage(mapper, "values", columns, "compare values")
 
 
 MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (scan, route, group, synthesize, assess, write)

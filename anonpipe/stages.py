@@ -46,6 +46,7 @@ from anonpipe.context import Context, context
 from anonpipe.engine import Task
 from anonpipe.errors import DamagedError, EngineError, InputError
 from anonpipe.grouping import disclosures, form_groups, groupings
+from anonpipe.handed_on import compare_values
 from anonpipe.job import Job
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask_stages import decode_partition, encode_partition, group_numbers, mask_step, weigh_partition
@@ -603,6 +604,7 @@ STAGES: dict[str, Callable[[Context, int], Receipt]] = {
     "weigh": weigh_partition,
     "decode": decode_partition,
     "write": write_file,
+    "values": compare_values,
     "sample": _sample_partition,
     "search": _search_partition,
     "measure": measure_piece,

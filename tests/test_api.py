@@ -159,6 +159,7 @@ def test_progress_is_told():
         "group",
         "synthesize",
         "write",
+        "compare values",
         "verify",
         "publish",
     ]

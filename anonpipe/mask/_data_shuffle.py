@@ -1,4 +1,4 @@
-"""Data shuffling: original values, put in the order of normal draws of the same rank correlations."""
+"""Data shuffling: values, averaged by rank, in the order of normal draws of the same rank correlations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from anonpipe.errors import JobError
 from anonpipe.kernels.turn import turn_rows
 from anonpipe.mask._basis import count_moments, spectral_inverse
+from anonpipe.mask._order_statistics import averaged_by_rank
 from anonpipe.mask._steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Moments, noise_factor
 
@@ -39,7 +40,9 @@ class Copula:
     factor: FloatArray
 
 
-def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()) -> tuple[Step, ...]:
+def data_shuffle(
+    *, k: int = 1, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()
+) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
     Ranks of all columns; their correlations r turned into those of a normal
@@ -49,6 +52,11 @@ def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...
 
     Parameters
     ----------
+    k
+        Records that share a value at least. 1 is the paper's form, which hands
+        on every value, the only one of its kind included; from 2 on a column
+        hands on averages of k to 2k - 1 neighbours by rank, and no value that
+        fewer than k records hold (`averaged_by_rank`).
     kept
         Numbers of columns that are released as they are and that the others
         are drawn given (S of the paper). None of them by default.
@@ -61,8 +69,12 @@ def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...
     Returns
     -------
     tuple of steps
-        Every column has exactly its values, extremes included, in another
-        order: means, variances and all that is known of one column are exact.
+        With k=1 every column has exactly its values, extremes included, in
+        another order: means, variances and all that is known of one column are
+        exact. With k of 2 or more it has its averages: the mean stays but for
+        values that fewer than k records between two common values hold, the
+        variance shrinks by that inside the blocks, most where a column has a
+        long tail.
         Rank correlations are kept on average, less well where columns have
         ties. Given the kept columns a record's new values say nothing of its
         old ones.
@@ -70,7 +82,7 @@ def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...
     Raises
     ------
     JobError
-        Columns named twice or below 0; while it runs, columns that do not exist, or none left to shuffle.
+        k below 1; columns named twice or below 0; while it runs, columns that do not exist, or none left to shuffle.
 
     Notes
     -----
@@ -100,6 +112,8 @@ def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...
     >>> [step.name for step in data_shuffle()]
     ['ranks', 'rank correlation', 'scores', 'draw', 'shuffle']
     """
+    if k < 1:
+        raise JobError(f"k is {k}; give 1 or more: the records that share a value")
     if len(set(kept)) != len(kept) or any(column < 0 for column in kept):
         raise JobError(f"kept are {kept}; give numbers of columns from 0, each once")
     scored = tuple(column for block in categories for column in block)
@@ -110,7 +124,9 @@ def data_shuffle(*, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...
         Reduce("rank correlation", count_moments, partial(find_copula, kept=kept)),
         Columns("scores", score),
         Rows("draw", draw),
-        Columns("shuffle", partial(shuffle, scored=scored), with_original=True),
+        Columns(
+            "shuffle", partial(shuffle, k=k, scored=scored), with_original=True, holds=partial(averaged_by_rank, k=k)
+        ),
     )
 
 
@@ -203,14 +219,15 @@ def shuffle(
     params: Copula,
     rng: np.random.Generator,
     original: FloatArray,
+    k: int = 1,
     scored: tuple[int, ...] = (),
 ) -> FloatArray:
-    """The original values in the order of the draws; a kept column as it was, a scored one as its draws."""
+    """The values, averaged by rank, in the order of the draws; a kept column as it was, a scored one as its draws."""
     if place in params.kept:
         return original
     if place in scored:
         return np.asarray(original.mean() + original.std() * column)
     mixed = rng.permutation(len(column))
     out = np.empty_like(original)
-    out[mixed[np.argsort(column[mixed], kind="stable")]] = np.sort(original)
+    out[mixed[np.argsort(column[mixed], kind="stable")]] = averaged_by_rank(original, k)
     return out

@@ -146,15 +146,19 @@ MASKERS: dict[str, Masker] = {
             reference="Muralidhar & Sarathy (2006), doi:10.1287/mnsc.1050.0503",
             cost="time n · (log n + w) · w; memory: one part, and three columns of all rows",
             options={
+                "k": "records that share a value at least: 1 (default) is the paper's form, which hands on every "
+                "value, the only one of its kind included; in a job its k",
                 "kept": "columns that stay, and that the others are drawn given; none by default; numbers of columns, "
                 "in a job names of unchanged ones",
                 "categories": "columns of each categorical attribute, in -1 and +1, which come out as normal scores to "
                 "be cut into categories; none by default, in a job all",
             },
             promise=(
-                "every column keeps exactly its values, true extremes included; rank correlations on average, less "
-                "well where columns have ties; records have no link to persons but by their kept columns; in a job, "
-                "decoding exchanges values until covariances are those of the table (within 0.01 on the demonstration "
+                "with k=1 every column keeps exactly its values, true extremes included; with k above, and so in a "
+                "job, values that k or more records hold, and averages of k to 2k - 1 neighbours by rank: means stay, "
+                "variances shrink where a column has a long tail; rank correlations on average, less well where "
+                "columns have ties; records have no link to persons but by their kept columns; in a job, decoding "
+                "exchanges values until covariances are those of the table (within 0.01 on the demonstration "
                 "registry, 0.34 without)"
             ),
             expect=None,

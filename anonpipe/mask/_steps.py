@@ -65,11 +65,16 @@ class Columns:
     with_original
         Whether the function also takes `original`, the column of the points
         that has this place; there are then as many channels as columns.
+    holds
+        `holds(original column) -> values`: what the new column holds, in any
+        order, where that is promised of columns that are neither kept nor
+        scored; to be held against what comes out in the end.
     """
 
     name: str
     function: Callable[..., FloatArray]
     with_original: bool = False
+    holds: Callable[[FloatArray], FloatArray] | None = None
 
 
 @dataclass(frozen=True)

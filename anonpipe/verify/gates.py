@@ -90,8 +90,8 @@ class MaskEvidence:
         Of what is masked as one table, the whole or each stratum, the moments
         of its points and what is promised of the masked ones.
     columns_changed
-        Columns of points whose values are not those of the original, in any
-        order; None where that is not promised.
+        Columns of points whose values are not those that are promised of the
+        original ones (those of `data_shuffle`: averaged by rank), in any order; None where that is not promised.
     fewest_alike
         Fewest rows that are alike in all synthetic columns, in a partition;
         None where that is not promised.
@@ -138,6 +138,7 @@ class Evidence:
     rows_under_k: int
     rows_as_they_were: int
     suppressed_share: float
+    handed_on: tuple[int, str]
     unchanged: tuple[str, ...]
     released_names: tuple[str, ...]
     forbidden_names: tuple[str, ...]
@@ -238,6 +239,8 @@ def _classes(by: GroupEvidence) -> list[Check]:
 
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     names = ", ".join(evidence.unchanged) or "none"
+    handed_on, column = evidence.handed_on
+    most = f", most in column {column!r}" if column else ""
     where = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     return [
         at_most(
@@ -245,6 +248,13 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
             evidence.rows_under_k,
             limits.rows_under_k,
             _files(evidence),
+            mandatory=True,
+        ),
+        at_most(
+            f"values of masked numbers and dates that fewer than {k} records hold, released beyond chance",
+            handed_on,
+            0,
+            f"{_files(evidence)}{most}",
             mandatory=True,
         ),
         at_most(
@@ -265,7 +275,7 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
         held += worst([against_promise(" in each stratum", target, made) for target, made in pairs])
     checks = [each.check for each in held]
     if isinstance(by, MaskEvidence) and by.columns_changed is not None:
-        name, on = "columns that lost or gained a value", "synthetic points before decoding"
+        name, on = "columns that hold other values than promised", "synthetic points before decoding"
         checks.append(at_most(name, by.columns_changed, 0, on, mandatory=True))
     return checks
 

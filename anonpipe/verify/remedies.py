@@ -30,6 +30,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "make a column of many values synthetic or dropped, or coarsen it in the input",
     ),
     (
+        r"values of masked numbers and dates",
+        "take another method, or a form that does not hand on values of persons: decode.jitter_restored_times for "
+        "restored survival times, mask.basis spectral, more noise; where the values are coarse, declare their step",
+    ),
+    (
         r"share of rows changed by suppression",
         "join rare categories in the input, drop the column, or take a smaller k",
     ),

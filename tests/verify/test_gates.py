@@ -75,7 +75,7 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
     content = {
         "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
-        "rows_as_they_were": 0, "suppressed_share": 0.0, "unchanged": ("c",),
+        "rows_as_they_were": 0, "suppressed_share": 0.0, "handed_on": (0, ""), "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "point_columns": (0, 1, None),
         "original": original, "released": released, "synthesized": made,
@@ -224,7 +224,7 @@ def test_honest_maskers_pass_without_a_word_of_groups(method, options):
     assert not any("group" in name or "stratum" in name for name in names)
     assert any("forms no groups" in note for note in verdict.notes)
     assert ("covariance: as promised" in names) == (method != "data_shuffle")
-    assert ("columns that lost or gained a value" in names) == (method == "data_shuffle")
+    assert ("columns that hold other values than promised" in names) == (method == "data_shuffle")
 
 
 def failures(evidence):
@@ -249,7 +249,7 @@ def test_plain_noise_passed_off_as_corrected_is_caught():
 def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
     honest = masked("data_shuffle")
     assert failures(replace(honest, by=replace(honest.by, columns_changed=1))) == [
-        "columns that lost or gained a value"
+        "columns that hold other values than promised"
     ]
     alike = replace(honest, by=replace(honest.by, columns_changed=None, fewest_alike=4))
     assert failures(alike) == ["fewest rows that are alike in all synthetic columns"]
@@ -362,3 +362,10 @@ def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_categor
     for change in ([-1, 0, 0], [-4, 0, 4], [0, -3, 3]):
         codes = {2: dropped.arrived.read[0][0].codes[2] + np.array(change)}
         assert failures(found(dropped, 0, codes=codes)) == [LOST]
+
+
+def test_a_value_of_a_person_that_is_handed_on_fails_and_names_its_column():
+    honest = masked("data_shuffle")
+    verdict = judge_evidence(replace(honest, handed_on=(1, "x")), 5, LIMITS)
+    [failed] = [check for check in verdict.checks if check.outcome is Outcome.FAILED]
+    assert failed.mandatory and "released beyond chance" in failed.name and "column 'x'" in failed.on

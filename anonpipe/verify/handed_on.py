@@ -1,0 +1,199 @@
+"""Values of single persons that a release hands on, told apart from those that it meets by chance.
+
+A masked column may release a number that is also an original one: on whole
+years nearly every age. So each original value that fewer than k records hold
+is given its chance: were the released values drawn without a look at the
+originals, the grid point x would be met with about the local density of
+distinct released values around x times the width of a grid point. The density
+is that of the `NEIGHBOURS` nearest distinct released values other than x. The
+grid is the declared step, the type's, or the coarsest round one that
+`ON_GRID` of the distinct original values lie on (only what lies on it too can
+meet them); without any it is as fine as rounding errors, and no coincidence is
+explained. A person far off has a chance near 0, a value among many has one
+near 1: nothing is learnt where nearly every grid point is released.
+
+Values are then taken in the order of their chances, the least first. There is
+something beyond chance if, up to any point of this order, more are met than
+`FALSE_ALARM` allows by the Poisson law with `LEEWAY` times the sum of chances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import poisson
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+NEIGHBOURS = 5
+ON_GRID = 0.9
+FALSE_ALARM = 1e-3
+LEEWAY = 1.5
+"""The density is an estimate: this much more is no evidence of handing on."""
+
+_ROUNDING = 64 * np.finfo(np.float64).eps
+_BINS = 64
+_GRIDS = tuple(
+    sorted(
+        {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
+        | {1 / 24, 1 / 1440, 1 / 86400, 7.0},
+        reverse=True,
+    )
+)
+"""Round steps, those of hours, minutes and seconds in days among them, the coarsest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """How many rare values were looked for and met, by their chance: bin b holds chances of 2^-b to 2^(1-b).
+
+    Attributes
+    ----------
+    expected
+        Sum of the chances, shape (64,).
+    met
+        Rare values that were released, shape (64,).
+    """
+
+    expected: FloatArray
+    met: IntArray
+
+    @classmethod
+    def none(cls) -> Chances:
+        """Of no values."""
+        return cls(np.zeros(_BINS), np.zeros(_BINS, dtype=np.int64))
+
+    @classmethod
+    def of(cls, chance: FloatArray, met: BoolArray) -> Chances:
+        """Of some values, shapes (n,)."""
+        bins = np.clip(np.floor(-np.log2(np.maximum(chance, 2.0**-_BINS))), 0, _BINS - 1).astype(np.int64)
+        return cls(np.bincount(bins, chance, _BINS).astype(np.float64), np.bincount(bins[met], minlength=_BINS))
+
+    def merge(self, other: Chances) -> Chances:
+        """Of both together."""
+        return Chances(self.expected + other.expected, self.met + other.met)
+
+    @property
+    def beyond(self) -> int:
+        """Values that were met beyond chance; 0 where chance explains all.
+
+        Examples
+        --------
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([False, True, True, False])).beyond
+        0
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond
+        1
+        """
+        met, expected = np.cumsum(self.met[::-1]), LEEWAY * np.cumsum(self.expected[::-1])
+        allowed = np.where(expected > 0, poisson.isf(FALSE_ALARM, np.maximum(expected, 1e-300)), 0)
+        return int(np.max(met - allowed, initial=0))
+
+
+@dataclass(frozen=True)
+class Fineness:
+    """How fine the values of a column are.
+
+    Attributes
+    ----------
+    size
+        Of the numbers that a value was computed with, beside itself: its
+        column's mean and deviation.
+    step
+        Of the grid that the job or the type sets; 0 for none.
+    grid
+        Coarser one that most of the original values lie on; 0 for none.
+    relative
+        Of a type of few digits the distance of neighbouring numbers over their size; 0 for others.
+    """
+
+    size: float
+    step: float = 0.0
+    grid: float = 0.0
+    relative: float = 0.0
+
+    def rounding(self, values: FloatArray) -> FloatArray:
+        """Values nearer than this are one: arithmetic moves them so far."""
+        return _ROUNDING * (np.abs(values) + self.size)
+
+    def on_grid(self, values: FloatArray) -> BoolArray:
+        """Which values lie on the coarser grid."""
+        return lies_on(values, self.grid) if self.grid else np.zeros(len(values), dtype=np.bool_)
+
+    def width(self, values: FloatArray, coarse: bool) -> FloatArray:
+        """How wide the grid points of values are."""
+        fixed = np.maximum(self.grid if coarse else self.step, 2 * self.rounding(values))
+        return np.maximum(fixed, self.relative * np.abs(values))
+
+
+def lies_on(values: FloatArray, grid: float) -> BoolArray:
+    """Which values are multiples of a step, but for rounding."""
+    return np.asarray(np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, 1e-14 * np.abs(values)))
+
+
+def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float) -> float:
+    """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none.
+
+    Parameters
+    ----------
+    distinct
+        Gives the distinct values in parts; asked for each step.
+    step
+        The one that is set, 0 for none.
+
+    Examples
+    --------
+    >>> coarsest_grid(lambda: [np.array([1.5, 2.0, 4.5, 7.0])], 0.0)
+    0.5
+    """
+    for grid in _GRIDS:
+        if grid <= step:
+            return 0.0
+        parts = [(lies_on(values, grid).sum(), len(values)) for values in distinct()]
+        on, among = (sum(int(part[at]) for part in parts) for at in (0, 1))
+        if among and on >= ON_GRID * among:
+            return grid
+    return 0.0
+
+
+def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
+    """What became of rare original values.
+
+    Parameters
+    ----------
+    rare
+        Distinct values that few hold, shape (n,).
+    released
+        Distinct released values, ascending, those around them included.
+    fineness
+        Of the column.
+    """
+    coarse, among = fineness.on_grid(rare), fineness.on_grid(released)
+    found = _chances(rare[~coarse], released, fineness.width(rare[~coarse], False), fineness.rounding(rare[~coarse]))
+    rare, released = rare[coarse], released[among]
+    return found.merge(_chances(rare, released, fineness.width(rare, True), fineness.rounding(rare)))
+
+
+def _chances(rare: FloatArray, released: FloatArray, width: FloatArray, rounding: FloatArray) -> Chances:
+    if not len(rare) or not len(released):
+        return Chances.none()
+    low = np.searchsorted(released, rare - rounding)
+    high = np.searchsorted(released, rare + rounding, side="right")
+    steps = np.arange(NEIGHBOURS)
+    below, above = low[:, None] - 1 - steps, high[:, None] + steps
+    apart = np.concatenate(
+        [
+            np.where(below >= 0, rare[:, None] - released[np.maximum(below, 0)], np.inf),
+            np.where(above < len(released), released[np.minimum(above, len(released) - 1)] - rare[:, None], np.inf),
+        ],
+        axis=1,
+    )
+    apart.sort(axis=1)
+    near = np.minimum(NEIGHBOURS, np.isfinite(apart).sum(axis=1))
+    reach = apart[np.arange(len(rare)), np.maximum(near - 1, 0)]
+    chance = np.where(near > 0, near * width / np.maximum(2 * reach, width), 0.0)
+    return Chances.of(np.minimum(chance, 1.0), high > low)
