@@ -6,7 +6,7 @@ records, and then merged one range of values after the other.
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from anonpipe.codec.values import numbers
 from anonpipe.context import Context
 from anonpipe.job import Job
-from anonpipe.shelves import MEASURE_ROWS, routed_shelf
+from anonpipe.shelves import FILES, MEASURE_ROWS, VALUES, routed_shelf
+from anonpipe.store import make_private
 from anonpipe.verify.handed_on import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,11 +42,15 @@ def compared_names(job: Job) -> list[str]:
 def compare_values(ctx: Context, index: int) -> dict[str, Any]:
     """Count what one masked column hands on of the values that fewer than k records hold."""
     name = compared_names(ctx.job)[index]
-    folder = ctx.staging.folder("values") / str(index)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    originals = _write_runs(_original(ctx, name), folder, "original")
-    released = _write_runs(_released(ctx, name), folder, "released")
+    # no task but this one reads the runs: they go with it, and are not sealed
+    with tempfile.TemporaryDirectory(dir=make_private(ctx.staging.file(VALUES))) as folder:
+        originals = _write_runs(_original(ctx, name), Path(folder), "original")
+        released = _write_runs(_released(ctx, name), Path(folder), "released")
+        found = _compare(ctx, name, originals, released)
+    return {"rows": ctx.plan.rows, "beyond": found.beyond}
+
+
+def _compare(ctx: Context, name: str, originals: Runs, released: Runs) -> Chances:
     fineness = _fineness(ctx, name, originals)
     bounds = np.array([bound for bound in ctx.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
@@ -54,8 +59,7 @@ def compare_values(ctx: Context, index: int) -> dict[str, Any]:
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
         found = found.merge(chances(rare, around, fineness))
-    shutil.rmtree(folder)
-    return {"rows": ctx.plan.rows, "beyond": found.beyond}
+    return found
 
 
 def _original(ctx: Context, name: str) -> Iterator[FloatArray]:
@@ -67,7 +71,7 @@ def _original(ctx: Context, name: str) -> Iterator[FloatArray]:
 
 def _released(ctx: Context, name: str) -> Iterator[FloatArray]:
     for at in range(ctx.plan.files):
-        parquet = pq.ParquetFile(str(ctx.staging.file("files") / f"part-{at:05d}.parquet"))
+        parquet = pq.ParquetFile(str(ctx.staging.file(f"{FILES}/part-{at:05d}.parquet")))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=[name]):
             yield numbers(batch.column(0))
 

@@ -47,9 +47,9 @@ from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
 from anonpipe.rng import keyed, private_home, steward_secret
-from anonpipe.shelves import routed_shelf, synthetic_shelf
+from anonpipe.shelves import FILES, VALUES, routed_shelf, synthetic_shelf
 from anonpipe.source import Source, check_types, open_source, source_to_bytes
-from anonpipe.stages import FILES, label_shelf, work
+from anonpipe.stages import label_shelf, work
 from anonpipe.store import (
     Staging,
     delete,
@@ -217,7 +217,7 @@ def _is_whole(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES})
+    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES, VALUES})
     if found is None:
         return False
     receipts = [name for name in found if name.startswith("receipts/")]

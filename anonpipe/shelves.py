@@ -13,6 +13,12 @@ from anonpipe.store import Shelf, create_shelf
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+FILES = "files"
+"""The folder of the output files, which are not sealed: their receipts tell their SHA-256."""
+
+VALUES = "values"
+"""The folder of what one task writes and deletes again, not sealed either."""
+
 MEASURE_ROWS = 65_536
 
 SLAB_ROWS = 262_144

@@ -57,6 +57,7 @@ from anonpipe.partition.tree import route
 from anonpipe.release import sha256
 from anonpipe.rng import row_keys
 from anonpipe.shelves import (
+    FILES,
     MEASURE_ROWS,
     SLAB_ROWS,
     ends_shelf,
@@ -77,9 +78,6 @@ from anonpipe.verify.unchanged import rows_as_they_were, rows_without_spread
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Receipt = dict[str, Any]
-
-FILES = "files"
-"""The folder of the output files, which are not sealed: their receipts tell their SHA-256."""
 
 
 def work(task: Task) -> Receipt:
