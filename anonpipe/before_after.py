@@ -20,9 +20,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from anonpipe import release
+from anonpipe.errors import InputError
 from anonpipe.job import Job
 from anonpipe.schema import Column, Kind
 from anonpipe.source import open_source, read_batches
+from anonpipe.versions import Place
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -177,9 +179,16 @@ def read_release(job: Job, released: str) -> pa.Table:
     """The current release below an output path."""
     where = release.resolve(released)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
-    return pa.concat_tables([pq.read_table(where.path(name), filesystem=where.filesystem) for name in names]).select(
-        list(compared_columns(job))
-    )
+    wanted = list(compared_columns(job))
+    return pa.concat_tables([_read_part(where, name).select(wanted) for name in names])
+
+
+def _read_part(where: Place, name: str) -> pa.Table:
+    try:
+        return pq.read_table(where.path(name), filesystem=where.filesystem)
+    except (OSError, pa.ArrowException):  # whose texts may quote data
+        pass
+    raise InputError(f"the release at {where.root} is damaged: {name} cannot be read; see what anonpipe verify finds")
 
 
 def show_comparison(comparison: Comparison, most_pairs: int = 12) -> Group:

@@ -15,6 +15,7 @@ import os
 import queue
 import resource
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -29,7 +30,7 @@ import psutil
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.rng import secret_withheld
-from anonpipe.store import disk_error, make_private
+from anonpipe.store import FULL, disk_error, make_private, system_code
 
 Receipt = dict[str, Any]
 
@@ -98,10 +99,11 @@ def describe(error: BaseException, task: Task) -> Failure:
 
 def account(error: BaseException, what: str) -> Failure:
     """Keep our own messages (they hold no data), explain a full disk, and of any other error tell type and place."""
-    if isinstance(error, OSError):
-        error = disk_error(error, f"running {what}")
     if isinstance(error, AnonpipeError):
         return Failure(str(error), type(error).__name__)
+    if isinstance(error, OSError) or system_code(error) in FULL:
+        explained = disk_error(error, f"running {what}")
+        return Failure(str(explained), type(explained).__name__)
     frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
     place = " < ".join(reversed(frames[-3:]))
     return Failure(f"{what}: {type(error).__name__} at {place}", "EngineError")
@@ -158,6 +160,26 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def allow_files(needed: int) -> None:
+    """See to it that this process may open so many files; short of them, Dask hangs or prints what it was doing.
+
+    Raises
+    ------
+    JobError
+        The account may not.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    if soft >= needed:
+        return
+    if hard < needed:
+        raise JobError(
+            f"this account may open {hard} files at once, and the local cluster needs {needed}; raise the limit "
+            f"(ulimit -n {needed}), or lower run.workers"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, limits[1]))
+
+
 @contextlib.contextmanager
 def local_cluster(
     workers: int | None, memory: str | None, scratch: Path, retries: int = 2, limits: Limits = _LIMITS
@@ -167,7 +189,7 @@ def local_cluster(
     Raises
     ------
     JobError
-        `memory` is less than a worker needs to start.
+        `memory` is less than a worker needs to start, or this account may not open files enough.
     EngineError
         No worker starts.
     """
@@ -176,6 +198,7 @@ def local_cluster(
 
     count = workers or default_workers()
     limit = _enough(memory) if memory else int(psutil.virtual_memory().total * 0.9 / count)
+    allow_files(40 + 12 * count)
     make_private(scratch)
     no_core_dumps()
     settings = {

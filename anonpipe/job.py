@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
@@ -342,7 +343,7 @@ class Run(Options):
             raise ValueError(
                 f"run.staging is {staging!r}, and the rows in work lie in a folder of this machine; give its path"
             )
-        return staging
+        return None if staging is None else _checked_path(staging)
 
     @model_validator(mode="after")
     def _nobody_listens(self) -> Run:
@@ -357,8 +358,33 @@ class Run(Options):
             raise ValueError("run.trust_network is for a run.scheduler without TLS; leave it out")
         return self
 
+    @field_validator("memory_per_worker")
+    @classmethod
+    def _enough_memory(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        found = _MEMORY.fullmatch(given)
+        if found is None:
+            raise ValueError("give a number and its unit, such as 2GiB or 800 MB")
+        if float(found[1]) * _UNITS[found[2].lower()] < _LEAST_MEMORY:
+            raise ValueError(f"a worker needs {_LEAST_MEMORY // 2**20} MiB at least: so much before it has read a row")
+        return given
+
 
 _ENCRYPTED = ("tls://", "wss://")
+
+
+_UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in enumerate("kmgtp") for i in ("", "i")}
+_MEMORY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgtp]i?)b\s*", re.IGNORECASE)
+_LEAST_MEMORY = 400 * 2**20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _checked_path(given: str) -> str:
+    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
+    if not given.strip() or _CONTROL.search(given):
+        raise ValueError("a path or URL is not empty and holds no control characters")
+    return given
 
 
 @dataclass(frozen=True)
@@ -416,6 +442,11 @@ class Job(Options):
                 f"leave out either mask or {' and '.join(given)}"
             )
         return content
+
+    @field_validator("input", "output")
+    @classmethod
+    def _paths(cls, given: str) -> str:
+        return _checked_path(given)
 
     @field_validator("columns")
     @classmethod

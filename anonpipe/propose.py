@@ -370,8 +370,8 @@ def _long_tail(look: Look) -> bool:
     if look.numbers is None or look.filled < FEW_TO_JUDGE:
         return False
     present = look.numbers[~np.isnan(look.numbers)]
-    spread = present.std()
-    return bool(present.min() >= 0 and spread > 0 and np.mean(((present - present.mean()) / spread) ** 3) > LONG_TAIL)
+    spread = present.std() if len(present) else 0.0
+    return bool(spread > 0 and present.min() >= 0 and np.mean(((present - present.mean()) / spread) ** 3) > LONG_TAIL)
 
 
 def _kind(look: Look) -> Kind:
@@ -443,7 +443,9 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
 
 
 def _duration(look: Look) -> bool:
-    return look.numbers is not None and not look.date and bool(np.nanmin(look.numbers) >= 0)
+    if look.numbers is None or look.date or np.isnan(look.numbers).all():
+        return False
+    return bool(np.nanmin(look.numbers) >= 0)
 
 
 def _best(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:

@@ -525,23 +525,40 @@ def disk_errors(what: str) -> Iterator[None]:
     raise explained
 
 
-def disk_error(error: OSError, what: str) -> AnonpipeError:
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_error(error: BaseException, what: str) -> AnonpipeError:
     """What an error of the file system means for the user."""
-    code, name = _code(error), error.filename
-    if code in (errno.ENOSPC, errno.EDQUOT):
+    code, name = system_code(error), getattr(error, "filename", None)
+    if code in FULL:
         return OutputError(
             f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
         )
+    if code == errno.EFBIG:
+        return OutputError(f"a file grew beyond the limit of this account (ulimit -f) while {what}; raise the limit")
+    if code == errno.ENAMETOOLONG:
+        return OutputError(f"the name of a file or folder is too long while {what}; give a shorter path")
+    if code in (errno.EMFILE, errno.ENFILE):
+        return OutputError(f"too many files are open while {what}; raise the limit (ulimit -n) or give fewer workers")
     if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OutputError(f"no permission to write {name} while {what}; choose another folder")
+        return OutputError(f"no permission to write {name or 'a file'} while {what}; choose another folder")
     if code == errno.ENOENT:
-        return InputError(f"the file {name} disappeared while {what}")
+        return InputError(f"the file {name} disappeared while {what}" if name else f"a file disappeared while {what}")
     return EngineError(f"{os.strerror(code) if code else 'unknown I/O error'} while {what}")
 
 
-def _code(error: OSError) -> int | None:
-    """The error's number; pyarrow and others give some of theirs only in the text."""
-    if error.errno is not None:
-        return error.errno
-    told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
-    return int(told[1]) if told else None
+def system_code(error: BaseException) -> int | None:
+    """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
+    link: BaseException | None = error
+    while link is not None:
+        told = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
+        kind = next((code for kind, code in _KINDS.items() if isinstance(link, kind)), None)
+        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (int(told[1]) if told else kind)
+        if code:
+            return int(code)
+        link = link.__cause__ or link.__context__
+    return None
+
+
+_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

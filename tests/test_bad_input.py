@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from anonpipe import cli, release, store
+from anonpipe.engine import MINIMUM_MEMORY
 from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, JobError, OutputError
 from anonpipe.job import load_job, parse_job
 from anonpipe.pipeline import run_id
@@ -340,6 +342,14 @@ def test_all_problems_are_told_at_once(tmp_path):
         ({"k": 1}, ["k:", "2"]),
         ({"stratas": {}}, ["stratas", "unknown key"]),
         ({"gates": {"mean": -1}}, ["gates.mean", "greater than 0"]),
+        ({"input": "a\0b"}, ["input", "control"]),
+        ({"output": "a\0b"}, ["output", "control"]),
+        ({"output": " "}, ["output", "not empty"]),
+        ({"run": {"staging": "a\nb"}}, ["run.staging", "control"]),
+        ({"run": {"memory_per_worker": "plenty"}}, ["run.memory_per_worker", "2GiB"]),
+        ({"run": {"memory_per_worker": "-1GB"}}, ["run.memory_per_worker", "2GiB"]),
+        ({"run": {"memory_per_worker": "1e3GB"}}, ["run.memory_per_worker", "2GiB"]),
+        ({"run": {"memory_per_worker": "399.9 MiB"}}, ["run.memory_per_worker", "400 MiB"]),
     ],
 )
 def test_jobs_of_wrong_content(changes, words):
@@ -350,6 +360,15 @@ def test_jobs_of_wrong_content(changes, words):
         assert word in str(caught.value)
     lines = str(caught.value).splitlines()[1:]
     assert 1 <= len(lines) <= 2 and not any("pydantic" in line or "tuple" in line for line in lines)
+
+
+@pytest.mark.parametrize("given", ["400MiB", "1.5 GiB", "2GB", "0.6gb", "420 mb", "1 TiB"])
+def test_memory_means_what_dask_takes_it_for(given):
+    from dask.utils import parse_bytes
+
+    content = {"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}}
+    job = parse_job(content | {"run": {"memory_per_worker": given}})
+    assert parse_bytes(job.run.memory_per_worker) >= MINIMUM_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -571,6 +590,27 @@ def _call(capsys, *arguments):
     assert "Traceback" not in captured.err + captured.out
     assert CANARY not in captured.err + captured.out
     return caught.value.code or 0, captured.out, captured.err
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "y/" * 3000], ids=["name", "path"])
+def test_output_names_that_are_too_long(tmp_path, capsys, name):
+    data = small.write_table(tmp_path, small.plain_table())
+    code, _, shown = _call(capsys, "plan", _job_file(tmp_path, data, output=str(tmp_path / name)))
+    assert code == 4 and "too long" in shown and "Traceback" not in shown
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", None], ids=["emptied", "cut", "gone"])
+def test_a_damaged_release_is_told_by_verify_and_by_summary(tmp_path, capsys, content):
+    data = small.write_table(tmp_path, small.plain_table())
+    file = _job_file(tmp_path, data, gates=LOOSE)
+    version = small.run(load_job(file)).version
+    [part] = Path(version).glob("*.parquet")
+    part.unlink()
+    if content is not None:
+        part.write_bytes(content)
+    for command, given in (("verify", str(tmp_path / "out")), ("summary", file)):
+        code, _, shown = _call(capsys, command, given)
+        assert code == 2 and "damaged" in shown and part.name in shown and "report this line" not in shown
 
 
 def test_unforeseen_errors_tell_their_place_and_no_value(tmp_path, capsys, monkeypatch):

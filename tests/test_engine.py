@@ -294,3 +294,19 @@ def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
     first = runs.released_hashes(tmp_path / "out")
     assert pipeline.execute(job, cluster=False).version is not None
     assert runs.released_hashes(tmp_path / "out") == first
+
+
+def test_few_files_for_many_workers_are_refused_before_any_is_started(monkeypatch, tmp_path):
+    """Dask hung with 52 and printed its own tracebacks with 44."""
+    given = []
+    monkeypatch.setattr(engine.resource, "setrlimit", lambda _, limits: given.append(limits))
+    for limits, wanted in [((44, 44), None), ((44, 4096), [(64, 4096)]), ((44, -1), [(64, -1)]), ((1024, 1024), [])]:
+        monkeypatch.setattr(engine.resource, "getrlimit", lambda _, limits=limits: limits)
+        given.clear()
+        if wanted is None:
+            with pytest.raises(JobError, match="ulimit -n 64"), engine.local_cluster(2, "1GiB", tmp_path / "dask"):
+                pass
+        else:
+            engine.allow_files(64)
+            assert given == wanted
+    assert not (tmp_path / "dask").exists()

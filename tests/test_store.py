@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe import sealed, store
+from anonpipe.engine import account
 from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
 from tests.faults.staging import FAULTS
 
@@ -244,12 +245,36 @@ def test_an_error_of_the_disk_that_only_its_text_tells_of():
         (errno.ENOSPC, OutputError, "disk is full"),
         (errno.EACCES, OutputError, "no permission"),
         (errno.ENOENT, InputError, "disappeared"),
+        (errno.EFBIG, OutputError, "ulimit -f"),
+        (errno.ENAMETOOLONG, OutputError, "too long"),
+        (errno.EMFILE, OutputError, "too many files"),
         (errno.EIO, EngineError, "while testing"),
     ],
 )
 def test_disk_errors_are_told_apart(code, kind, words):
     with pytest.raises(kind, match=words), store.disk_errors("testing"):
         raise OSError(code, "text", "file")
+
+
+def _caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("Error writing bytes to file. Detail: [errno 28] No space left on device"),  # as Arrow words it
+        _caused(OSError("could not write"), OSError(errno.ENOSPC, "text")),
+        _caused(RuntimeError("a chunk"), _caused(OSError("could not write"), OSError(errno.ENOSPC, "text"))),
+    ],
+    ids=["text", "cause", "cause of a cause"],
+)
+def test_a_full_disk_is_known_whatever_tells_of_it(error):
+    failure = account(error, "stage scan")
+    assert failure.kind == "OutputError" and "disk is full" in failure.message
+    assert account(RuntimeError("x"), "stage scan").kind == "EngineError"
+    assert account(FileNotFoundError("gone"), "stage scan").message == "a file disappeared while running stage scan"
 
 
 def test_unusable_staging_folder_is_one_clear_error(tmp_path):

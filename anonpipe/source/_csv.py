@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -28,6 +29,10 @@ _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 _NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""What is read in place of bytes that are not UTF-8."""
+_FEW_ROWS = 5
+"""Fewer rows than this tell nothing of what a column's values are."""
 _UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delimiter"
 
 
@@ -47,6 +52,11 @@ def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tup
     delimiter = _delimiter(files[0].path)
     first = _inferred(files[0].path, delimiter)
     _check_header(files[0].path, first.names, columns)
+    if _like_a_row(files[0].path, delimiter, first):
+        raise InputError(
+            f"{files[0].path}: the first line looks like a row of data and not like the names of the columns; add a "
+            "header line (columns whose names are numbers or dates need other names, such as y2020)"
+        )
     for file in files[1:]:
         if _inferred(file.path, delimiter).names != first.names:
             raise InputError(f"{file.path}: its header differs from the first file's; give files of one table")
@@ -100,10 +110,15 @@ def _convert(types: Mapping[str, pa.DataType], names: Sequence[str] = ()) -> pcs
 def _inferred(path: str, delimiter: str) -> pa.Schema:
     """The header, and the types of the first block."""
     with _plain_bytes(path) as source:
-        opened = guarded(path, _UNREADABLE, _stream, source, delimiter, _convert({}), lambda _: "skip")
-        guarded(path, _UNREADABLE, lambda: opened.schema.names)  # a header that is not UTF-8 fails only here
-        schema: pa.Schema = opened.schema
-        return schema
+        watched = _Watched(source)
+        try:
+            file = pa.PythonFile(watched, mode="r")
+            opened = guarded(path, _UNREADABLE, _stream, file, delimiter, _convert({}), lambda _: "skip")
+            schema: pa.Schema = guarded(path, _UNREADABLE, lambda: opened.schema)
+            return schema
+        except InputError as error:
+            problem = error
+    raise InputError(_foreign_text(path)) if watched.foreign else problem
 
 
 def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column] | None) -> None:
@@ -115,6 +130,33 @@ def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column]
         )
     if columns is not None and not set(columns) & set(names):
         raise InputError(f"{path}: none of the job's columns is in the header; check that the file has a header line")
+
+
+def _like_a_row(path: str, delimiter: str, header: pa.Schema) -> bool:
+    """Whether the names are values: numbers, dates and truth values, or, where all is text, texts of their columns."""
+    given = [(name, kind) for name, kind in zip(header.names, header.types, strict=True) if name not in NULLS]
+    forms = [(name, form) for name, kind in given if (form := _form(kind)) is not None]
+    if forms or not given:
+        return bool(forms) and all(re.search(form, name) for name, form in forms)
+    with _plain_bytes(path) as source:
+        texts = _convert(dict.fromkeys(header.names, pa.string()))
+        file = pa.PythonFile(_Watched(source), mode="r")
+        batches = guarded(path, _UNREADABLE, _stream, file, delimiter, texts, lambda _: "skip")
+        batch = guarded(path, _UNREADABLE, next, batches, None)
+    if batch is None or batch.num_rows < _FEW_ROWS:
+        return False
+    return all(pc.any(pc.equal(batch.column(name), name), min_count=0).as_py() for name, _ in given)
+
+
+def _form(kind: pa.DataType) -> str | None:
+    """How a value of a type is written; None for texts."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _NUMBER
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]|$)"
+    if pa.types.is_time(kind):
+        return r"^[0-9]{1,2}:[0-9]{2}"
+    return f"^({'|'.join(_TRUTH)})$" if pa.types.is_boolean(kind) else None
 
 
 def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, name: str) -> pa.DataType:
@@ -173,11 +215,11 @@ class _Pass:
     def run(self) -> str | None:
         """Read the file; the name of a column that does not fit the type guessed for it, or None."""
         with _plain_bytes(self.path) as source:
-            quotes = _Quotes(source)
-            failed = self._read(quotes)
+            watched = _Watched(source)
+            failed = self._read(watched)
         if self.ragged:
             raise InputError(self._ragged_text())
-        if failed is None and quotes.count % 2:
+        if failed is None and watched.quotes % 2:
             raise InputError(
                 f"{self.path}: the number of double quotes is odd, so that a quoted field does not end and would "
                 "swallow the lines after it; close the quote (a quote inside a quoted field is written twice)"
@@ -186,16 +228,18 @@ class _Pass:
             raise InputError(self._misfit_text(failed))
         return failed
 
-    def _read(self, source: _Quotes) -> str | None:
-        column = None
+    def _read(self, source: _Watched) -> str | None:
+        column, file = None, pa.PythonFile(source, mode="r")
         try:
-            file = pa.PythonFile(source, mode="r")
             for batch in _stream(file, self.delimiter, _convert(self.types), self._skip):
                 self._note(batch)
             return None
         except pa.ArrowException as error:
-            known = re.search(r"In CSV column #(\d+)", str(error))
-            column = int(known.group(1)) if known else None
+            column = _failed_column(error)
+        except _Foreign:
+            pass
+        if source.foreign:
+            raise InputError(_foreign_text(self.path))
         if column is None:
             raise InputError(f"{self.path} {_UNREADABLE}")
         return list(self.types)[column]
@@ -218,8 +262,6 @@ class _Pass:
 
     def _misfit_text(self, name: str) -> str:
         kind = self.types[name]
-        if pa.types.is_string(kind):
-            return f"{self.path}: column {name!r} holds bytes that are not UTF-8; save the file as UTF-8"
         wanted = {pa.int64(): "whole numbers", pa.float64(): "numbers"}.get(kind, "ISO dates such as 1990-01-31")
         pattern = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(kind, _DATE)
         count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.delimiter, name, pattern)
@@ -230,21 +272,45 @@ class _Pass:
         )
 
 
-class _Quotes(io.RawIOBase):
-    """A file object that counts the double quotes that pass."""
+class _Foreign(Exception):
+    """Bytes that are not UTF-8; the library would print their line."""
+
+
+class _Watched(io.RawIOBase):
+    """A file object that counts the double quotes that pass, and stops at bytes that are not UTF-8."""
 
     def __init__(self, source: Any) -> None:
         super().__init__()
         self.source = source
-        self.count = 0
+        self.quotes = 0
+        self.foreign = False
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         block: bytes = self.source.read(size)
-        self.count += block.count(b'"')
+        self.quotes += block.count(b'"')
+        try:
+            self.decoder.decode(block, final=not block)
+        except UnicodeDecodeError:
+            self.foreign = True
+        if self.foreign:
+            raise _Foreign
         return block
+
+
+def _foreign_text(path: str) -> str:
+    with _plain_bytes(path) as source:
+        lines = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape", newline="\n")
+        number = next((at for at, line in enumerate(lines, 1) if _NO_TEXT.search(line)), 1)
+    return f"{path}: line {number} holds bytes that are not UTF-8; save the file as UTF-8"
+
+
+def _failed_column(error: pa.ArrowException) -> int | None:
+    known = re.search(r"In CSV column #(\d+)", str(error))
+    return int(known.group(1)) if known else None
 
 
 def _first_ragged_line(path: str, delimiter: str, fields: int) -> int | None:

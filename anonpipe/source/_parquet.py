@@ -85,13 +85,19 @@ def _shown(field: pa.Field) -> str:
     return str(field.type) if field.nullable else f"{field.type} not null"
 
 
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with texts as strings where they are views, which Arrow can neither filter nor take by position."""
+    fields = [pa.field(f.name, pa.string(), f.nullable) if pa.types.is_string_view(f.type) else f for f in batch.schema]
+    return batch.cast(pa.schema(fields)) if pa.schema(fields) != batch.schema else batch
+
+
 def read_parquet(unit: Unit, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `rows` rows of a unit, of the named columns."""
+    """Batches of at most `rows` rows of a unit, of the named columns; views of texts come as strings."""
     opened = _open(unit.path)
     wanted = {"batch_size": rows, "row_groups": list(unit.row_groups), "columns": list(names)}
     batches = guarded(unit.path, _DAMAGED, lambda: iter(opened.iter_batches(**wanted)))
     try:
         while (batch := guarded(unit.path, _DAMAGED, next, batches, None)) is not None:
-            yield batch.select(list(names)).replace_schema_metadata(None)
+            yield _without_views(batch.select(list(names)).replace_schema_metadata(None))
     finally:
         opened.close()

@@ -200,20 +200,24 @@ def test_several_csv_files(tmp_path):
         (f'a,b\n1,x\n2,"{CANARY}\n4,y\n', "double quotes is odd"),
         (f"a,b,a\n1,{CANARY},2\n", "column 3 "),
         (f"a,b\n1,x\n{CANARY},y\n,z\n{CANARY},z\n", "column 'a' is declared whole numbers and holds 2 rows"),
-        (f"a,b\n1,x\n2,{CANARY}".encode() + b"\xff\xfe\n", "'b' holds bytes that are not UTF-8"),
+        (f"a,b\n1,x\n2,{CANARY}".encode() + b"\xff\xfe\n", "line 3 holds bytes that are not UTF-8"),
+        (f"a,b\n1,x\n2,{CANARY}".encode() + b",\xff\xfe\n", "line 3 holds bytes that are not UTF-8"),
+        (f"a,\xe9\n1,{CANARY}\n".encode("latin-1"), "line 1 holds bytes that are not UTF-8"),
+        (b"a,b\n1,x\n2,\xc3", "line 3 holds bytes that are not UTF-8"),
         (f"{CANARY},x\n1,x\n", "none of the job's columns is in the header"),
         ("a,b\n", "no rows"),
         ("", "empty"),
         ("\n\n", "readable CSV"),
         (gzip.compress(f"a,b\n1,{CANARY}\n".encode() * 100)[:40], "readable CSV"),
     ],
-    ids=range(10),
+    ids=range(13),
 )
-def test_csv_errors(tmp_path, text, message):
+def test_csv_errors(tmp_path, text, message, capfd):
     columns = {"a": Column(kind="integer"), "b": Column(kind="categorical")}
     found = refused(open_source, write_csv(tmp_path, text), columns)
     assert re.search(message, found), found
     assert "t.csv" in found and "\n" not in found
+    assert capfd.readouterr() == ("", "")  # Arrow prints what it cannot decode
 
 
 @pytest.mark.parametrize(
