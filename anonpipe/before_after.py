@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -279,7 +281,12 @@ def draw_comparison(job: Job, source: str, released: str, path: Path) -> None:
     figure.suptitle(
         "numbers: 1st to 99th percentile of the original, what lies beyond is not drawn", fontsize=9, ha="right", x=0.99
     )
-    figure.savefig(path, dpi=110)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=110, format="png")
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as out:
+        os.fchmod(out.fileno(), 0o600)  # also where the file was there before: it tells of the original
+        out.write(drawn.getvalue())
 
 
 def _draw_correlations(axis: Any, compared: pd.DataFrame) -> None:

@@ -20,9 +20,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from anonpipe import errors, interrupts
-from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.errors import AnonpipeError, InputError, printable
 
 if TYPE_CHECKING:
     from anonpipe.job import Job
@@ -38,8 +39,17 @@ app = typer.Typer(
     "released; 4 output or staging cannot be written; 5 a stage failed on the workers (go on with --resume); "
     "6 the job is already running; 130 stopped by Ctrl-C.",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+
+class _Shown(Console):
+    """A console on which names of columns, paths and texts of jobs cannot steer the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
+out = _Shown(highlight=False)
+err = _Shown(stderr=True, highlight=False)
 
 JobFile = Annotated[Path, typer.Argument(help="The job file (YAML); make one with: anonpipe init")]
 Setting = Annotated[

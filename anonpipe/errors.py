@@ -7,10 +7,33 @@ no value of the data: messages end up in logs, schedulers and databases.
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    r"""Text with all that could steer a terminal, or turn its direction, written as an escape.
+
+    Names of columns and paths are others' and may hold any character.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\n'
+    """
+    if all(character.isprintable() or character == "\n" for character in text):
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character == "\n"
+        else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
+    )
+
+
 class AnonpipeError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is the CLI's answer."""
+    """Base of all errors raised on purpose; `exit_code` is the CLI's answer. Its text can be shown anywhere."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class JobError(AnonpipeError):

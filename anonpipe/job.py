@@ -326,7 +326,9 @@ class Run(Options):
     `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
     other, whoever reaches it can run programs on the workers and read the
     rows: it is used only with `trust_network: true`. `staging` is a folder of
-    this machine (or of a disk that all workers share).
+    this machine (or of a disk that all workers share). An input of more rows
+    than `most_rows_per_byte` times its bytes is refused: a few bytes of
+    Parquet can stand for a billion equal rows.
     """
 
     workers: int | None = Field(default=None, ge=1)
@@ -335,6 +337,7 @@ class Run(Options):
     trust_network: bool = False
     staging: str | None = None
     retries: int = Field(default=2, ge=0)
+    most_rows_per_byte: float = Field(default=16.0, gt=0)
 
     @field_validator("staging")
     @classmethod

@@ -48,7 +48,7 @@ from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.shelves import FILES, VALUES, routed_shelf, synthetic_shelf
-from anonpipe.source import Source, check_types, open_source, source_to_bytes
+from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
 from anonpipe.stages import label_shelf, work
 from anonpipe.store import (
     Staging,
@@ -167,6 +167,7 @@ def open_run(
         release.check_writable(release.place(job.output, job.report.internal))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
     with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}

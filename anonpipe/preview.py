@@ -28,7 +28,7 @@ from anonpipe.measure._frames import condition, plain
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.schema import Kind
-from anonpipe.source import Source, check_types, open_source, read_batches
+from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
 from anonpipe.store import Staging, lock, make_private, remove, staging_root
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def preview(job: Job) -> Preview:
     release.check_writable(release.place(job.output, job.report.internal))
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     with _digests_folder(job) as folder:
         scanned, unmet, counted = _scan(job, source, folder)
         of_units = check_repeats(repeats_in(runs_in(folder, job.identifiers), counted), job.k, job.rows_per_unit)

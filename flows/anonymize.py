@@ -45,7 +45,7 @@ from prefect.cache_policies import NO_CACHE
 
 from anonpipe import engine, pipeline
 from anonpipe.engine import Mapper
-from anonpipe.errors import AnonpipeError, EngineError, GateError
+from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job import Job, load_job
 from anonpipe.pipeline import Outcome, Progress, Run
 from anonpipe.rng import secret_withheld
@@ -203,7 +203,7 @@ def _report_line(path: str | None) -> list[str]:
 
 def _text(text: str) -> str:
     """Text as it is in Markdown, on one line: names of columns and analyses may hold any character."""
-    return re.sub(r"([\\|`\[])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
+    return re.sub(r"([\\|`\[])", r"\\\1", printable(" ".join(text.split()))).replace("<", "&lt;")
 
 
 def _list(texts: Iterable[str]) -> list[str]:

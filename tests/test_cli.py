@@ -175,7 +175,7 @@ def test_summary_is_readable_at_80_columns(call, tmp_path):
     picture = tmp_path / "before [after].png"
     answer = call("summary", job, "--picture", picture)
     assert answer.code == 0 and f"picture: {picture}" in answer.out
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_mode & 0o777 == 0o600
     tables = answer.out.split("picture:")[0]
     assert max(map(len, tables.splitlines())) <= 80
     for word in (

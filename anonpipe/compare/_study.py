@@ -21,7 +21,7 @@ from anonpipe.errors import EngineError, JobError
 from anonpipe.job import Job
 from anonpipe.pipeline import OnProgress, Progress, open_mapper
 from anonpipe.rng import keyed, private_home, steward_secret
-from anonpipe.source import Source, check_types, open_source, read_batches
+from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
 from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
 
 Results = dict[str, Receipt]
@@ -93,6 +93,7 @@ def _compare(
     check_names(job, axes)
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
     with lock(staging):
         try:

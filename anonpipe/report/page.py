@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from anonpipe.errors import InputError
+from anonpipe.errors import InputError, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 
@@ -71,7 +71,12 @@ def _template() -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.globals["figures"] = figures
     environment.globals["counted"] = words.counted

@@ -8,13 +8,22 @@ import pyarrow as pa
 
 from anonpipe.errors import InputError
 from anonpipe.schema import Column
-from anonpipe.source._check import check_types
+from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._files import find_files
 from anonpipe.source._model import Source, Unit, source_from_bytes, source_to_bytes
 from anonpipe.source._parquet import open_parquet, read_parquet
 
-__all__ = ["Source", "Unit", "check_types", "open_source", "read_batches", "source_from_bytes", "source_to_bytes"]
+__all__ = [
+    "Source",
+    "Unit",
+    "check_rows",
+    "check_types",
+    "open_source",
+    "read_batches",
+    "source_from_bytes",
+    "source_to_bytes",
+]
 
 
 def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source:

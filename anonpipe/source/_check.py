@@ -44,6 +44,31 @@ def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
         raise InputError("\n".join(problems))
 
 
+def check_rows(rows: int, size: int, most_a_byte: float) -> None:
+    """Refuse files of far more rows than bytes: a few bytes can stand for a billion equal rows, and fill any disk.
+
+    Raises
+    ------
+    InputError
+        More rows than `most_a_byte` times the bytes.
+
+    Examples
+    --------
+    >>> check_rows(200_000_000, 3_000_000, 16.0)
+    Traceback (most recent call last):
+    anonpipe.errors.InputError: the input has 200,000,000 rows in 3,000,000 bytes, 67 a byte, and 16 are allowed; ...
+    """
+    if rows > most_a_byte * max(size, _SMALL):
+        raise InputError(
+            f"the input has {rows:,} rows in {size:,} bytes, {rows / max(size, 1):.0f} a byte, and {most_a_byte:g} are "
+            "allowed; look whether it is what it should be, and if it is, give run.most_rows_per_byte"
+        )
+
+
+_SMALL = 100_000
+"""Bytes below which there is no harm."""
+
+
 def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
     if not is_supported(kind):
         return [f"column {name!r} holds {_shown(kind)}, which cannot be released; give it role: dropped or convert it"]

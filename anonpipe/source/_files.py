@@ -103,10 +103,48 @@ def find_files(url: str) -> list[File]:
         found = [path for path in sorted(found) if _visible(path) and _suffix(path) is not None]
         if not found:
             raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the job's input")
+    _refuse_table_formats(filesystem, url, inside, found)
     files = [_describe(filesystem, path) for path in found]
     if len({file.format for file in files}) > 1:
         raise InputError(f"{url} holds both Parquet and CSV files; give a glob such as {url.rstrip('/')}/*.parquet")
     return files
+
+
+def _refuse_table_formats(filesystem: Any, url: str, inside: str, found: list[str]) -> None:
+    """The folder of such a table also holds files of rows that were deleted or replaced: only its log tells which."""
+    if "http" in str(filesystem.protocol):  # which knows no folders
+        return
+    folders = {parent for path in [*found, f"{inside.rstrip('/')}/"] for parent in _parents(path)}
+    kinds = {kind for folder in sorted(folders) for kind in guarded(url, _UNSEEN, _kinds, filesystem, folder)}
+    if kinds:
+        kind = sorted(kinds)[0]
+        raise InputError(
+            f"{url} is (in) the folder of a table of {kind}, whose files also hold rows that were deleted or replaced; "
+            f"export a snapshot of it with its own library ({_EXPORTS[kind]}), and give that"
+        )
+
+
+_UNSEEN = "cannot be inspected; check path and access"
+_EXPORTS = {
+    "Delta Lake": "deltalake: DeltaTable(path).to_pyarrow_table(), then pyarrow.parquet.write_table",
+    "Iceberg": "pyiceberg: table.scan().to_arrow(), then pyarrow.parquet.write_table",
+    "Hudi": "Spark: spark.read.format('hudi').load(path), then write.parquet",
+}
+
+
+def _parents(path: str) -> list[str]:
+    """The folders that a file lies in, but for the root."""
+    parts = path.split("/")[:-1]
+    return [folder for at in range(1, len(parts) + 1) if (folder := "/".join(parts[:at])) and not _WILD & set(folder)]
+
+
+def _kinds(filesystem: Any, folder: str) -> list[str]:
+    """The formats of tables that keep their log in a folder."""
+    found = ["Delta Lake"] if filesystem.exists(f"{folder}/_delta_log") else []
+    found += ["Hudi"] if filesystem.exists(f"{folder}/.hoodie") else []
+    logs = filesystem.ls(f"{folder}/metadata", detail=False) if filesystem.isdir(f"{folder}/metadata") else []
+    iceberg = any(name.endswith((".metadata.json", "version-hint.text", ".gz.metadata.json")) for name in logs)
+    return found + (["Iceberg"] if iceberg else [])
 
 
 def _listed(filesystem: Any, inside: str) -> list[str] | None:
