@@ -367,7 +367,7 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
 def test_limits_hold_for_sums_of_products_of_correlated_normals(sizes, between):
     """200,000 draws of Σ_g Σ_i (e_ij e_ih) with three covariances: the rate beyond is below the stated chance."""
     rng, chance, times = np.random.default_rng(3), 1e-3, 200_000
-    total, error, largest = np.zeros(times), 0.0, np.zeros((2, 2))
+    total, error, largest = np.zeros(times), 0.0, 0.0
     for n, wide in zip(sizes, (10.0, 3.0, 1.0), strict=True):
         v = np.array([[wide**2, between * wide], [between * wide, 1.0]])
         # the sum of n products, from its two chi-squares
@@ -375,8 +375,8 @@ def test_limits_hold_for_sums_of_products_of_correlated_normals(sizes, between):
         plus, minus = (root + v[0, 1]) / 2, (root - v[0, 1]) / 2
         total += plus * (rng.chisquare(n, times) - n) - minus * (rng.chisquare(n, times) - n)
         error += n * product_variance(v)[0, 1]
-        largest = np.maximum(largest, np.abs(v))
-    reach = covariance_limit(np.sqrt(error), 2 * form_eigenvalue(largest)[0, 1], chance)
+        largest = max(largest, form_eigenvalue(v)[0, 1])
+    reach = covariance_limit(np.sqrt(error), 2 * largest, chance)
     assert np.isclose(total.var(), error, rtol=0.05)
     assert np.mean(np.abs(total) > reach) <= chance
     assert reach < 12 * np.sqrt(error)

@@ -145,7 +145,7 @@ def spread_sums(
 
     With u the group's mean less `centre`, W its scatter and n its size, the
     sums of W_jj W_hh / n + W_jh² / n, u_j² W_hh, u_j u_h W_jh, u_j W_hh and
-    u_j W_jh, and the largest |W_jh| / n; each of shape (width, width).
+    u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n; each of shape (width, width).
     """
     width = points.shape[1]
     shape = (width, width)
@@ -171,5 +171,5 @@ def spread_sums(
                 product[j, h] += u * (mean[h] - centre[h]) * w[j, h]
                 linear[j, h] += u * w[h, h]
                 mixed[j, h] += u * w[j, h]
-                largest[j, h] = max(largest[j, h], abs(w[j, h]) / size)
+                largest[j, h] = max(largest[j, h], (np.sqrt(w[j, j] * w[h, h]) + abs(w[j, h])) / (2.0 * size))
     return noise, square, product, linear, mixed, largest

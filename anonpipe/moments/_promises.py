@@ -13,7 +13,7 @@ from anonpipe.moments._merge import merge_all
 from anonpipe.moments._moments import GroupedMoments
 from anonpipe.moments._noise import FORMS, known_form, s_delta
 from anonpipe.moments._spread import GroupSpread
-from anonpipe.moments._tails import form_eigenvalue, product_variance
+from anonpipe.moments._tails import centred_eigenvalue, form_eigenvalue, product_variance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -198,18 +198,19 @@ def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
     """
     n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
     degrees = max(n - 1, 1)
-    largest = np.max([np.abs(noise) for _, noise in scopes], axis=0)
-    scale = 2.0 * form_eigenvalue(largest) / degrees
+    largest = np.max([form_eigenvalue(noise) for _, noise in scopes], axis=0)
     if form == "centred":
         parts = [(grouped.total.n - grouped.groups) * product_variance(noise) for grouped, noise in scopes]
-        return SamplingLimit(np.zeros(width), _root(np.sum(parts, axis=0)) / degrees, scale)
+        return SamplingLimit(np.zeros(width), _root(np.sum(parts, axis=0)) / degrees, 2.0 * largest / degrees)
     variance, whole = np.zeros((width, width)), np.zeros((width, width))
     for (grouped, noise), between in zip(scopes, _between(scopes), strict=True):
         variance += _symmetric(np.outer(np.diag(between), np.diag(noise))) + 2 * between * noise
         variance += (1.0 - 2.0 / max(n, 1)) * grouped.total.n * product_variance(noise)
         whole += grouped.total.n * noise
     variance += product_variance(whole) / max(n, 1) ** 2
-    return SamplingLimit(_root(np.diag(whole)) / max(n, 1), _root(variance) / degrees, scale)
+    if len(scopes) > 1:
+        largest = centred_eigenvalue(largest, whole / max(n, 1))
+    return SamplingLimit(_root(np.diag(whole)) / max(n, 1), _root(variance) / degrees, 2.0 * largest / degrees)
 
 
 def _between(scopes: Scopes) -> list[FloatArray]:
@@ -233,7 +234,8 @@ def _limit_by_group(spread: GroupSpread) -> SamplingLimit:
     cross = c * (_symmetric(spread.square) + 2 * spread.product)
     scatter = c**2 * ((1 - 2 / n) * spread.noise + product_variance(spread.within) / n**2)
     mean = _root(c * np.diag(spread.within)) / n
-    return SamplingLimit(mean, _root(cross + scatter) / degrees, 2.0 * c * form_eigenvalue(spread.largest) / degrees)
+    largest = centred_eigenvalue(c * spread.largest, c * spread.within / n)
+    return SamplingLimit(mean, _root(cross + scatter) / degrees, 2.0 * largest / degrees)
 
 
 def _symmetric(a: FloatArray) -> FloatArray:

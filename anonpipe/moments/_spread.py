@@ -33,7 +33,7 @@ class GroupSpread:
     noise
         Sum of (W_jj W_hh + W_jh²) / n.
     largest
-        Largest |W_jh| / n of a group.
+        Largest (√(W_jj W_hh) + |W_jh|) / 2n of a group: see `form_eigenvalue`.
     square, product
         Sums of u_j² W_hh and of u_j u_h W_jh.
     linear, mixed

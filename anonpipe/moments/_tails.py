@@ -63,12 +63,7 @@ def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> Flo
 def form_eigenvalue(covariance: FloatArray) -> FloatArray:
     """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form.
 
-    (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues. For records of several
-    covariances `covariance` holds the largest |V_jh|: with e the normals of
-    all records less their mean, and any a > 0, e_j e_h is at most
-    (a e_j + e_h/a)²/4, whose largest eigenvalue is that of the record with
-    the largest variance of a e_j + e_h/a: for a² = √(V_hh/V_jj) of the
-    largest, at most what this returns.
+    (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues.
 
     Examples
     --------
@@ -77,6 +72,33 @@ def form_eigenvalue(covariance: FloatArray) -> FloatArray:
     """
     spread = np.sqrt(np.diag(covariance))
     return np.asarray((np.outer(spread, spread) + np.abs(covariance)) / 2.0)
+
+
+def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
+    """The same of products of records of several covariances, summed about the mean of the table.
+
+    Parameters
+    ----------
+    largest
+        The largest `form_eigenvalue` of a record, shape (width, width).
+    average
+        The mean of the records' covariances, shape (width, width).
+
+    Notes
+    -----
+    The sum about the mean is the sum Σ e_j e_h of the records less
+    (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one record with the
+    average covariance: by Weyl's inequality they add at most. For squares,
+    both forms being positive, the first is an upper limit itself.
+
+    Examples
+    --------
+    >>> centred_eigenvalue(np.array([[4.0, 3.5], [3.5, 9.0]]), np.eye(2)).tolist()
+    [[4.0, 4.0], [4.0, 9.0]]
+    """
+    added = form_eigenvalue(average)
+    np.fill_diagonal(added, 0.0)
+    return np.asarray(largest + added)
 
 
 def product_variance(covariance: FloatArray) -> FloatArray:

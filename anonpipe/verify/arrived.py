@@ -123,10 +123,12 @@ class Scanned:
         """Translate a tally; logarithms are not known, as the scan takes them of values inside their bounds."""
         mean, variance, null_share = (np.full(len(view.variables), np.nan) for _ in range(3))
         rows = max(tally.rows, 1)
+        numbers = {variable.position for variable in view.variables if variable.category is None}
         for at, variable in enumerate(view.variables):
             position = variable.position
             if variable.category is not None:
-                if position in tally.codes:
+                null = variable.category == len(tally.codes.get(position, ())) - 1
+                if position in tally.codes and not (null and position in numbers):  # those are NaN, in no category
                     share = tally.codes[position][variable.category] / rows
                     mean[at] = (share - variable.mean) / variable.sd
                     variance[at] = share * (1.0 - share) * rows / max(rows - 1, 1) / variable.sd**2

@@ -53,7 +53,8 @@ def spread(points: Array, order, starts) -> dict[str, Array]:
                 sums["product"][j, h] += u[j] * u[h] * w[j, h]
                 sums["linear"][j, h] += u[j] * w[h, h]
                 sums["mixed"][j, h] += u[j] * w[j, h]
-                sums["largest"][j, h] = max(sums["largest"][j, h], abs(w[j, h]) / len(members))
+                own = (np.sqrt(w[j, j] * w[h, h]) + abs(w[j, h])) / 2 / len(members)
+                sums["largest"][j, h] = max(sums["largest"][j, h], own)
     return sums
 
 

@@ -14,7 +14,7 @@ from anonpipe.mask import MASKERS, mask
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.schema import Column
 from anonpipe.synthesize import synthesize
-from anonpipe.verify.arrived import Arrived
+from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Limits, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
 from anonpipe.verify.promises import Promise, Target
@@ -369,3 +369,30 @@ def test_a_value_of_a_person_that_is_handed_on_fails_and_names_its_column():
     verdict = judge_evidence(replace(honest, handed_on=(1, "x")), 5, LIMITS)
     [failed] = [check for check in verdict.checks if check.outcome is Outcome.FAILED]
     assert failed.mandatory and "released beyond chance" in failed.name and "column 'x'" in failed.on
+
+
+def test_what_the_scan_knows_is_what_is_measured_of_the_same_cells():
+    """Numbers with nulls, an ordinal whose nulls are NaN, categories whose null is one: means, variances, shares."""
+    rng = np.random.default_rng(5)
+    cells = np.column_stack([rng.normal(3, 2, 300), rng.integers(0, 4, 300), rng.integers(0, 4, 300)]).astype(float)
+    cells[:40, 0], cells[cells[:, 1] == 3, 1] = np.nan, np.nan
+    columns = {
+        "number": Column(kind="continuous"),
+        "grade": Column(kind="ordinal", levels=("a", "b", "c")),
+        "place": Column(kind="categorical"),
+    }
+    counts = {1: np.bincount(np.nan_to_num(cells[:, 1], nan=3).astype(int)), 2: np.bincount(cells[:, 2].astype(int))}
+    mean, sd = np.nanmean(cells, axis=0), np.nanstd(cells, axis=0)
+    told = dict(zip(columns, mean, strict=True)), dict(zip(columns, sd, strict=True))
+    view = build_view(columns, *told, {"grade": counts[1], "place": counts[2]})
+    there = np.array([260.0, 0, 0])
+    whole = Tally(300, there, np.array([mean[0], 0, 0]), np.array([sd[0] ** 2 * 260, 0, 0]), counts)
+    known, found = Scanned.of(whole, view, ()), PairwiseMoments.of(view.measure(cells))
+    for a, b in (
+        (known.mean, found.mean),
+        (known.variance, np.diag(found.covariance)),
+        (known.null_share, found.null_share),
+    ):
+        assert np.allclose(a[~np.isnan(a)], b[~np.isnan(a)], rtol=1e-9, atol=1e-12)
+        assert np.isnan(a).sum() <= 1  # the nulls of the ordinal, which are in no category
+    assert Scanned.of(whole, view, (0,)).null_share[0] == 0.0
