@@ -39,6 +39,20 @@ def test_same_as_the_naive_twin(rows, width, k, seed):
     assert sets_of(run(points, k)) == {frozenset(group) for group in naive.mu_approx(points, k)}
 
 
+@settings(deadline=None, max_examples=80)
+@given(grouping_problems(), st.integers(0, 2**32 - 1))
+def test_the_order_of_the_rows_does_not_matter(problem, seed):
+    """As many groups of the same records, equal records being the same."""
+    points, k = problem
+    mixed = np.random.default_rng(seed).permutation(len(points))
+
+    def groups_of(table):
+        labels = run(np.ascontiguousarray(table), k)
+        return sorted(sorted(map(tuple, table[labels == g].tolist())) for g in range(labels.max() + 1))
+
+    assert groups_of(points) == groups_of(points[mixed])
+
+
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_forest_as_the_naive_twin_with_ties(problem):

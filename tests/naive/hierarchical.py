@@ -162,6 +162,12 @@ def cut(tree, k, new):
 
 
 def mu_approx(points, k):
+    """Lists of rows, found in the order of the records' values."""
+    rows = sorted(range(len(points)), key=lambda i: tuple(points[i]))
+    return [[rows[i] for i in group] for group in _mu_approx([points[i] for i in rows], k)]
+
+
+def _mu_approx(points, k):
     n = len(points)
     links = grow_forest(points, k)
     left, trees = set(range(n)), []

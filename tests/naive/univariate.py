@@ -27,6 +27,12 @@ def nearest_next(points, groups):
     return path
 
 
+def chained(points, groups):
+    """The groups in the order of a walk over their centroids."""
+    centroids = [mean(points, group) for group in groups]
+    return [groups[g] for g in nearest_next(centroids, [list(range(len(groups)))])]
+
+
 def cuts(n, k):
     """Every way to write n as a sum of sizes k to 2k - 1."""
     if n == 0:
