@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anonpipe import propose
 from anonpipe.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.errors import InputError, JobError
-from anonpipe.job import load_job
+from anonpipe.job import load_job, parse_job
 from anonpipe.propose import SAMPLE_ROWS, derived, guess, look_at, propose_job
 from anonpipe.schema import Kind, Role
 from anonpipe.source import check_types, open_source
@@ -471,3 +471,50 @@ def test_what_cannot_be_proposed_is_refused(tmp_path: Path) -> None:
         propose_job(str(tmp_path / "a.parquet"), "out", 5)
     with pytest.raises(JobError, match="k is 1; give at least 2"):
         propose_job(str(tmp_path / "a.parquet"), "out", 1)
+
+
+ODD_NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    [
+        "yes",
+        "null",
+        "~",
+        "1",
+        "1e3",
+        "0x1F",
+        "2020-01-01",
+        "a: b",
+        "a #b",
+        "'q'",
+        '"',
+        "%lead",
+        "@",
+        "- dash",
+        "{a}",
+        "<<",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ODD_NAMES, min_size=3, max_size=5, unique=True))
+def test_whatever_the_names_the_proposal_reads_back(names: list[str]) -> None:
+    """Names stand as keys, in reasons and in strata; a line break in a comment would make a key of what follows."""
+    *others, time, state = names
+    guesses = {
+        name: propose.Guess(Kind.CATEGORICAL, Role.DROPPED, f"a copy of {propose._quoted(time)}") for name in others
+    }
+    guesses[time] = propose.Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
+    guesses[state] = propose.Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
+    job = parse_job(yaml.safe_load(propose._write(names[1] + ".csv", "out" + names[0], 5, guesses)) | _PATHS)
+    assert list(job.columns) == names and job.strata.by == (state,)
+    assert job.columns[state].event == (names[0], 1)
+
+
+_PATHS = {"input": "a.csv", "output": "b"}  # paths of control characters are refused
+
+
+@pytest.mark.parametrize("name", ["months", "cost"])
+def test_numbers_beyond_all_bounds_are_no_reason_to_fail(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{name},dead\n" + "\n".join(f"{1 + i % 30}.5e300,{i % 2}" for i in range(120)))
+    assert yaml.safe_load(propose_job(str(path), "out", 5))["columns"][name]["role"] == "masked"

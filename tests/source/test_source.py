@@ -349,3 +349,32 @@ def test_columns_of_job_and_input_must_be_the_same():
     schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
     found = refused(check_types, schema, {"x": Column(kind="integer"), "z": Column(kind="integer")})
     assert "'z', which the input does not have" in found and "'y', which the job does not name" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("{n},{n}.5,name{t},2020-01-{d}", "7,8.25,{c},2020-02-03"),
+        ("{n}.5,place{t}", ",place1"),
+        ("name{t},place{t}", "name1,place2"),
+        ("true,{n}", "false,12"),
+        ("2020-01-{d},x", "2020-02-03,{c}"),
+        ("place{t},{n},{n}", "place0,2019,2020"),
+    ],
+)
+def test_a_first_line_of_values_is_no_header(tmp_path, line, names):
+    """Its values would stand in the job, in messages and in the release."""
+    rows = [line.format(n=3 * n, t=n % 3, d=10 + n % 18) for n in range(60)]
+    path = write_csv(tmp_path, "\n".join([names.format(c=CANARY), *rows]) + "\n")
+    found = refused(open_source, path, None)
+    assert "looks like a row" in found and "header" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [("{n},{n}", "age,2020"), ("name{t},place{t}", "name1,place"), ("{n},yes", "n,yes"), ("x,x", "true,false")],
+)
+def test_names_that_only_resemble_values_are_names(tmp_path, line, names):
+    rows = [line.format(n=3 * n, t=n % 3) for n in range(60)]
+    source = open_source(write_csv(tmp_path, "\n".join([names, *rows]) + "\n"), None)
+    assert source.schema.names == names.split(",")
