@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 EXACT = 1e-9
 """Relative tolerance of what a method promises exactly, before decoding."""
 
-CHANCE = 1e-5
+CHANCE = 1e-6
 """Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit."""
 
 ON = "synthetic points before decoding"

@@ -180,14 +180,15 @@ def honest(sizes: list[int], ks: list[int], draws: int, until: float) -> None:
     """False refusals, line by line and together."""
     print(LINE.format("table", "n", "k", "method", "draws", "> 6 s.e.", "refused", "largest", "limit"))
     print(f"{'':<61} {'':>7} {'':>9} {'':>9} {'ratio':>8} {'s.e.':>8}")
-    sums = np.zeros(3, dtype=np.int64)
+    sums, case = np.zeros(3, dtype=np.int64), 0
     for make in TABLES:
         for n in sizes:
             points = scores(make(np.random.default_rng(1), n))
             for k in ks:
                 for each in cases(points, k):
                     count = max(draws * min(500, n) // n, 50)
-                    found = run(each, count, np.random.default_rng(2), until)
+                    case += 1
+                    found = run(each, count, np.random.default_rng([2, case]), until)
                     beyond, refused = int((found[:, 1] > 6).sum()), int((found[:, 0] > 1).sum())
                     sums += [len(found), beyond, refused]
                     name = f"{each.method} {each.form}".strip()
