@@ -328,7 +328,9 @@ class Run(Options):
     rows: it is used only with `trust_network: true`. `staging` is a folder of
     this machine (or of a disk that all workers share). An input of more rows
     than `most_rows_per_byte` times its bytes is refused: a few bytes of
-    Parquet can stand for a billion equal rows.
+    Parquet can stand for a billion equal rows. What crashed runs left in the
+    staging is deleted `keep_days` after their last step, at the start of the
+    next run.
     """
 
     workers: int | None = Field(default=None, ge=1)
@@ -337,6 +339,7 @@ class Run(Options):
     trust_network: bool = False
     staging: str | None = None
     retries: int = Field(default=2, ge=0)
+    keep_days: float = Field(default=7.0, gt=0)
     most_rows_per_byte: float = Field(default=16.0, gt=0)
 
     @field_validator("staging")

@@ -28,7 +28,7 @@ from anonpipe.assess import Assessment
 from anonpipe.codec.identifiers import many_rows
 from anonpipe.context import Context
 from anonpipe.engine import Mapper, Task
-from anonpipe.errors import DamagedError, InputError, JobError, OutputError
+from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError, OutputError
 from anonpipe.evidence import (
     by_stratum,
     evidence,
@@ -57,6 +57,7 @@ from anonpipe.store import (
     lock,
     make_private,
     new_root,
+    purge,
     remove,
     roots_of,
     staging_root,
@@ -169,6 +170,8 @@ def open_run(
     check_types(source.schema, job.columns)
     check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
+    with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that nobody went on with
+        purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}
         found, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)

@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,30 @@ zarr.config.set({"array.write_empty_chunks": True})  # a chunk that is not there
 def staging_root(chosen: str | None) -> Path:
     """The folder that holds all runs' stagings: the job's, `ANONPIPE_STAGING`, or the user's cache folder."""
     named = chosen or os.environ.get("ANONPIPE_STAGING")
-    return Path(named) if named else user_cache_path("anonpipe") / "staging"
+    folder = Path(named) if named else user_cache_path("anonpipe") / "staging"
+    return folder if _ours(folder) else folder / f"anonpipe-{os.getuid()}"
+
+
+def _ours(folder: Path) -> bool:
+    """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed.
+
+    Raises
+    ------
+    OutputError
+        There, the folder for this user is a link, which somebody else may have laid.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return True
+    if found.st_uid == os.getuid() and found.st_mode & 0o077 == 0:
+        return True
+    if (folder / f"anonpipe-{os.getuid()}").is_symlink():
+        raise OutputError(
+            f"the staging folder {folder}/anonpipe-{os.getuid()} is a link, which is not followed; delete it, or set "
+            "run.staging or ANONPIPE_STAGING"
+        )
+    return False
 
 
 def make_private(folder: Path) -> Path:
@@ -70,8 +94,8 @@ def _reason(error: OSError) -> str:
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a whole file (0600), then rename it: a reader sees all of it or none, and a failure leaves nothing."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # nobody can lay a link there before
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
@@ -473,8 +497,15 @@ def delete(root: Path) -> None:
         raise OutputError(f"the staging {root} could not be deleted whole; it holds raw data: delete it by hand")
 
 
-def purge(root: Path, dry_run: bool = False) -> list[Path]:
+def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None = None) -> list[Path]:
     """Delete the stagings of crashed runs below `root`; those of live runs stay.
+
+    Parameters
+    ----------
+    days
+        Only those that nothing was written to for so many days.
+    but
+        The run whose stagings stay.
 
     Returns
     -------
@@ -485,6 +516,8 @@ def purge(root: Path, dry_run: bool = False) -> list[Path]:
         return []
     gone = []
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and _is_staging(path)):
+        if folder.name.partition(".")[0] == but or not _idle_for(folder, days):
+            continue
         handle = _try_lock(folder)
         if handle is None:
             continue
@@ -495,6 +528,15 @@ def purge(root: Path, dry_run: bool = False) -> list[Path]:
     if not dry_run:
         _forget_locks(root)
     return gone
+
+
+def _idle_for(folder: Path, days: float) -> bool:
+    """Whether nothing was written to a staging for some days."""
+    try:
+        newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return False
+    return time.time() - newest >= days * 86_400
 
 
 def _forget_locks(root: Path) -> None:

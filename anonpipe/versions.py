@@ -47,8 +47,8 @@ _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
 _TIMED = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_STRAY = re.compile(rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|{re.escape(FAILED)}\.\d+)")
-_STRAY_REPORT = re.compile(r"\..+\.\d+")
+_STRAY = re.compile(rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|{re.escape(FAILED)}\.[0-9a-f]+)")
+_STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+")
 
 PATIENCE = 600.0
 """Seconds to wait for another run that publishes to the same output."""

@@ -365,12 +365,13 @@ def test_an_interrupt_before_the_switch_publishes_nothing(tmp_path, monkeypatch)
 
 def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp_path, stage):
     root = tmp_path / "stagings"
+    root.mkdir(mode=0o700)
     for name in ("dead", "busy"):
         out, staging = tmp_path / name, root / name
         published(stage, out)
         versions.begin(release.place(str(out)), "v000002-00000000")
         (out / "versions" / ".v000002-00000000").mkdir()
-        staging.mkdir(parents=True)
+        staging.mkdir()
         (staging / "run.json").write_text("{}")
         (staging / "job.json").write_text(json.dumps({"output": str(out)}))
     handle = versions._try_lock(str(tmp_path / "busy" / ".lock"))

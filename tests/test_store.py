@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from anonpipe import sealed, store
 from anonpipe.engine import account
 from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
+from tests import small
 from tests.faults.staging import FAULTS
 
 
@@ -281,3 +283,57 @@ def test_unusable_staging_folder_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be made"):
         store.make_private(tmp_path / "file" / "below")
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_rights_of_a_folder_that_others_use_are_not_changed(tmp_path, monkeypatch):
+    shared, link = tmp_path / "shared", f"anonpipe-{os.getuid()}"
+    shared.mkdir(mode=0o755)
+    shared.chmod(0o1777)
+    root = store.make_private(store.staging_root(str(shared)))
+    assert root == shared / link and mode(root) == 0o700 and mode(shared) == 0o1777
+    assert store.staging_root(str(shared)) == root and store.staging_root(str(root)) == root
+    root.rmdir()
+    (shared / link).symlink_to(tmp_path)
+    with pytest.raises(OutputError, match="is a link"):
+        store.staging_root(str(shared))
+    assert store.staging_root(str(tmp_path / "new")) == tmp_path / "new"
+    mine = store.make_private(tmp_path / "new")
+    monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
+    assert store.staging_root(str(mine)).parent == mine  # of another user, whatever its rights
+
+
+def test_old_stagings_are_purged_and_young_ones_and_the_own_are_not(tmp_path):
+    hours = 3_600.0
+    for name, age in (("a" * 16, 200), ("b" * 16, 20), ("c" * 16, 200), ("memory-" + "d" * 16, 200)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+        for path in (tmp_path / name / "run.json", tmp_path / name):
+            os.utime(path, (time.time() - age * hours,) * 2)
+    gone = store.purge(tmp_path, days=7, but="c" * 16)
+    assert [path.name for path in gone] == ["a" * 16, "memory-" + "d" * 16]
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"b" * 16, "c" * 16}
+
+
+def test_a_run_deletes_what_crashed_runs_left_long_ago(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    left = store.make_private(store.staging_root(None)) / ("a" * 16)
+    left.mkdir()
+    (left / "raw").write_text("rows")
+    for path in (left / "raw", left):
+        os.utime(path, (time.time() - 8 * 86_400,) * 2)
+    job = small.job(tmp_path, small.plain_table())
+    small.run(job.model_copy(update={"run": job.run.model_copy(update={"keep_days": 30.0})}))
+    assert left.exists()
+    small.run(job)
+    assert not left.exists()
+
+
+def test_a_link_laid_where_a_draft_will_be_is_not_followed(tmp_path):
+    trap = tmp_path / "trap"
+    (tmp_path / f".name.{os.getpid()}").symlink_to(trap)
+    store.write_atomic(tmp_path / "name", b"rows")
+    assert not trap.exists() and (tmp_path / "name").read_bytes() == b"rows" and mode(tmp_path / "name") == 0o600

@@ -53,7 +53,7 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
     }
     environment = PLAIN.environment(tmp_path, server)
     monkeypatch.setenv("ANONPIPE_SECRET", environment["ANONPIPE_SECRET"])
-    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging").mkdir(mode=0o700)
     with lock(Staging(tmp_path / "staging" / run_id(load_job(tmp_path / "busy.yaml")))):
         done = subprocess.run(
             [sys.executable, "-c", CODES, json.dumps([arguments for arguments, _ in cases.values()])],
