@@ -193,7 +193,7 @@ class Centroid(Options):
 
 
 class Gaussian(Options):
-    """Normal records with the group's mean and scatter, exactly or on average."""
+    """Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`."""
 
     model_config = _METHOD_NAMED
     method: Literal["gaussian"] = "gaussian"
@@ -201,7 +201,7 @@ class Gaussian(Options):
 
 
 class Pca(Options):
-    """Independent normal principal components per group (Gal 2014, Algorithm 3)."""
+    """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
 
     model_config = _METHOD_NAMED
     method: Literal["pca"] = "pca"

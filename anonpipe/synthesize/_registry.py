@@ -25,6 +25,8 @@ _MOMENTS = {
     "n_table": "records of the whole table; with moments='expected' only, and needed there",
 }
 
+_ONE = "pca and gaussian are one method under two names: their records have the same distribution"
+
 METHODS: dict[str, Synthesizer] = {
     method.name: method
     for method in (
@@ -48,7 +50,7 @@ METHODS: dict[str, Synthesizer] = {
         Synthesizer(
             function=gaussian,
             name="gaussian",
-            published="normal data with the moments of the group (hybrid microdata)",
+            published="normal data with the moments of the group (hybrid microdata); the same method as pca",
             reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
             cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
             options=_MOMENTS,
@@ -57,7 +59,7 @@ METHODS: dict[str, Synthesizer] = {
                 "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
                 "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
                 "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
-                "of a group are not kept"
+                f"of a group are not kept; {_ONE}"
             ),
             random=True,
             identical_groups=False,
@@ -67,12 +69,12 @@ METHODS: dict[str, Synthesizer] = {
         Synthesizer(
             function=pca,
             name="pca",
-            published="improved condensation, synthetic data generation",
+            published="improved condensation, synthetic data generation; the same method as gaussian",
             reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
             cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
             options=_MOMENTS,
             required=(),
-            promise="as gaussian in both forms: the laws are the same, and so is the code",
+            promise=f"as gaussian, in both forms; {_ONE}",
             random=True,
             identical_groups=False,
             exact_group_moments=True,

@@ -6,7 +6,12 @@ import re
 
 from anonpipe.verify.verdict import Outcome, Verdict
 
-_DECODING = "give the columns wider bounds and a finer step, or"
+_DECODING = (
+    "for a column with many values at a bound that it cannot cross (counts and costs with many 0), transform: log, or "
+    "synthesize: {method: pca, moments: expected}, whose noise is that of the group; for others a finer step, or wider "
+    "bounds if values beyond them make sense; or"
+)
+"""Wider bounds alone would release visits below 0."""
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
@@ -50,8 +55,10 @@ def remedies(verdict: Verdict) -> tuple[str, ...]:
     Examples
     --------
     >>> from anonpipe.verify.verdict import at_most
-    >>> remedies(Verdict((at_most("mean in each stratum", 0.3, 0.1, "-"), at_most("mean: as promised", 9, 6, "-"))))
-    ('mean in each stratum: give the columns wider bounds and a finer step, or raise gates.mean',)
+    >>> failed = at_most("mean in each stratum", 0.3, 0.1, "-"), at_most("mean: as promised", 9, 6, "-")
+    >>> (advice,) = remedies(Verdict(failed))
+    >>> advice.partition(",")[0]
+    'mean in each stratum: for a column with many values at a bound that it cannot cross (counts and costs with many 0)'
     """
     found: dict[str, str] = {}
     for check in verdict.checks:

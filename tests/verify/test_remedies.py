@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -33,6 +34,42 @@ def test_failed_gates_have_a_remedy(name, words):
     (line,) = told(name)
     assert line.startswith(f"{name}: ") and words in line
     assert told(name, measured=0.1) == ()
+
+
+def visits(rows: int = 1_000) -> pa.Table:
+    """Counts, five of six of them 0, beside an age and an income."""
+    rng = np.random.default_rng(3)
+    counts = rng.negative_binomial(0.6, 0.12, rows) * (rng.random(rows) < 0.25)
+    age, income = rng.integers(18, 90, rows), rng.lognormal(10.0, 0.5, rows)
+    return pa.table({"age": age, "visits": counts, "income": income})
+
+
+def released_visits(folder, column=None, **changes):
+    """How far the share of 0 is from the original's, and the smallest released count."""
+    columns = {
+        "age": {"kind": "integer", "bounds": [0, 120]},
+        "visits": {"kind": "integer", "bounds": [0, 500]} | (column or {}),
+        "income": {"kind": "continuous", "bounds": [0, None]},
+    }
+    job = small.job(folder, visits(), columns, **changes)
+    assert small.run(job).verdict.passed
+    counts = small.released(job).column("visits").to_numpy()
+    return abs((counts == 0).mean() - (visits().column("visits").to_numpy() == 0).mean()), counts.min()
+
+
+def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path):
+    """Wider bounds, which keep the mean too, release counts below 0."""
+    (line,) = told("mean")
+    assert "transform: log" in line and "synthesize: {method: pca, moments: expected}" in line
+    plain, least = released_visits(tmp_path / "plain")
+    assert plain > 0.05 and least == 0
+    assert released_visits(tmp_path / "wide", {"bounds": [-200, 700]})[1] < 0
+    for remedy in (
+        {"column": {"transform": "log", "step": 1}},
+        {"synthesize": {"method": "pca", "moments": "expected"}},
+    ):
+        moved, least = released_visits(tmp_path / next(iter(remedy)), **remedy)
+        assert moved < 0.04 and least >= 0
 
 
 def test_what_has_no_remedy_and_what_is_said_once():
