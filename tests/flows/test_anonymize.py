@@ -121,3 +121,18 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
     after = (tmp_path / "notes" / "finished").read_text().split()
     assert after[: len(before)] == before and not set(after[len(before) :]) & set(before)
     assert (tmp_path / "out" / "release" / "_manifest.json").exists()
+
+
+def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
+    code = """
+from flows import anonymize
+from anonpipe.pipeline import Outcome
+from anonpipe.verify.verdict import Verdict
+def gone(*_, **__):
+    raise ConnectionError
+anonymize.pipeline.finish = lambda run, verdict: Outcome(verdict, "version", 1, ())
+anonymize.create_markdown_artifact = gone
+print(anonymize.publish.fn(None, Verdict((), ())).version)
+"""
+    told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
+    assert told.stdout.strip() == "version", told.stderr
