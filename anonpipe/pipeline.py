@@ -364,12 +364,14 @@ def group(run: Run, mapper: Mapper) -> None:
         return
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
-    if isinstance(run.job.synthesize, MicroPerturbation) and not run.staging.has("noise.npy"):
+    if isinstance(run.job.synthesize, MicroPerturbation) and not all(
+        map(run.staging.has, ("noise.npy", "noise_scopes.json"))
+    ):
         grouped = grouped_by_stratum(ctx)
         scopes = scopes_of_noise(run.job, grouped)
-        run.staging.write_json("noise_scopes.json", scopes)
         factors = _noise_factors(ctx, run.job.synthesize.form, together(grouped, scopes), scopes)
         run.staging.write_array("noise.npy", np.stack(factors))
+        run.staging.write_json("noise_scopes.json", scopes)
 
 
 def _noise_factors(ctx: Context, form: str, grouped: list[GroupedMoments], scopes: list[int]) -> list[FloatArray]:

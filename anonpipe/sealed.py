@@ -100,7 +100,9 @@ def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
 def _make_parents(root: Path, name: PurePosixPath) -> None:
     """Make the folders between, never the staging itself: who removed it wants it gone."""
     for parent in reversed(name.parents[:-1]):
-        (root / parent).mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (root / parent).mkdir(mode=0o700)
+            _sync_folder(root / parent.parent)
 
 
 def check_start(root: Path, start: str | None) -> None:
@@ -159,14 +161,17 @@ def _key(root: Path) -> bytes:
 
 
 def sync_folders(root: Path, names: Iterable[str]) -> None:
-    """Bring the names of these files to the disk, with those of the folders that they are in."""
-    folders = {root / parent for name in names for parent in PurePosixPath(name).parents}
-    for folder in folders:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """Bring the names of these files to the disk; those of their folders got there when they were made."""
+    for folder in {PurePosixPath(name).parent for name in names}:
+        _sync_folder(root / folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:

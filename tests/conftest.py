@@ -19,3 +19,8 @@ def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def pytest_configure() -> None:
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+    os.fsync = _not_synced  # type: ignore[assignment]
+
+
+def _not_synced(handle: int) -> None:
+    """What tests write need not outlive a power cut; who tests the order of syncs puts a function of its own here."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from anonpipe.errors import InputError
+from anonpipe import engine, pipeline, stages
+from anonpipe.engine import Task
+from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.pipeline import execute
+from anonpipe.shelves import routed_shelf
 from tests import small
-from tests.faults import inputs
+from tests.faults import inputs, staging
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 @pytest.mark.parametrize("change", inputs.CHANGES.values(), ids=inputs.CHANGES)
@@ -28,3 +38,144 @@ def test_an_input_that_is_rewritten_between_the_passes_is_refused(tmp_path, chan
     with pytest.raises(InputError, match=r"the input changed while it was read: .* other rows than in the first pass"):
         execute(given, cluster=False, on_progress=on_progress)
     assert changed and small.left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(("name", "point"), [("groups", "synthesize"), ("groups", "write"), ("mask", "mask: shuffle")])
+def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path, name, point):
+    """A drawn share of all damages of all files; `python -m tests.faults.staging` does them all."""
+    rng, given = np.random.default_rng(11), staging.case(tmp_path, name)
+    small.run(given)
+    expected = staging.released(given)
+    snapshot = staging.Snapshot.take(given, (point, 1), tmp_path / "kept")
+    share = 6 / (len(staging.FAULTS) * len(staging.files_of(snapshot.kept)))
+    outcomes = [(*told[:2], told[2]) for told in staging.damage(snapshot, expected, rng, share)]
+    assert outcomes
+    assert [told for told in outcomes if told[2] not in ("same", "refused 5")] == []
+
+
+@pytest.mark.parametrize("file", ["job.json", "run.key", "routed/c/0/0", "labels/c/1/0", "file_rows.json"])
+def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file):
+    """Found by who reads it next; what is left goes, so that a flow that always resumes is not stuck."""
+    given = staging.case(tmp_path, "groups")
+    small.run(given)
+    expected = staging.released(given)
+    shutil.rmtree(given.output)
+
+    def on_progress(news):
+        if (news.stage, news.done) == ("synthesize" if file != "file_rows.json" else "write", 0):
+            stages.context.cache_clear()
+            (path,) = (path for path in small.stagings() if path.is_dir())
+            staging.deleted(path / file, np.random.default_rng(0))
+
+    with pytest.raises(DamagedError, match=f"the staging is damaged: {file} is missing; run again"):
+        execute(given, cluster=False, on_progress=on_progress)
+    assert small.left_behind(tmp_path) == []
+    small.run(given, resume=True)
+    assert staging.released(given) == expected
+
+
+def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
+    given = staging.case(tmp_path, "groups")
+    with pipeline.open_run(given) as run, engine.in_process() as mapper:
+        for stage in (pipeline.scan, pipeline.route, pipeline.group):
+            stage(run, mapper)
+        shelf, rows = stages.label_shelf(run.context), run.context.plan.partitions[0].rows
+        good = shelf.read(0, 0, rows)
+        for bad in (-1, rows, 2**60):
+            labels = good.copy()
+            labels[rows // 2] = bad
+            shelf.write(0, labels)
+            with pytest.raises(DamagedError, match=f"partition 0: its groups are not of its {rows} records"):
+                stages.synthesize_partition(run.context, 0)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_late_tasks_of_a_killed_driver_write_nothing(tmp_path, resume):
+    """They know another start: with a changed input of a folder that is gone, else of one that has a new master."""
+    given = staging.case(tmp_path, "groups")
+    first = tmp_path / "data" / "0.parquet"
+    original = first.read_bytes()
+    if not resume:
+        inputs.rewrite(first, inputs.column_shuffled, np.random.default_rng(2))
+    small.run(given)
+    expected, changed = staging.released(given), first.read_bytes()
+    shutil.rmtree(given.output)
+    first.write_bytes(original)
+    with pipeline.open_run(given) as run, engine.in_process() as mapper:
+        pipeline.scan(run, mapper)
+        routed_shelf(run.context)
+        late = [Task(str(run.staging.root), run.token, "route", at) for at in range(2)]
+    if not resume:
+        first.write_bytes(changed)
+    refused = []
+
+    def go_on(news):
+        for task in late:
+            try:
+                stages.work(task)
+            except EngineError as error:
+                refused.append(str(error))
+
+    execute(given, resume, cluster=False, on_progress=go_on)
+    assert len(refused) > 20 and all("writes nothing more" in text for text in refused)
+    assert staging.released(given) == expected and small.stagings() == []
+    go_on(None)
+    assert small.stagings() == []
+
+
+def test_a_removal_that_was_interrupted_stops_no_later_run(tmp_path, monkeypatch):
+    given = staging.case(tmp_path, "groups")
+    small.run(given)
+    expected = staging.released(given)
+
+    def half(folder, **_):
+        for path in sorted(path for path in Path(folder).rglob("*") if path.is_file())[::2]:
+            path.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", half)
+        with pytest.raises(KeyboardInterrupt):
+            small.run(given)
+    assert [path for path in small.stagings() if path.is_dir()]
+    small.run(given, resume=True)
+    assert staging.released(given) == expected and small.stagings() == []
+
+
+def test_any_damaged_byte_of_a_written_file_is_noticed_before_it_counts(tmp_path, monkeypatch):
+    """Also in bytes that no reader of the file looks at; the file is gone then, and is written again."""
+    given, rng = staging.case(tmp_path, "groups"), np.random.default_rng(5)
+    measure = stages._measure_file
+
+    def damaged(ctx, index, path):
+        staging.flipped(path, rng)
+        return measure(ctx, index, path)
+
+    with pipeline.open_run(given) as run, engine.in_process() as mapper:
+        for stage in pipeline.MAPPED_STAGES[:-1]:
+            stage(run, mapper)
+        for _ in range(40):
+            with monkeypatch.context() as patch, pytest.raises(EngineError, match="was damaged on the disk"):
+                patch.setattr(stages, "_measure_file", damaged)
+                stages.write_file(run.context, 0)
+            assert list(run.staging.file(stages.FILES).iterdir()) == []
+        assert stages.write_file(run.context, 0)["rows"] == 240
+
+
+@pytest.mark.parametrize("at", [("verify", 0), ("publish", 0)])
+def test_a_file_that_is_damaged_after_it_was_measured_is_written_again(tmp_path, at):
+    given = staging.case(tmp_path, "groups")
+    small.run(given)
+    expected = staging.released(given)
+    shutil.rmtree(given.output)
+
+    def on_progress(news):
+        if (news.stage, news.done) == at:
+            (path,) = (path for path in small.stagings() if path.is_dir())
+            staging.flipped(path / stages.FILES / "part-00000.parquet", np.random.default_rng(3))
+
+    with pytest.raises(AnonpipeError):
+        execute(given, cluster=False, on_progress=on_progress)
+    assert staging.released(given) == {}
+    assert not any("damaged" in text for text in small.run(given, resume=True).warnings)
+    assert staging.released(given) == expected

@@ -147,12 +147,10 @@ def test_files_that_a_task_seals_are_in_its_receipt(staging):
 
 def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch):
     """Every file is synced before it is renamed, and its folder before the receipt is written."""
-    synced, opened = [], {}
-    fsync = os.fsync
+    synced = []
 
     def noted(handle):
         synced.append(os.path.realpath(f"/proc/self/fd/{handle}"))
-        fsync(handle)
 
     monkeypatch.setattr("os.fsync", noted)
     with sealed.recorded() as files:
@@ -160,12 +158,12 @@ def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch)
         shelf.write(0, np.zeros((10, 1)))
     drafts = [path for path in synced if path.endswith(".draft")]
     assert len(drafts) == len(files) == 2
-    opened["before"] = len(synced)
+    before = len(synced)
     staging.receipts("stage").write(0, {"rows": 10}, files)
-    folders = synced[opened["before"] :]
-    receipt = next(at for at, path in enumerate(folders) if path.endswith(".draft"))
-    assert {str(staging.root / place) for place in ("", "a", "a/c", "a/c/0")} <= set(folders[:receipt])
-    assert str(staging.root / "receipts" / "stage") in folders[receipt:]
+    receipt = next(at for at in range(before, len(synced)) if synced[at].endswith(".draft"))
+    assert {str(staging.root / place) for place in ("", "a", "a/c", "a/c/0")} <= set(synced[:receipt])
+    assert {str(staging.root / place) for place in ("a", "a/c/0")} <= set(synced[before:receipt])
+    assert synced[-1] == str(staging.root / "receipts" / "stage")
 
 
 def test_label_shelf_is_one_column(staging):
