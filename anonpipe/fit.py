@@ -23,7 +23,8 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
 from anonpipe.job import Job
 from anonpipe.masker import intervals_of, job_steps, masker_of, masks_strata
-from anonpipe.options import RMicrohybrid
+from anonpipe.moments import least_free
+from anonpipe.options import MicroPerturbation, RMicrohybrid
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.plan import leaf_counts, partition_rows
@@ -65,6 +66,7 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     check_scopes(job, points.width + beside.width, strata)
     check_classes(job, codec, scan, strata)
     warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
+    warnings += shared_noise_warnings(job, strata, points.width)
     return Settled(scan, digest, suppression, codec, points, beside, strata, warnings)
 
 
@@ -203,6 +205,21 @@ def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) 
     if strata.dropped:
         found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
     return found
+
+
+def shared_noise_warnings(job: Job, strata: Strata, width: int) -> list[str]:
+    """Which strata may have too few records beyond their groups for noise of their own; how many, no value."""
+    options = job.synthesize
+    if not isinstance(options, MicroPerturbation) or options.noise_scope == "table" or len(strata.rows) < 2:
+        return []
+    least = least_free(width)
+    few = sum(rows - rows // job.k < least for rows in strata.rows)
+    if not few:
+        return []
+    return [
+        f"{few:,} of {len(strata.rows):,} strata may have fewer than {least} records beyond their groups, too few for "
+        "noise of a covariance of their own: they share one, and means and covariances are promised of them together"
+    ]
 
 
 def check_classes(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> None:

@@ -122,7 +122,9 @@ def test_small_strata_share_their_noise(tmp_path, form):
     given = small.job(tmp_path, table, columns, strata={"by": ["ward"]}, synthesize=synthesize, gates=LOOSE)
     outcome = small.run(given)
     assert failed(outcome) == []
-    assert any("strata share the covariance of their noise" in note for note in outcome.verdict.notes)
+    assert any("3 of 4 strata share the covariance of their noise" in note for note in outcome.verdict.notes)
+    said = "3 of 4 strata may have fewer than 30 records beyond their groups"
+    assert any(said in told for told in outcome.warnings) and any(said in told for told in preview(given).warnings)
     made, frame = small.released(given).to_pandas(), table.to_pandas()
     if form == "exact":  # before decoding; the columns have no steps
         for inside in ({"a"}, {"b", "c", "d"}):

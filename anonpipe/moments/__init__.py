@@ -20,7 +20,7 @@ from anonpipe.moments._promises import (
     limit_of_scopes,
     sampling_limit,
 )
-from anonpipe.moments._scopes import noise_scopes, together
+from anonpipe.moments._scopes import least_free, noise_scopes, together
 from anonpipe.moments._spread import GroupSpread
 from anonpipe.moments._tails import covariance_limit, form_eigenvalue, mean_limit, product_variance
 
@@ -39,6 +39,7 @@ __all__ = [
     "expected_covariance",
     "expected_of_scopes",
     "form_eigenvalue",
+    "least_free",
     "limit_of_scopes",
     "mean_limit",
     "merge_all",

@@ -11,6 +11,11 @@ LEAST_FREE = 30
 """Records beyond the groups that noise of an own covariance takes, whatever the number of columns."""
 
 
+def least_free(width: int) -> int:
+    """Records beyond the groups that noise of an own covariance takes: 30, or twice the columns of points."""
+    return max(LEAST_FREE, 2 * width)
+
+
 def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     """The scope of each stratum: those that share a scope share the covariance of their noise.
 
@@ -38,7 +43,7 @@ def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     [0, 1, 1, 1]
     """
     free = [max(each.total.n - each.groups, 0) for each in grouped]
-    least = max(LEAST_FREE, 2 * len(grouped[0].total.mean))
+    least = least_free(len(grouped[0].total.mean))
     rising = sorted(range(len(free)), key=lambda at: (free[at], at))
     shared: list[int] = []
     for at in rising:
