@@ -67,8 +67,10 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
         known = old[~np.isnan(old[:, place]), place]
         moved = np.abs(new[:, place] - old[:, place])
         moved = moved[~np.isnan(moved)]
-        if len(known) > 1 and len(moved) and (known != known[0]).any():
-            found[place] = moved.mean() / (math.sqrt(2) * known.std(ddof=1))
+        varies = len(known) > 1 and bool((known != known[0]).any())
+        spread = float(known.std(ddof=1)) if varies else 0.0
+        if len(moved) and spread > 0:  # 0 also of differences so small that their squares vanish
+            found[place] = moved.mean() / (math.sqrt(2) * spread)
     return found
 
 

@@ -54,3 +54,9 @@ def test_what_is_refused():
         il1s(np.ones((3, 1)), np.ones((4, 1)))
     with pytest.raises(InputError, match="1 and 2 columns"):
         eigenvalue_change(np.ones((3, 1)), np.ones((4, 2)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_differences_whose_squares_vanish_have_no_figure():
+    tiny = np.array([[1e-170], [2e-170]])
+    assert np.isnan(il1s(tiny, tiny)).all() and np.isnan(il1s(tiny, np.ones((2, 1)))).all()
