@@ -57,10 +57,10 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     digest = scan.digest(schema)
     warnings += ledger.warn_of_redraws(steward_secret(), digest, job.digest())
     nullable = {field.name: field.nullable for field in schema}
-    scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k)
+    strata = strata_of(job, CellCodec.fit(schema, job.columns, scan), scan)
+    scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     codec = CellCodec.fit(schema, job.columns, scan)
     points = PointCodec.fit(codec, scan)
-    strata = strata_of(job, codec, scan)
     beside = BesideCodec.fit(codec, scan, job.beside)
     check_methods(job, codec, points, beside)
     check_scopes(job, points.width + beside.width, strata)
@@ -252,8 +252,8 @@ def _trees(ctx: Context, codec: CellCodec, strata: Strata, units: int) -> list[d
     """One tree a stratum, fitted on the sampled rows of that stratum."""
     points = PointCodec.fit(codec, ctx.scan)
     cells, keys = _sample(ctx, codec, units)
-    ctx.suppression.apply(cells, codec.names)
     stratum = strata.assign(cells)
+    ctx.suppression.apply(cells, codec.names, stratum)
     scaled = points.encode(cells) * np.sqrt(ctx.weights)
     trees = []
     rows = partition_rows(ctx.job, max(points.width, len(codec.names)))

@@ -234,7 +234,7 @@ def _scan(job: Job, source: Source, folder: Path) -> tuple[Scan, list[_Condition
             for name, writer in writers.items():
                 writer.add(batch.column(name))
             kept = ~held_rows(key, share, first_row, batch.num_rows) if share else None
-            scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept))
+            scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
             unmet = [each for each in unmet if not _met(job, each, batch)]
         counted.append([writer.close().to_dict() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]

@@ -117,7 +117,7 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
             writer.add(whole.column(name))
         batch = whole.select([name for name in whole.schema.names if name not in writers])
         kept = ~held_in(ctx, first_row, batch.num_rows) if ctx.job.measure.hold_out else None
-        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted, kept))
+        scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted, kept, ctx.job.strata.by))
         chosen = row_keys(key, first_row, batch.num_rows) <= limit
         chosen = chosen if kept is None else chosen & kept
         sample.append(batch.filter(pa.array(chosen)))
@@ -162,7 +162,7 @@ def route_unit(ctx: Context, index: int) -> Receipt:
             cells = ctx.cells.to_cells(piece)
             stratum = ctx.strata.assign(cells)
             ctx.strata.recode(cells)
-            ctx.suppression.apply(cells, ctx.cells.names)
+            ctx.suppression.apply(cells, ctx.cells.names, stratum)
             held.append((cells, _leaf(ctx, cells, stratum, offsets, keys)))
             if at[1] % SLAB_ROWS == 0 or at[1] == unit.rows:
                 leaf_rows.append(_write_slab(shelf, region + len(leaf_rows), held, int(offsets[-1])))

@@ -29,7 +29,7 @@ HANDING_ON = [
 
 @pytest.fixture(autouse=True)
 def known_secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 
 def _table():

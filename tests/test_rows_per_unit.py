@@ -20,7 +20,7 @@ COLUMNS = {**small.COLUMNS, "person": {"role": "identifier"}, "row": {"role": "i
 
 @pytest.fixture(autouse=True)
 def known_secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 
 def _table(rows_each=3, rows=300):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -70,8 +72,9 @@ def held_sample(ctx: Context, batch: pa.RecordBatch, first_row: int) -> FloatArr
     drawn = row_keys(keyed(start_key(ctx), "of those held out"), first_row, batch.num_rows)
     chosen = held_in(ctx, first_row, batch.num_rows) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
     cells = ctx.cells.to_cells(batch.filter(pa.array(chosen & _categorised(ctx, batch))))
-    ctx.suppression.apply(cells, ctx.cells.names)
-    cells = cells[_occurring(ctx, cells) & ~np.isinf(cells).any(axis=1)]
+    cells = cells[_occurring(ctx, cells, ctx.job.strata.by)]
+    ctx.suppression.apply(cells, ctx.cells.names, ctx.strata.assign(cells))
+    cells = cells[_occurring(ctx, cells, ctx.cells.names) & ~np.isinf(cells).any(axis=1)]
     stratum = ctx.strata.assign(cells)
     ctx.strata.recode(cells)
     return cells[stratum >= 0]
@@ -86,10 +89,11 @@ def _categorised(ctx: Context, batch: pa.RecordBatch) -> BoolArray:
     return known
 
 
-def _occurring(ctx: Context, cells: FloatArray) -> BoolArray:
-    """Rows whose categories and nulls other records have."""
+def _occurring(ctx: Context, cells: FloatArray, names: Sequence[str]) -> BoolArray:
+    """Rows whose categories and nulls in some columns other records have."""
     known = np.ones(len(cells), dtype=bool)
-    for position, name in enumerate(ctx.cells.names):
+    for name in names:
+        position = ctx.cells.names.index(name)
         column, missing = cells[:, position], np.isnan(cells[:, position])
         if name in ctx.cells.categories:
             counts = np.append(ctx.scan.code_counts(name), 0)

@@ -66,6 +66,11 @@ class Scan:
     by_combination
         Of each column carried as numbers how many there are in each of these
         combinations, their mean, and the sum of squared deviations from it.
+    strata_by, inside
+        The columns that make the strata; and of each masked column carried as
+        codes the combinations of their codes with its own that occur, shape
+        (n, n_strata_columns + 1), and the records of each, shape (n,). Empty
+        without strata.
     """
 
     rows: int
@@ -75,6 +80,8 @@ class Scan:
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     by_combination: dict[str, Numbers] = field(default_factory=dict)
+    strata_by: tuple[str, ...] = ()
+    inside: dict[str, tuple[IntArray, IntArray]] = field(default_factory=dict)
 
     def code_counts(self, name: str) -> IntArray:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
@@ -121,6 +128,7 @@ def scan_batch(
     first_row: int,
     counted_by: Sequence[str],
     kept: npt.NDArray[np.bool_] | None = None,
+    strata_by: Sequence[str] = (),
 ) -> Scan:
     """Scan consecutive rows.
 
@@ -137,6 +145,9 @@ def scan_batch(
     kept
         The rows that count, shape (n_rows,); all if not given. The others are
         in the fingerprint alone.
+    strata_by
+        Columns inside whose combinations the codes of each masked column are
+        counted.
 
     Raises
     ------
@@ -169,7 +180,18 @@ def scan_batch(
     combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
     numbers = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
-    return Scan(rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts, numbers)
+    inside = {
+        name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
+    }
+    return Scan(
+        rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts, numbers, tuple(strata_by), inside
+    )
+
+
+def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
+    """The combinations of codes of some columns, and the records of each."""
+    together = np.stack([codes[name] for name in names], axis=1)
+    return _count_combinations(together, np.ones(len(together), dtype=np.int64))[:2]
 
 
 def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int) -> tuple[int, int]:
@@ -264,7 +286,24 @@ def _merge(a: Scan, b: Scan) -> Scan:
         name: _merge_numbers(a, b, name, which, len(counts)) for name in {**a.by_combination, **b.by_combination}
     }
     total = add_fingerprints(a.fingerprint, b.fingerprint)
-    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts, numbers)
+    inside = {name: _merge_inside(a, b, name, columns) for name in a.inside}
+    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts, numbers, a.strata_by, inside)
+
+
+MOST_INSIDE = 1_000_000
+
+
+def _merge_inside(a: Scan, b: Scan, name: str, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, IntArray]:
+    """Codes of a masked column inside the strata, of two parts together."""
+    names = (*a.strata_by, name)
+    codes = np.concatenate([_in_terms_of(merged, part, names, part.inside[name][0]) for part in (a, b)])
+    found, rows, _ = _count_combinations(codes, np.concatenate([part.inside[name][1] for part in (a, b)]))
+    if len(rows) > MOST_INSIDE:
+        raise InputError(
+            f"column {name!r} has more than {MOST_INSIDE:,} combinations of its categories with those of strata.by; "
+            "take fewer or coarser strata, or coarsen the column"
+        )
+    return found, rows
 
 
 def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> Numbers:
@@ -277,8 +316,13 @@ def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> N
 
 def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
     """The counted codes of a part in terms of the merged categories."""
-    codes = part.counted_codes.copy()
-    for position, name in enumerate(part.counted_by):
+    return _in_terms_of(merged, part, part.counted_by, part.counted_codes)
+
+
+def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[str], given: IntArray) -> IntArray:
+    """Codes of a part's columns in terms of the merged categories, shape (n, n_names)."""
+    codes = given.copy()
+    for position, name in enumerate(names):
         new = code_of(part.columns[name].categories, merged[name].categories)
         codes[:, position] = np.append(new, len(merged[name].categories or ()))[codes[:, position]]
     return codes
@@ -293,6 +337,8 @@ def scan_to_bytes(scan: Scan) -> memoryview:
         "fingerprint": list(scan.fingerprint),
         "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
         "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
+        "strata_by": list(scan.strata_by),
+        "inside": {name: [part.tolist() for part in parts] for name, parts in scan.inside.items()},
         "by_combination": {name: [part.tolist() for part in parts] for name, parts in scan.by_combination.items()},
     }
     return table_to_bytes(pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
@@ -318,9 +364,13 @@ def scan_from_bytes(given: bytes | memoryview) -> Scan:
     for name, (n, mean, m2) in content["by_combination"].items():
         numbers[name] = np.array(n), np.array(mean), np.array(m2)
     shaped = np.array(codes, dtype=np.int64).reshape(len(rows), len(by))
-    return Scan(
-        content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, np.array(rows, dtype=np.int64), numbers
-    )
+    strata_by = tuple(content["strata_by"])
+    inside = {
+        name: (np.array(codes, dtype=np.int64).reshape(-1, len(strata_by) + 1), np.array(counts, dtype=np.int64))
+        for name, (codes, counts) in content["inside"].items()
+    }
+    counted = np.array(rows, dtype=np.int64)
+    return Scan(content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, counted, numbers, strata_by, inside)
 
 
 def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:

@@ -41,7 +41,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"share of rows changed by suppression",
-        "join rare categories in the input, drop the column, or take a smaller k",
+        "join rare categories in the input, take fewer or coarser columns into strata.by, inside which categories are "
+        "counted, drop the column, or take a smaller k",
     ),
 )
 """Patterns at the beginning of a check's name, the first that fits counts; what to do."""

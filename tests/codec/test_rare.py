@@ -26,13 +26,13 @@ def test_nothing_released_is_under_k_and_little_is_changed(counts, nulls, k, nul
 
 
 def test_cells_are_changed_in_place_nan_counts_as_null():
-    cells = np.array([[0.0, 5.0], [1, 6], [np.nan, 7]])
-    Suppression({"a": [1, 1, 1]}).apply(cells, ("a", "b"))
-    assert cells.tolist() == [[1, 5], [1, 6], [1, 7]]
+    cells = np.array([[0.0, 5.0], [1, 6], [np.nan, 7], [0, 8]])
+    Suppression({"a": [(0, 0, 1), (0, 2, 1)]}, {"a": 2}).apply(cells, ("a", "b"), np.array([0, 0, 0, 1]))
+    assert cells.tolist() == [[1, 5], [1, 6], [1, 7], [0, 8]]
 
 
 def test_suppressed_ordinals_become_nan():
-    cells = np.array([[0.0], [1.0]])
-    plan = Suppression({"a": [0, 2, 2]}, ("a",))
-    Suppression.from_dict(plan.to_dict()).apply(cells, ("a",))
-    assert cells[0, 0] == 0 and np.isnan(cells[1, 0])
+    cells = np.array([[0.0], [1.0], [1.0]])
+    plan = Suppression({"a": [(0, 1, 2)]}, {"a": 2}, ("a",))
+    Suppression.from_dict(plan.to_dict()).apply(cells, ("a",), np.array([0, 0, -1]))
+    assert cells[0, 0] == 0 and np.isnan(cells[1, 0]) and cells[2, 0] == 1

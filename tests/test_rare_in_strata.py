@@ -1,0 +1,67 @@
+"""No stratum releases a category that fewer than k of its records hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.codec.rare import suppress_rare
+from anonpipe.codec.scan import merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
+from anonpipe.partition.strata import Strata
+from anonpipe.schema import Column
+from tests import small
+
+COLUMNS = {
+    "x": {"kind": "continuous"},
+    "place": {"kind": "categorical"},
+    "area": {"kind": "categorical", "role": "kept"},
+}
+PLACES = ("north", "south", "east", "west")
+
+
+def _table(rows=600):
+    """`west` has 30 records in all, and 2 of them in the area B."""
+    rng = np.random.default_rng(1)
+    area = np.where(np.arange(rows) < rows // 2, "A", "B")
+    place = rng.choice(PLACES[:3], rows)
+    place[:28], place[rows // 2 : rows // 2 + 2] = "west", "west"
+    return pa.table({"x": rng.normal(size=rows), "place": place, "area": area})
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"mask": {"method": "spectral_swap"}}, {"measure": small.OFF | {"risk": True, "hold_out": 0.1}}]
+)
+def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, monkeypatch, how):
+    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+    gates = {"mean": 9, "covariance": 9, "covariance_unchanged": 9, "category_share": 0.1, "share_as_they_were": 1}
+    job = small.job(tmp_path, _table(), COLUMNS, strata={"by": ["area"]}, gates=gates, **how)
+    outcome = small.run(job)
+    assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    cells = small.released(job).to_pandas().groupby(["area", "place"], dropna=False).size()
+    assert cells.min() >= 5 and ("A", "west") in cells.index and ("B", "west") not in cells.index
+    assert any("under k in their stratum" in warning for warning in outcome.warnings)
+
+
+def test_counts_inside_strata_do_not_depend_on_the_cut_and_are_written():
+    columns = {name: Column(**given) for name, given in COLUMNS.items()}
+    [batch] = _table().to_batches()
+    parts = [scan_batch(batch.slice(at, 70), columns, at, ["area"], None, ["area"]) for at in range(0, 600, 70)]
+    whole = scan_batch(batch, columns, 0, ["area"], None, ["area"])
+    for scan in (merge_scans(parts), scan_from_bytes(scan_to_bytes(whole))):
+        assert all(np.array_equal(*each) for each in zip(scan.inside["place"], whole.inside["place"], strict=True))
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_the_scan_afterwards_is_that_of_the_changed_cells(dropped):
+    columns = {name: Column(**given) for name, given in COLUMNS.items()}
+    [batch] = _table().to_batches()
+    scan = scan_batch(batch, columns, 0, ["area"], None, ["area"])
+    strata = Strata((2,), (2,), (0, -1) if dropped else (0, 1), (0, 1), (300, 300), 300 if dropped else 0)
+    after, plan, warnings = suppress_rare(scan, columns, {"place": True}, 5, strata)
+    codes = np.array([sorted(PLACES).index(name) for name in batch["place"].to_pylist()], dtype=float)[:, None]
+    of = np.array([strata.stratum[name == "B"] for name in batch["area"].to_pylist()])
+    plan.apply(codes, ("place",), of)
+    counts = np.bincount(codes[:, 0].astype(int), minlength=4)
+    assert np.array_equal(after.code_counts("place"), counts) and counts.sum() == 600
+    assert plan.largest_share == (0 if dropped else 2 / 600) and len(warnings) == (not dropped)
