@@ -209,7 +209,7 @@ def conditional_privacy(
     *The interval* rests on ten parts of the records: Student's for the mean of
     ten, of the spread of the parts' figures, and, as errors of the estimate
     fall with the root of the records or faster, the difference between the mean of
-    the parts and the whole for its bias. Over 200 draws each of sixteen laws
+    the parts and the whole for its bias. Over 200 draws each of fifteen laws
     (normal of any correlation, long-tailed, ages, months, counts, group means,
     copies, categories) of 500 and of 2,000 records it covered the true value in
     95 % or more (`python -m tests.benchmarks.conditional_privacy`). There is none under 200 records.
