@@ -104,7 +104,7 @@ def _fineness(ctx: Context, name: str, originals: Runs) -> Fineness:
     kind = ctx.cells.schema.field(name).type
     relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
     relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative
-    grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step)
+    grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step, relative)
     return Fineness(scanned.sd + abs(scanned.mean), step, grid, relative)
 
 

@@ -122,7 +122,7 @@ class Fineness:
 
     def on_grid(self, values: FloatArray) -> BoolArray:
         """Which values lie on the coarser grid."""
-        return lies_on(values, self.grid) if self.grid else np.zeros(len(values), dtype=np.bool_)
+        return lies_on(values, self.grid, self.relative) if self.grid else np.zeros(len(values), dtype=np.bool_)
 
     def width(self, values: FloatArray, coarse: bool) -> FloatArray:
         """How wide the grid points of values are."""
@@ -130,12 +130,14 @@ class Fineness:
         return np.maximum(fixed, self.relative * np.abs(values))
 
 
-def lies_on(values: FloatArray, grid: float) -> BoolArray:
+def lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray:
     """Which values are multiples of a step, but for rounding."""
-    return np.asarray(np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, 1e-14 * np.abs(values)))
+    return np.asarray(
+        np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, max(1e-14, relative) * np.abs(values))
+    )
 
 
-def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float) -> float:
+def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relative: float = 0.0) -> float:
     """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none.
 
     Parameters
@@ -144,6 +146,8 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float) -> floa
         Gives the distinct values in parts; asked for each step.
     step
         The one that is set, 0 for none.
+    relative
+        See `Fineness`.
 
     Examples
     --------
@@ -153,7 +157,7 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float) -> floa
     for grid in _GRIDS:
         if grid <= step:
             return 0.0
-        parts = [(lies_on(values, grid).sum(), len(values)) for values in distinct()]
+        parts = [(lies_on(values, grid, relative).sum(), len(values)) for values in distinct()]
         on, among = (sum(int(part[at]) for part in parts) for at in (0, 1))
         if among and on >= ON_GRID * among:
             return grid
