@@ -92,7 +92,7 @@ def _anonymize(given: Any, arrow: pa.Table, job: Job, folder: Path, on_progress:
     source = folder / "table.parquet"
     _write(arrow, source)
     inside = job.model_copy(update={"input": str(source), "output": str(folder / "out")})
-    outcome = execute(inside, cluster=False, on_progress=on_progress)
+    outcome = execute(inside, cluster=False, on_progress=on_progress, repeats="warn")
     if outcome.version is None:
         return Anonymized(None, outcome.verdict, outcome.warnings)
     released = _read(outcome.version, arrow.schema)

@@ -141,7 +141,7 @@ def run(
     workers: Workers = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a crashed run of this job stopped")] = False,
-    prune: Annotated[int | None, typer.Option(min=1, help="Afterwards keep only so many versions")] = None,
+    prune: Annotated[int, typer.Option(min=0, help="Afterwards keep only so many versions; 0 keeps all")] = 1,
 ) -> None:
     """Anonymise: publish a verified release, or nothing."""
     loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
@@ -500,7 +500,7 @@ def _finish(job: Job, outcome: Outcome, prune: int | None) -> None:
         raise GateError(f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json")
     out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
     _print(outcome.version)
-    if prune is not None:
+    if prune:
         _prune(job, prune)
 
 

@@ -87,11 +87,24 @@ class Context:
         return () if codec is None else codec.fields
 
     @cached_property
-    def schema(self) -> pa.Schema:
-        """The released table's: the columns of the job, or probabilities in their place; then ends of intervals."""
+    def worked_schema(self) -> pa.Schema:
+        """The released table's, columns by name as they are worked on; probabilities in their place, ends last."""
         if self.probabilities is not None:
             return self.probabilities.schema(self.cells.schema)
         return pa.schema([*self.cells.schema, *self.added])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The same in the order of the input, in which it is written."""
+        owners = {field.name: field.name for field in self.worked_schema}
+        if self.probabilities is not None:
+            owners |= {name: str(told["column"]) for name, told in self.probabilities.described().items()}
+        if self.intervals is not None:
+            owners |= self.intervals.owners
+        place = {name: at for at, name in enumerate(self.source.schema.names)}
+        ends = () if self.intervals is None else self.intervals.owners
+        order = sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]]))
+        return pa.schema(order)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

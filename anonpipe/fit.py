@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anonpipe import ledger
 from anonpipe.cluster import unreachable
 from anonpipe.codec.alike import warn_of_repeats
 from anonpipe.codec.beside import BesideCodec
@@ -18,17 +17,19 @@ from anonpipe.codec.identifiers import check_repeats, is_run, repeats_in
 from anonpipe.codec.points import PointCodec
 from anonpipe.codec.rare import Suppression, suppress_rare
 from anonpipe.codec.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
+from anonpipe.codec.sketch import merge_sketches, sketches_from
 from anonpipe.context import Context, probabilities_of
 from anonpipe.errors import InputError, JobError
 from anonpipe.evidence import promise_of
 from anonpipe.job import Job
+from anonpipe.ledger import Trace
 from anonpipe.masker import intervals_of, job_steps, masker_of, masks_strata
 from anonpipe.moments import least_free
 from anonpipe.options import MicroPerturbation, RMicrohybrid
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.plan import leaf_counts, partition_rows
-from anonpipe.rng import keyed, row_keys, steward_secret
+from anonpipe.rng import keyed, steward_secret
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,11 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
         The input cannot be anonymised as the job asks.
     """
     warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
-    digest = scan.digest(schema)
-    warnings += ledger.warn_of_redraws(steward_secret(), digest, job.digest())
+    digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
-    strata = strata_of(job, CellCodec.fit(schema, job.columns, scan), scan)
+    strata = strata_of(job, CellCodec.fit(by_name(schema), job.columns, scan), scan)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
-    codec = CellCodec.fit(schema, job.columns, scan)
+    codec = CellCodec.fit(by_name(schema), job.columns, scan)
     points = PointCodec.fit(codec, scan)
     beside = BesideCodec.fit(codec, scan, job.beside)
     check_methods(job, codec, points, beside)
@@ -68,6 +68,14 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     warnings += suppressed + small_group_warnings(job, points.width) + stratum_warnings(job, codec, scan, strata)
     warnings += shared_noise_warnings(job, strata, points.width)
     return Settled(scan, digest, suppression, codec, points, beside, strata, warnings)
+
+
+def by_name(schema: pa.Schema) -> pa.Schema:
+    """The schema with its columns by their names: so they are worked on, whatever their order in the input.
+
+    The noise of a column then does not depend on its place.
+    """
+    return pa.schema(sorted(schema, key=lambda field: field.name))
 
 
 def fit(ctx: Context) -> None:
@@ -91,6 +99,14 @@ def fit(ctx: Context) -> None:
     of_units += [] if job.identifiers else warn_of_repeats(_sampled(ctx, units), ctx.source.rows, _start_key(ctx))
     staging.write_json("warnings.json", of_units + settled.warnings)
     staging.write_json("trees.json", _trees(ctx, settled.codec, settled.strata, units))
+
+
+def trace_of(ctx: Context) -> Trace:
+    """What the release logs need to know of the scanned input."""
+    units = range(len(ctx.source.units))
+    sketches = merge_sketches(sketches_from(ctx.staging.read_arrays(f"sketches/{unit}.npz")) for unit in units)
+    digest = ctx.staging.read_json("digest.json")
+    return Trace(digest, ctx.job.digest(), ctx.source.rows, tuple(ctx.job.released), sketches)
 
 
 def check_methods(job: Job, codec: CellCodec, points: PointCodec, beside: BesideCodec) -> None:
@@ -264,10 +280,12 @@ def _trees(ctx: Context, codec: CellCodec, strata: Strata, units: int) -> list[d
 
 
 def _sample(ctx: Context, codec: CellCodec, units: int) -> tuple[Any, Any]:
-    batches = _sampled(ctx, units)
-    cells = [codec.to_cells(batch.select(list(codec.names))) for batch in batches]
-    keys = row_keys(_start_key(ctx), 0, sum(batch.num_rows for batch in batches))
-    return np.concatenate(cells) if cells else np.empty((0, len(codec.names))), keys
+    """Cells and keys of the sampled rows, in an order that follows from their content."""
+    cells = [codec.to_cells(batch.select(list(codec.names))) for batch in _sampled(ctx, units)]
+    drawn = [ctx.staging.read_array(f"samples/{unit}.npy") for unit in range(units)]
+    together, keys = np.concatenate([np.empty((0, len(codec.names))), *cells]), np.concatenate(drawn)
+    order = np.lexsort((*together.T, keys))
+    return together[order], keys[order]
 
 
 def _sampled(ctx: Context, units: int) -> list[pa.RecordBatch]:

@@ -393,6 +393,16 @@ def _checked_path(given: str) -> str:
     return given
 
 
+class Repeat(Options):
+    """A release of persons of whom an earlier release tells, too.
+
+    Two releases that share records without being equal disclose what changed,
+    and are refused, unless `allow` says why this one may come out.
+    """
+
+    allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
+
+
 @dataclass(frozen=True)
 class ByGroups:
     """The methods of a job that replaces records group by group; see `Job`."""
@@ -433,6 +443,7 @@ class Job(Options):
     analyses: tuple[RecipientAnalysis, ...] = ()
     release: Release = Release()
     report: Report = Report()
+    repeat: Repeat = Repeat()
     run: Run = Run()
 
     @model_validator(mode="before")
@@ -788,7 +799,18 @@ class Job(Options):
         decide.
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
-        of_no_value = ("input", "output", "run", "gates", "measure", "analyses", "release", "report", "rows_per_unit")
+        of_no_value = (
+            "input",
+            "output",
+            "run",
+            "gates",
+            "measure",
+            "analyses",
+            "release",
+            "report",
+            "rows_per_unit",
+            "repeat",
+        )
         return self._digest_without(*of_no_value, also=held)
 
     def run_digest(self) -> str:

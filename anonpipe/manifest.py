@@ -12,6 +12,8 @@ from anonpipe import release
 from anonpipe.context import Context
 from anonpipe.evidence import group_sizes
 from anonpipe.job import Job
+from anonpipe.ledger import mark
+from anonpipe.rng import steward_secret
 from anonpipe.verify.verdict import Outcome, Verdict
 
 
@@ -21,6 +23,7 @@ def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
     written = ctx.staging.receipts("write").read_all(ctx.plan.files)
     return {
         "anonpipe": version("anonpipe"),
+        "secret_mark": mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": ctx.plan.rows,
         "k": job.k,

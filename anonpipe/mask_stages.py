@@ -32,7 +32,7 @@ from anonpipe.mask import RECORDS, Columns, RecordsAndDraws, Reduce, counted, pl
 from anonpipe.masker import masker_of, masks_strata
 from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed
-from anonpipe.shelves import hand_out, routed_shelf, verified_moments, with_probabilities
+from anonpipe.shelves import hand_out, partition_cells, verified_moments, with_probabilities
 from anonpipe.store import Shelf, create_shelf
 from anonpipe.verify.unchanged import rows_as_they_were
 
@@ -211,7 +211,7 @@ def statistic_file(stage: str, index: int) -> str:
 
 def encode_partition(ctx: Context, index: int) -> Receipt:
     """Turn the cells of a partition into points, missing numbers filled from the partition, and count them."""
-    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = partition_cells(ctx, index)
     own = {block.position: range(block.start, block.stop) for block in ctx.points.numbers}
     beside = ctx.beside.encode(cells)
     with threadpool_limits(1):  # the bits must not follow the machine's cores
@@ -313,7 +313,7 @@ def _finite(made: FloatArray, name: str) -> FloatArray:
 
 def decode_partition(ctx: Context, index: int) -> Receipt:
     """Turn the masked points of a partition into cells, and send each row to a random output file."""
-    final, cells = StepTask.read(ctx, "decode"), routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    final, cells = StepTask.read(ctx, "decode"), partition_cells(ctx, index)
     channels, masker = read_channels(ctx, final.given, final.channels, index), masker_of(ctx.job)
     points = np.ascontiguousarray(_middles(ctx, channels)[:, : ctx.points.width])
     if masker.grouped:

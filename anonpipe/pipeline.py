@@ -13,11 +13,11 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,16 +37,17 @@ from anonpipe.evidence import (
     release_warnings,
     scopes_of_noise,
 )
-from anonpipe.fit import fit
+from anonpipe.fit import fit, trace_of
 from anonpipe.handed_on import compared_names
 from anonpipe.job import Job
+from anonpipe.ledger import Found
 from anonpipe.manifest import manifest
 from anonpipe.masking import mask_table
 from anonpipe.moments import GroupedMoments, NoiseScatter, exact_factor, noise_factor, s_delta, together
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
 from anonpipe.report import documents, gather, internal, releasable
-from anonpipe.rng import keyed, private_home, steward_secret
+from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.shelves import FILES, VALUES, routed_shelf, synthetic_shelf
 from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
 from anonpipe.stages import label_shelf, work
@@ -76,6 +77,9 @@ class Progress:
     total: int
     rows: int
 
+
+Repeats = Literal["refuse", "warn", "ignore"]
+"""What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs."""
 
 FloatArray = npt.NDArray[np.float64]
 OnProgress = Callable[[Progress], None]
@@ -115,6 +119,7 @@ class Run:
     token: str
     on_progress: OnProgress = lambda _: None
     warnings: tuple[str, ...] = ()
+    repeats: Repeats = "refuse"
 
     @cached_property
     def context(self) -> Context:
@@ -149,7 +154,11 @@ def run_id(job: Job) -> str:
 
 @contextlib.contextmanager
 def open_run(
-    job: Job, resume: bool = False, on_progress: OnProgress = lambda _: None, publishes: bool = True
+    job: Job,
+    resume: bool = False,
+    on_progress: OnProgress = lambda _: None,
+    publishes: bool = True,
+    repeats: Repeats = "refuse",
 ) -> Iterator[Run]:
     """Check job and input, lock the job's stagings, and find or make one.
 
@@ -166,6 +175,8 @@ def open_run(
     engine.no_core_dumps()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
+    if job.run.scheduler is not None:
+        require_secret("run.scheduler, a cluster of yours,")
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
     check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
@@ -183,7 +194,9 @@ def open_run(
             if found is None:
                 _begin(staging, job, source, identity)
             write_atomic(staging.file(sealed.START), start.encode())
-            yield Run(job, staging, start, on_progress, () if why is None else (why,))
+            yield Run(
+                job, staging, start, on_progress, () if why is None else (why,), repeats if publishes else "ignore"
+            )
 
 
 def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
@@ -195,6 +208,7 @@ def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any])
         staging.write("source.arrow", source_to_bytes(source))
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
+        staging.write("records.key", keyed(steward_secret(), "records"))
     staging.write_json("run.json", {"identity": identity, "files": files})
     sealed.sync_folders(staging.root, ["run.json"])
 
@@ -274,8 +288,20 @@ def open_mapper(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Ma
         yield mapper
 
 
-def execute(job: Job, resume: bool = False, cluster: bool = True, on_progress: OnProgress = lambda _: None) -> Outcome:
+def execute(
+    job: Job,
+    resume: bool = False,
+    cluster: bool = True,
+    on_progress: OnProgress = lambda _: None,
+    repeats: Repeats = "refuse",
+) -> Outcome:
     """Run a job from input to release.
+
+    Parameters
+    ----------
+    repeats
+        What becomes of it where earlier releases overlap with it. With
+        `warn` it leaves no line in the release logs.
 
     Returns
     -------
@@ -290,7 +316,7 @@ def execute(job: Job, resume: bool = False, cluster: bool = True, on_progress: O
     """
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
-            return _execute(job, resume, cluster, on_progress)
+            return _execute(job, resume, cluster, on_progress, repeats)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
@@ -320,8 +346,8 @@ def assess_only(
     failure.raise_it()
 
 
-def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> Outcome:
-    with open_run(job, resume, on_progress) as run:
+def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress, repeats: Repeats) -> Outcome:
+    with open_run(job, resume, on_progress, repeats=repeats) as run:
         with open_mapper(job, run.staging, cluster) as mapper:
             for stage in MAPPED_STAGES:
                 stage(run, mapper)
@@ -337,6 +363,31 @@ def scan(run: Run, mapper: Mapper) -> None:
         with sealed.recorded() as files:
             fit(run.context)
         settled.write(0, {"rows": run.context.source.rows}, files)
+    check_repeats(run)
+
+
+def check_repeats(run: Run) -> None:
+    """Hold the scanned input against earlier releases, and leave what is found in the staging.
+
+    Raises
+    ------
+    InputError
+        It overlaps with one without being equal, and the job does not allow that.
+    """
+    if run.repeats == "ignore":
+        return
+    where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
+    found = ledger.look(trace_of(run.context), steward_secret(), where)
+    if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
+        raise ledger.refusal(found)
+    run.staging.write_json("repeats.json", asdict(found))
+
+
+def _repeats(run: Run) -> Found:
+    """What `check_repeats` found."""
+    nothing: dict[str, Any] = {"problems": (), "warnings": ()}
+    content = run.staging.read_json("repeats.json") if run.staging.has("repeats.json") else nothing
+    return Found(tuple(content["problems"]), tuple(content["warnings"]))
 
 
 def route(run: Run, mapper: Mapper) -> None:
@@ -432,6 +483,8 @@ def verify(run: Run) -> Verdict:
     measured = measuring.checks(assessment, gates.of_risk)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     notes = (*judged.notes, *many, *measuring.notes(assessment, gates.of_risk))
+    if _repeats(run).problems and run.job.repeat.allow is not None:
+        notes += (f"{ledger.ALLOWED}{run.job.repeat.allow}",)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
@@ -453,6 +506,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     job, rows = run.job, run.context.plan.rows
     settled = run.staging.read_json("warnings.json")
     warnings = [*run.warnings, *job.warnings(), *settled, *release_warnings(run.context)]
+    warnings += [*_repeats(run).warnings, *_repeats(run).problems]
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = manifest(run.context, verdict)
@@ -465,33 +519,54 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report)
 
     reports: list[str | None] = []
+    unlogged: list[str] = []
 
     def before_switch() -> None:
         interrupts.safe_point()
         quiet.enter_context(interrupts.held())
-        _note_release(run)
+        unlogged.extend(_note_release(run, name))
         reports.append(_keep_report(where, name, inside))
 
     run.on_progress(Progress("publish", 0, 1, 0))
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
     told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
-    published = release.publish(files, listed, where, told, name, before_switch)
-    warnings += [*published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
+    try:
+        published = release.publish(files, listed, where, told, name, before_switch)
+    except BaseException:
+        _take_back(run, where, name)
+        raise
+    warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
     return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), *reports)
 
 
-def _note_release(run: Run) -> None:
-    """Log the release before it is out: an entry too many warns once too often, one too few hides a repetition."""
+def _note_release(run: Run, name: str) -> list[str]:
+    """Enter the release in the logs before it is out: an entry too many is taken back, one too few hides a repetition.
+
+    Another release may have come out since the scan, so that the logs are
+    looked into once more. Returns warnings.
+    """
+    if run.repeats != "refuse":
+        return []
+    check_repeats(run)
     reason = None
     try:
-        ledger.note_release(steward_secret(), run.staging.read_json("digest.json"), run.job.digest(), run.job.output)
+        where = release.place(run.job.output, run.job.report.internal)
+        return ledger.note_release(trace_of(run.context), steward_secret(), where, name)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "unknown reason"
-    if reason is not None:
-        raise OutputError(
-            f"the log of releases in {private_home()} cannot be written: {reason}; nothing was published; free "
-            "space or mend its rights, then --resume"
-        )
+    raise OutputError(
+        f"the log of releases beside the output cannot be written: {reason}; nothing was "
+        "published; free space or mend its rights, then --resume"
+    )
+
+
+def _take_back(run: Run, where: versions.Place, name: str) -> None:
+    """Take the entry back, unless the version is there all the same."""
+    there = True
+    with contextlib.suppress(OSError):
+        there = where.filesystem.exists(where.path("versions", name))
+    if run.repeats == "refuse" and not there:
+        ledger.withdraw_note(where, name)
 
 
 def _tidied_up(run: Run, rows: int) -> list[str]:

@@ -11,24 +11,28 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe import release
 from anonpipe.assess import held_rows
+from anonpipe.codec.contents import contents_of
 from anonpipe.codec.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
-from anonpipe.codec.scan import Scan, merge_scans, scan_batch
+from anonpipe.codec.scan import Scan, merge_scans, row_lanes, scan_batch
+from anonpipe.codec.sketch import Sketch, Tracer
 from anonpipe.codec.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.fit import Settled, settle
 from anonpipe.job import RISK_LIMITS, Job, RecipientAnalysis
+from anonpipe.ledger import REMEDY, Trace, look
 from anonpipe.mask import Columns
 from anonpipe.masker import job_steps, masker_of, masks_strata
 from anonpipe.measure._frames import condition, plain
 from anonpipe.plan import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.schema import Kind
-from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
+from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
 from anonpipe.store import Staging, lock, make_private, remove, staging_root
 
 if TYPE_CHECKING:
@@ -171,10 +175,12 @@ def preview(job: Job) -> Preview:
     check_types(source.schema, job.columns)
     check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     with _digests_folder(job) as folder:
-        scanned, unmet, counted = _scan(job, source, folder)
-        of_units = check_repeats(repeats_in(runs_in(folder, job.identifiers), counted), job.k, job.rows_per_unit)
-    settled = settle(job, source.schema, scanned)
+        scanned = _scan(job, source, folder)
+        runs = runs_in(folder, job.identifiers)
+        of_units = check_repeats(repeats_in(runs, scanned.counted), job.k, job.rows_per_unit)
+    settled = settle(job, source.schema, scanned.scan)
     codec, strata = settled.codec, settled.strata
+    trace = Trace(settled.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
     channels = settled.points.width + settled.beside.width
     width = max(channels, len(codec.names))
     cells = len(codec.names) + sum(len(b.codes) for b in settled.points.categories if b.name in job.as_probabilities)
@@ -196,7 +202,7 @@ def preview(job: Job) -> Preview:
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
         ),
-        warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, unmet)),
+        warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
     )
 
 
@@ -217,8 +223,28 @@ def _digests_folder(job: Job) -> Iterator[Path]:
             remove(staging)
 
 
-def _scan(job: Job, source: Source, folder: Path) -> tuple[Scan, list[_Condition], list[list[dict[str, Any]]]]:
-    """The scan of the input, the conditions of the analyses that no row meets, and rows of identifiers by unit."""
+def _repeats(job: Job, trace: Trace) -> list[str]:
+    """What the release logs say of a run."""
+    found = look(trace, steward_secret(), release.place(job.output, job.report.internal))
+    problems = list(found.problems)
+    if problems and job.repeat.allow is None:
+        problems = [*(f"the run will be refused: {problem}" for problem in problems), REMEDY]
+    return [*found.warnings, *problems]
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """The scan, conditions of analyses that no row meets, rows of identifiers by unit, and what the logs compare."""
+
+    scan: Scan
+    unmet: list[_Condition]
+    counted: list[list[dict[str, Any]]]
+    sketches: dict[str, Sketch]
+
+
+def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
+    """Read the input once (twice where records are held out)."""
+    tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
     scans, share = [], job.measure.hold_out
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
@@ -230,16 +256,25 @@ def _scan(job: Job, source: Source, folder: Path) -> tuple[Scan, list[_Condition
     counted = []
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
-        for first_row, batch in read_batches(source, unit, [*job.released, *writers]):
+        held = _held(job, source, unit, key) if share else None
+        for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
             for name, writer in writers.items():
                 writer.add(batch.column(name))
-            kept = ~held_rows(key, share, first_row, batch.num_rows) if share else None
+            tracer.add(batch)
+            begin = first_row - unit.first_row
+            kept = None if held is None else ~held[begin : begin + batch.num_rows]
             scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
             unmet = [each for each in unmet if not _met(job, each, batch)]
         counted.append([writer.close().to_dict() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
-    return merge_scans(scans), unmet, counted
+    return _Scanned(merge_scans(scans), unmet, counted, tracer.sketches)
+
+
+def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:
+    """Which rows of a unit a run would hold out."""
+    lanes = (row_lanes(batch, job.columns) for _, batch in read_batches(source, unit, list(job.released)))
+    return held_rows(key, job.measure.hold_out, contents_of(lanes, key))
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,30 @@ def steward_secret() -> bytes:
     return _parse(text, f"the file {path}")
 
 
+def home_key() -> bytes:
+    """A key of the steward's home, whatever the secret; made on first use, like the secret's own file."""
+    path = private_home() / "ledger.key"
+    if not path.exists():
+        _create(path)
+    return _parse(path.read_text(encoding="ascii", errors="replace"), f"the file {path}")
+
+
+def require_secret(what: str) -> None:
+    """Refuse a secret that the home would make up: another machine, or a container, makes another one every time.
+
+    Raises
+    ------
+    JobError
+        Neither variable names a secret.
+    """
+    if _TRIAL.get() is None and not any(map(_setting, (SECRET_VARIABLE, SECRET_FILE_VARIABLE))):
+        raise JobError(
+            f"{what} needs a secret that stays: in a home that is made anew with every container each run would draw "
+            f"other noise, which can be averaged away; set {SECRET_FILE_VARIABLE} to a file (0600) with what "
+            'python -c "import secrets; print(secrets.token_hex(32))" prints, and keep it'
+        )
+
+
 def _create(path: Path) -> None:
     """Write a fresh secret; the first of several processes wins, and the others read its secret."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -202,27 +226,12 @@ def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Gen
     return np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
 
 
-def row_keys(key: bytes, first_row: int, count: int) -> npt.NDArray[np.uint64]:
-    """A keyed 64-bit number for each of `count` rows of the input, by SplitMix64 of the row's position.
-
-    Used to draw samples and to break ties: it depends on the row's place in
-    the input only, not on the file layout or the worker.
-
-    Examples
-    --------
-    >>> whole = row_keys(b"k" * 16, 0, 10)
-    >>> bool((row_keys(b"k" * 16, 4, 6) == whole[4:]).all())
-    True
-    """
-    return number_keys(key, np.arange(first_row, first_row + count))
-
-
-def number_keys(key: bytes, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def number_keys(key: bytes, numbers: npt.NDArray[np.int64 | np.uint64]) -> npt.NDArray[np.uint64]:
     """A keyed 64-bit number for each of some numbers, by SplitMix64: the same wherever a number turns up.
 
     Examples
     --------
-    >>> int(number_keys(b"k" * 16, np.array([5, 9]))[1]) == int(row_keys(b"k" * 16, 9, 1)[0])
+    >>> bool(number_keys(b"k" * 16, np.array([5, 9]))[1] == number_keys(b"k" * 16, np.array([9]))[0])
     True
     """
     state = numbers.astype(np.uint64)

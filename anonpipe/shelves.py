@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.codec.contents import canonical_order, column_keys
 from anonpipe.codec.points import Groups
 from anonpipe.context import Context
 from anonpipe.moments import PairwiseMoments, merge_all
@@ -40,6 +41,12 @@ def routed_shelf(ctx: Context) -> Shelf:
     rows = [count for slabs in slab_rows(ctx) for count in slabs]
     pieces = sum(tree.leaves for tree in ctx.trees)
     return create_shelf(ctx.staging, "routed", rows, len(ctx.cells.names), "float64", pieces)
+
+
+def partition_cells(ctx: Context, index: int) -> FloatArray:
+    """The routed rows of a partition, in an order that follows from their values and the run's key alone."""
+    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    return np.ascontiguousarray(cells[canonical_order(cells, column_keys(ctx.staging.key, ctx.cells.names))])
 
 
 def synthetic_shelf(ctx: Context) -> Shelf:

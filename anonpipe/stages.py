@@ -35,12 +35,15 @@ from anonpipe.assess import (
     sample_partition,
     search_partition,
     spans_partitions,
+    start_key,
 )
 from anonpipe.certificate import measure, set_aside
+from anonpipe.codec.contents import LUMP, Contents, contents_of
 from anonpipe.codec.identifiers import digest_writers
 from anonpipe.codec.missing import fill_missing
 from anonpipe.codec.points import Groups
 from anonpipe.codec.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, scan_to_bytes
+from anonpipe.codec.sketch import Tracer
 from anonpipe.codec.tally import Tally
 from anonpipe.context import Context, context
 from anonpipe.engine import Task
@@ -55,7 +58,7 @@ from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMomen
 from anonpipe.options import Gaussian, MicroPerturbation, Pca, RMicrohybrid
 from anonpipe.partition.tree import route
 from anonpipe.release import sha256
-from anonpipe.rng import row_keys
+from anonpipe.rng import keyed
 from anonpipe.shelves import (
     FILES,
     MEASURE_ROWS,
@@ -63,6 +66,7 @@ from anonpipe.shelves import (
     ends_shelf,
     first_slab,
     hand_out,
+    partition_cells,
     released_cells,
     routed_shelf,
     synthetic_shelf,
@@ -105,22 +109,25 @@ def _stage(ctx: Context, task: Task) -> Receipt:
 
 
 def scan_unit(ctx: Context, index: int) -> Receipt:
-    """Read a unit once: counts, moments, categories, fingerprint, identifiers, and a keyed sample of its rows."""
+    """Read a unit: first what each record is by its content, then counts, moments, identifiers and a keyed sample."""
     unit = ctx.source.units[index]
     share = min(1.0, ctx.job.partition.sample_rows / max(1, ctx.source.rows))
     limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
-    key = bytes(ctx.staging.read("start.key"))
+    key, contents = start_key(ctx), _first_pass(ctx, index)
     writers = digest_writers(ctx.staging.write_array, ctx.job.identifiers, key, index)
-    scans, sample = [], []
+    scans, sample, keys = [], [], []
     for first_row, whole in read_batches(ctx.source, unit, [*ctx.job.released, *writers]):
         for name, writer in writers.items():
             writer.add(whole.column(name))
         batch = whole.select([name for name in whole.schema.names if name not in writers])
-        kept = ~held_in(ctx, first_row, batch.num_rows) if ctx.job.measure.hold_out else None
+        begin = first_row - unit.first_row
+        part = contents[begin : begin + batch.num_rows]
+        kept = ~held_in(ctx, part) if ctx.job.measure.hold_out else None
         scans.append(scan_batch(batch, ctx.job.columns, first_row, ctx.job.counted, kept, ctx.job.strata.by))
-        chosen = row_keys(key, first_row, batch.num_rows) <= limit
+        chosen = part.keys(keyed(key, "sample"), LUMP) <= limit
         chosen = chosen if kept is None else chosen & kept
         sample.append(batch.filter(pa.array(chosen)))
+        keys.append(_route_keys(ctx, part)[chosen])
     scan = merge_scans(scans)
     ctx.staging.write(f"scans/{index}.arrow", scan_to_bytes(scan))
     out = pa.BufferOutputStream()
@@ -128,13 +135,35 @@ def scan_unit(ctx: Context, index: int) -> Receipt:
         for batch in sample:
             writer.write_batch(batch)
     ctx.staging.write(f"samples/{index}.arrow", memoryview(out.getvalue()))
+    ctx.staging.write_array(f"samples/{index}.npy", np.concatenate(keys))
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close().to_dict() for writer in writers.values()]
     }
 
 
+def _first_pass(ctx: Context, index: int) -> Contents:
+    """The keyed content of a unit's rows, and on the way what the release logs compare; both are left for later."""
+    unit = ctx.source.units[index]
+    tracer = Tracer.of(ctx.source.schema, ctx.job.columns, bytes(ctx.staging.read("records.key")))
+    lanes = (tracer.add(batch) for _, batch in read_batches(ctx.source, unit, tracer.names))
+    contents = contents_of(lanes, start_key(ctx))
+    ctx.staging.write_arrays(_contents_file(index), contents.arrays)
+    ctx.staging.write_arrays(f"sketches/{index}.npz", tracer.arrays)
+    return contents
+
+
+def _contents_file(index: int) -> str:
+    """Where the keyed content of a unit's rows lies."""
+    return f"contents/{index}.npz"
+
+
+def _route_keys(ctx: Context, contents: Contents) -> npt.NDArray[np.uint64]:
+    """By which rows with equal points are told apart where a tree splits."""
+    return contents.keys(keyed(start_key(ctx), "route"), LUMP)
+
+
 def route_unit(ctx: Context, index: int) -> Receipt:
-    """Send each row of a unit to its leaf: slabs sorted by leaf, rows of a leaf in source order.
+    """Send each row of a unit to its leaf: slabs sorted by leaf.
 
     Raises
     ------
@@ -142,8 +171,7 @@ def route_unit(ctx: Context, index: int) -> Receipt:
         The rows are not those that were scanned: a mixture of two inputs
         would be released, under statistics of the first.
     """
-    unit = ctx.source.units[index]
-    key = ctx.staging.key
+    unit, contents = ctx.source.units[index], Contents(**ctx.staging.read_arrays(_contents_file(index)))
     offsets = np.cumsum([0] + [tree.leaves for tree in ctx.trees])
     shelf, region = routed_shelf(ctx), first_slab(ctx, index)
     leaf_rows: list[list[int]] = []
@@ -153,11 +181,11 @@ def route_unit(ctx: Context, index: int) -> Receipt:
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
         routed = add_fingerprints(routed, fingerprint(batch, ctx.job.columns, first_row))
         for at in _cuts(read, batch.num_rows):
-            begin = first_row + at[0] - read
-            piece, keys = batch.slice(at[0] - read, at[1] - at[0]), row_keys(key, begin, at[1] - at[0])
+            piece, part = batch.slice(at[0] - read, at[1] - at[0]), contents[at[0] : at[1]]
+            keys = _route_keys(ctx, part)
             if ctx.job.measure.hold_out:
-                aside.append(held_sample(ctx, piece, begin))
-                kept = ~held_in(ctx, begin, piece.num_rows)
+                aside.append(held_sample(ctx, piece, part))
+                kept = ~held_in(ctx, part)
                 piece, keys = piece.filter(pa.array(kept)), keys[kept]
             cells = ctx.cells.to_cells(piece)
             stratum = ctx.strata.assign(cells)
@@ -272,7 +300,7 @@ def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> G
 
 def group_partition(ctx: Context, index: int) -> Receipt:
     """Form groups of at least k inside a partition and count its part of the global statistics."""
-    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = partition_cells(ctx, index)
     labels = form_groups(ctx, index, cells)
     label_shelf(ctx).write(index, labels)
     grouped = _grouped(ctx, index, cells, labels)
@@ -317,7 +345,7 @@ def _noise(ctx: Context, index: int, grouped: Grouped) -> Receipt | None:
 
 def synthesize_partition(ctx: Context, index: int) -> Receipt:
     """Replace the records of a partition and send each to a random output file."""
-    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = partition_cells(ctx, index)
     labels = label_shelf(ctx).read(index, 0, len(cells))
     grouped = _grouped(ctx, index, cells, labels)
     measure(ctx, index, grouped.points)
@@ -405,7 +433,8 @@ def write_file(ctx: Context, index: int) -> Receipt:
                 arrays += ctx.intervals.arrays(ends[at : at + step])
             if ctx.probabilities is not None and ends is not None:
                 arrays = ctx.probabilities.in_place(arrays, ends[at : at + step])
-            writer.write(pa.RecordBatch.from_arrays(arrays, schema=ctx.schema), row_group_size=step)
+            batch = pa.RecordBatch.from_arrays(arrays, schema=ctx.worked_schema)
+            writer.write(batch.select(ctx.schema.names), row_group_size=step)
     path, written = ctx.staging.file(name), out.digest.hexdigest()
     sealed.sync_folders(ctx.staging.root, [name])
     try:

@@ -28,6 +28,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,12 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 
-from anonpipe import engine, pipeline
+from anonpipe import engine, pipeline, release
 from anonpipe.engine import Mapper
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job import Job, load_job
 from anonpipe.pipeline import Outcome, Progress, Run
-from anonpipe.rng import secret_withheld
+from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.verify.verdict import Check, Verdict
 from anonpipe.verify.verdict import Outcome as CheckOutcome
 
@@ -127,17 +128,28 @@ def verify(run: Run) -> Verdict:
 
 
 @task(name="publish", description="Publish what passed, or keep the verdict of what did not.", **_ONCE)
-def publish(run: Run, verdict: Verdict) -> Outcome:
+def publish(run: Run, verdict: Verdict, keep: int) -> Outcome:
     """Publish what passed, or keep the verdict only; not tried again, as it may have published already."""
     with _without_data("publish"), _usual_umask():
-        outcome = pipeline.finish(run, verdict)
+        outcome = _pruned(pipeline.finish(run, verdict), run.job.output, keep)
     with contextlib.suppress(Exception):  # a server that is gone does not undo a release
         create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
     return outcome
 
 
+def _pruned(outcome: Outcome, output: str, keep: int) -> Outcome:
+    """The outcome after old versions are deleted; the release is out, so that what fails is a warning."""
+    problem = None
+    try:
+        if outcome.version is not None and keep:
+            release.prune(output, keep)
+    except AnonpipeError as error:
+        problem = f"old versions were not pruned: {error}"
+    return outcome if problem is None else replace(outcome, warnings=(*outcome.warnings, problem))
+
+
 @flow(name="anonymize", persist_result=False, log_prints=False, validate_parameters=True)
-def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS) -> None:
+def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
     """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
 
     Parameters
@@ -149,10 +161,13 @@ def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS) -
         it, what a crashed run left is deleted first.
     stage_hours
         A stage that takes longer is stopped and tried again from its receipts.
+    keep
+        How many versions stay afterwards, the new one counted; 0 for all.
     """
     with _without_data("anonymize"):
+        require_secret("a flow")
         refuse_open_api()
-        outcome = _run(job, resume, 3600.0 * stage_hours)
+        outcome = _run(job, resume, 3600.0 * stage_hours, keep)
     if outcome.version is None:
         raise GateError(
             f"a gate failed: {'; '.join(map(_line, failed(outcome.verdict)))}; nothing was released, "
@@ -160,7 +175,7 @@ def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS) -
         )
 
 
-def _run(job: Job, resume: bool, stage_seconds: float) -> Outcome:
+def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> Outcome:
     with contextlib.ExitStack() as stack:
         with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
             run = stack.enter_context(pipeline.open_run(job, resume))
@@ -168,7 +183,7 @@ def _run(job: Job, resume: bool, stage_seconds: float) -> Outcome:
             for stage in STAGES:
                 stage.with_options(timeout_seconds=stage_seconds)(run, mapper)
         verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
-        return publish(run, verdict)
+        return publish(run, verdict, keep)
 
 
 @contextlib.contextmanager

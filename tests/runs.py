@@ -42,6 +42,7 @@ def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: An
         "cluster": {"method": "mdav", "block_rows": 200},
         "release": {"file_rows": 2000},
         "measure": {"utility": False, "risk": False},
+        "repeat": {"allow": "a test"},
         "run": {"workers": 2, "memory_per_worker": "2GiB"},
     }
     content.update(changes)

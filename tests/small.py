@@ -55,9 +55,9 @@ def write_table(folder: Path, table: pa.Table, name: str = "data.parquet") -> st
 
 
 def content(folder: Path, data: str, columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """A job's content for a file."""
+    """A job's content for a file; tests may release the same records again."""
     given = {"input": data, "output": str(folder / "out"), "k": 5, "columns": columns or COLUMNS, "measure": OFF}
-    return given | changes
+    return given | {"repeat": {"allow": "a test"}} | changes
 
 
 def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = None, **changes: Any) -> Job:

@@ -156,9 +156,13 @@ def test_from_init_to_verify(call, tmp_path):
     first = os.readlink(tmp_path / "out" / "release")
 
     changed = ("--set", "k=6", "--set", "synthesize.form=centred")
-    assert "released before under another job" in call("plan", job, *changed).out
-    answer = call("run", job, *changed, "--prune", "1")
-    assert answer.code == 0 and "released before under another job" in answer.err
+    assert "the run will be refused: the same records were released at" in call("plan", job, *changed).out
+    answer = call("run", job, *changed)
+    assert answer.code == 2 and "under another job" in answer.err and "repeat: {allow:" in answer.err
+    assert os.readlink(tmp_path / "out" / "release") == first and small.stagings() == []
+    answer = call("run", job, *changed, "--set", "repeat.allow=the first was given to nobody")
+    assert answer.code == 0 and "under another job" in answer.err
+    assert "were allowed by the job: the first was" in " ".join(answer.out.split())
     assert os.readlink(tmp_path / "out" / "release") != first
     assert len(list((tmp_path / "out" / "versions").iterdir())) == 1
     manifest = json.loads((tmp_path / "out" / "release" / "_manifest.json").read_text())

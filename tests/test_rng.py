@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anonpipe import rng
 from anonpipe.errors import JobError
-from anonpipe.rng import generator, keyed, private_home, row_keys, secret_withheld, steward_secret
+from anonpipe.rng import generator, keyed, number_keys, private_home, secret_withheld, steward_secret
 
 KEY = bytes(range(32))
 FEWEST_BYTES = rng.FEWEST_BYTES
@@ -106,11 +106,12 @@ def test_keyed_tells_all_part_lists_apart(a, b):
     assert (keyed(KEY, *a) == keyed(KEY, *b)) == (a == b)
 
 
-def test_row_keys_look_uniform_and_follow_the_row():
-    keys = row_keys(KEY, 10, 100_000)
-    assert np.array_equal(keys[7:20], row_keys(KEY, 17, 13))
+def test_number_keys_look_uniform_and_follow_the_number():
+    numbers = np.arange(10, 100_010)
+    keys = number_keys(KEY, numbers)
+    assert np.array_equal(keys[7:20], number_keys(KEY, numbers[7:20]))
     assert len(np.unique(keys)) == len(keys)
     shares = np.bincount((keys >> np.uint64(60)).astype(int), minlength=16) / len(keys)
     # 16 cells of 100,000: standard error 0.00077; 7 standard errors fail once in 1e10
     assert np.abs(shares - 1 / 16).max() < 7 * 0.00077
-    assert not np.array_equal(keys, row_keys(KEY[::-1], 10, 100_000))
+    assert not np.array_equal(keys, number_keys(KEY[::-1], numbers))

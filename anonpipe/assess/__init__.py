@@ -2,7 +2,7 @@
 
 from anonpipe.assess._checks import RISK_GATES, checks, gated, notes
 from anonpipe.assess._counts import row_numbers
-from anonpipe.assess._held import held_in, held_rows, held_sample, keep_held
+from anonpipe.assess._held import held_in, held_rows, held_sample, keep_held, start_key
 from anonpipe.assess._measure import (
     SampledTables,
     load_assessment,
@@ -41,4 +41,5 @@ __all__ = [
     "save_assessment",
     "search_partition",
     "spans_partitions",
+    "start_key",
 ]

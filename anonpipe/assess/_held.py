@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anonpipe.codec.contents import Contents, canonical_order, column_keys
 from anonpipe.codec.values import plain
 from anonpipe.context import Context
-from anonpipe.rng import keyed, row_keys
+from anonpipe.rng import keyed
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -21,21 +22,23 @@ FEWEST_HELD = 30
 """Records below which a hold-out is no control."""
 
 
-def held_rows(start_key: bytes, share: float, first_row: int, count: int) -> BoolArray:
-    """Which of `count` rows of the input are held out, shape (count,).
+def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
+    """Which rows of the input are held out, shape (n_rows,).
 
-    It follows from the steward's secret, the job and the row's place.
+    It follows from the steward's secret, the job and the row's content; of
+    equal rows the share is held out.
 
     Examples
     --------
-    >>> int(held_rows(b"k" * 16, 0.25, 0, 10_000).sum())
+    >>> rows = Contents(np.arange(10_000, dtype=np.uint64), np.zeros(10_000, dtype=np.uint32))
+    >>> int(held_rows(b"k" * 16, 0.25, rows).sum())
     2468
-    >>> held_rows(b"k" * 16, 0.0, 0, 3).tolist()
+    >>> held_rows(b"k" * 16, 0.0, rows[:3]).tolist()
     [False, False, False]
     """
     if share == 0.0:
-        return np.zeros(count, dtype=bool)
-    return row_keys(keyed(start_key, "held out"), first_row, count) < np.uint64(share * 2**64)
+        return np.zeros(len(contents.rows), dtype=bool)
+    return contents.keys(keyed(start_key, "held out")) < np.uint64(share * 2**64)
 
 
 def start_key(ctx: Context) -> bytes:
@@ -43,9 +46,9 @@ def start_key(ctx: Context) -> bytes:
     return bytes(ctx.staging.read("start.key"))
 
 
-def held_in(ctx: Context, first_row: int, count: int) -> BoolArray:
+def held_in(ctx: Context, contents: Contents) -> BoolArray:
     """Which of these rows of the input this run holds out."""
-    return held_rows(start_key(ctx), ctx.job.measure.hold_out, first_row, count)
+    return held_rows(start_key(ctx), ctx.job.measure.hold_out, contents)
 
 
 def keep_held(ctx: Context, unit: int, parts: list[FloatArray]) -> None:
@@ -53,7 +56,7 @@ def keep_held(ctx: Context, unit: int, parts: list[FloatArray]) -> None:
     ctx.staging.write_array(_file(unit), np.concatenate([np.empty((0, len(ctx.cells.names))), *parts]))
 
 
-def held_sample(ctx: Context, batch: pa.RecordBatch, first_row: int) -> FloatArray:
+def held_sample(ctx: Context, batch: pa.RecordBatch, contents: Contents) -> FloatArray:
     """Cells of a keyed sample of held-out rows: those that a released record could be compared with.
 
     A category that occurs in no other record, or a stratum that is left out,
@@ -64,13 +67,13 @@ def held_sample(ctx: Context, batch: pa.RecordBatch, first_row: int) -> FloatArr
     ----------
     batch
         Consecutive rows of the input, held out or not, of the released columns.
-    first_row
-        Position of the first in the input.
+    contents
+        Of the same rows.
     """
     share = ctx.job.measure.hold_out
     enough = min(1.0, ctx.job.measure.queries / max(1.0, share * ctx.source.rows))
-    drawn = row_keys(keyed(start_key(ctx), "of those held out"), first_row, batch.num_rows)
-    chosen = held_in(ctx, first_row, batch.num_rows) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
+    drawn = contents.keys(keyed(start_key(ctx), "of those held out"))
+    chosen = held_in(ctx, contents) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
     cells = ctx.cells.to_cells(batch.filter(pa.array(chosen & _categorised(ctx, batch))))
     cells = cells[_occurring(ctx, cells, ctx.job.strata.by)]
     ctx.suppression.apply(cells, ctx.cells.names, ctx.strata.assign(cells))
@@ -106,7 +109,8 @@ def held_cells(ctx: Context) -> FloatArray:
     """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out."""
     if not ctx.job.measure.hold_out:
         return np.empty((0, len(ctx.cells.names)))
-    return np.concatenate([ctx.staging.read_array(_file(unit)) for unit in range(len(ctx.source.units))])
+    cells = np.concatenate([ctx.staging.read_array(_file(unit)) for unit in range(len(ctx.source.units))])
+    return np.asarray(cells[canonical_order(cells, column_keys(ctx.staging.key, ctx.cells.names))])
 
 
 def _file(unit: int) -> str:

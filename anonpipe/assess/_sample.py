@@ -21,7 +21,7 @@ from anonpipe.job import Job
 from anonpipe.masker import masker_of
 from anonpipe.risk import fewest_alike as count_alike
 from anonpipe.rng import keyed, number_keys
-from anonpipe.shelves import released_cells, routed_shelf
+from anonpipe.shelves import partition_cells, released_cells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -131,7 +131,7 @@ def sample_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
         The group of each record, by a number of its own in the whole table;
         None for no groups.
     """
-    cells = routed_shelf(ctx).gather(ctx.plan.pieces(index))
+    cells = partition_cells(ctx, index)
     released, places = released_cells(ctx, index)
     begin = rows_before(ctx, index)
     whole = np.full(len(cells), -1) if labels is None else labels

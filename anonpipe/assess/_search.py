@@ -17,7 +17,7 @@ from anonpipe.assess._sample import FOLDER, Guessed, Queries, alike_numbers, rea
 from anonpipe.context import Context
 from anonpipe.errors import EngineError
 from anonpipe.risk import Coding, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
-from anonpipe.shelves import released_cells, routed_shelf
+from anonpipe.shelves import partition_cells, released_cells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def search_partition(ctx: Context, index: int, labels: IntArray | None) -> Recei
     if len(held := held_cells(ctx)):
         found["held_release"] = nearest(released, known_points(ctx, held), 2, offset=begin)
     del cells, released
-    original = known_points(ctx, routed_shelf(ctx).gather(ctx.plan.pieces(index)))
+    original = known_points(ctx, partition_cells(ctx, index))
     found["original"] = nearest(
         original, queries.points, NEIGHBOURS, offset=begin, without=queries.own_original, values=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anonpipe.codec.exact import Sums
 from anonpipe.codec.values import as_dictionary, level_array, numbers, plain, positions, present
 from anonpipe.errors import InputError
 from anonpipe.schema import Column, Kind
@@ -37,8 +38,8 @@ class ColumnScan:
     mean, m2
         Mean of the finite values in natural units, and the sum of squared
         deviations from it; of a column carried as codes, those of the codes.
-    first, constant
-        The first finite number, and whether there is no other value.
+    constant
+        Whether there is one value only.
     outside
         Numbers beyond the bounds, or values not among the levels.
     log_mean, log_m2
@@ -48,6 +49,9 @@ class ColumnScan:
         The smallest and the largest finite number; NaN where there is none,
         and of a column carried as codes. Each is one person's true value: it
         leaves the private staging only as a count of released values.
+    sums, log_sums
+        From which mean and squared deviations of a column of numbers come,
+        exact, so that no order of the rows shows in them.
     categories, counts
         Of a column carried as codes: the distinct values in ascending order
         (or the declared levels in theirs) and the records of each; else None.
@@ -58,7 +62,6 @@ class ColumnScan:
     infinite: int
     mean: float
     m2: float
-    first: float
     constant: bool
     outside: int
     categories: pa.Array | None = None
@@ -67,6 +70,8 @@ class ColumnScan:
     log_m2: float = 0.0
     least: float = math.nan
     most: float = math.nan
+    sums: Sums | None = None
+    log_sums: Sums | None = None
 
     @property
     def values(self) -> int:
@@ -112,24 +117,23 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     everything = numbers(array)
     values = everything[np.abs(everything) <= LARGEST]  # false for NaN
     nulls = int(np.isnan(everything).sum())
-    mean = float(values.mean()) if len(values) else 0.0
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
-    log_mean, log_m2 = _of_logarithms(values, column)
-    return ColumnScan(
-        rows=len(everything),
-        nulls=nulls,
-        infinite=len(everything) - nulls - len(values),
-        mean=mean,
-        m2=float(np.square(values - mean).sum()),
-        first=float(values[0]) if len(values) else math.nan,
-        constant=bool((values == values[:1]).all()),
-        outside=outside,
-        log_mean=log_mean,
-        log_m2=log_m2,
-        least=float(values.min()) if len(values) else math.nan,
-        most=float(values.max()) if len(values) else math.nan,
+    return _with_moments(
+        ColumnScan(
+            rows=len(everything),
+            nulls=nulls,
+            infinite=len(everything) - nulls - len(values),
+            mean=0.0,
+            m2=0.0,
+            constant=bool((values == values[:1]).all()),
+            outside=outside,
+            least=float(values.min()) if len(values) else math.nan,
+            most=float(values.max()) if len(values) else math.nan,
+            sums=Sums.of(values),
+            log_sums=_of_logarithms(values, column),
+        )
     )
 
 
@@ -148,13 +152,20 @@ def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
     return pooled(which, size, there.astype(np.float64), found, np.zeros(len(found)))
 
 
-def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> tuple[float, float]:
-    """Mean and sum of squared deviations of the logarithms; of values below the declared bound, of the bound."""
-    if column.offset is None or not len(values):
-        return 0.0, 0.0
-    logarithms = np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + column.offset)
-    mean = float(logarithms.mean())
-    return mean, float(np.square(logarithms - mean).sum())
+def _with_moments(scanned: ColumnScan) -> ColumnScan:
+    """The scan with the moments that follow from its sums."""
+    if scanned.sums is None:
+        return scanned
+    log_mean, log_m2 = (0.0, 0.0) if scanned.log_sums is None else scanned.log_sums.moments(scanned.values)
+    mean, m2 = scanned.sums.moments(scanned.values)
+    return replace(scanned, mean=mean, m2=m2, log_mean=log_mean, log_m2=log_m2)
+
+
+def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> Sums | None:
+    """Sums of the logarithms; of values below the declared bound, of the bound."""
+    if column.offset is None:
+        return None
+    return Sums.of(np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + column.offset))
 
 
 def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, IntArray]:
@@ -208,7 +219,6 @@ def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int
         infinite=0,
         mean=mean,
         m2=float((np.square(codes - mean) * counts).sum()),
-        first=float(seen[0]) if len(seen) else math.nan,
         constant=len(seen) <= 1,
         outside=outside,
         categories=categories,
@@ -217,7 +227,7 @@ def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int
 
 
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
-    """The scan of two parts of a column together (Chan, Golub & LeVeque 1983 for mean and m2).
+    """The scan of two parts of a column together.
 
     Raises
     ------
@@ -226,30 +236,25 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
-    mean, m2 = _merged(a.values, a.mean, a.m2, b.values, b.mean, b.m2)
-    log_mean, log_m2 = _merged(a.values, a.log_mean, a.log_m2, b.values, b.log_mean, b.log_m2)
-    return ColumnScan(
-        rows=a.rows + b.rows,
-        nulls=a.nulls + b.nulls,
-        infinite=a.infinite + b.infinite,
-        mean=mean,
-        m2=m2,
-        first=a.first if a.values else b.first,
-        constant=a.constant and b.constant and (not a.values or not b.values or a.first == b.first),
-        outside=a.outside + b.outside,
-        log_mean=log_mean,
-        log_m2=log_m2,
-        least=float(np.fmin(a.least, b.least)),
-        most=float(np.fmax(a.most, b.most)),
+    return _with_moments(
+        ColumnScan(
+            rows=a.rows + b.rows,
+            nulls=a.nulls + b.nulls,
+            infinite=a.infinite + b.infinite,
+            mean=0.0,
+            m2=0.0,
+            constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
+            outside=a.outside + b.outside,
+            least=float(np.fmin(a.least, b.least)),
+            most=float(np.fmax(a.most, b.most)),
+            sums=_added(a.sums, b.sums),
+            log_sums=_added(a.log_sums, b.log_sums),
+        )
     )
 
 
-def _merged(n_a: int, mean_a: float, m2_a: float, n_b: int, mean_b: float, m2_b: float) -> tuple[float, float]:
-    """Mean and sum of squared deviations of two parts together."""
-    if not n_b:
-        return mean_a, m2_a
-    delta = mean_b - mean_a
-    return mean_a + delta * (n_b / (n_a + n_b)), m2_a + m2_b + delta * delta * (n_a * (n_b / (n_a + n_b)))
+def _added(a: Sums | None, b: Sums | None) -> Sums | None:
+    return None if a is None or b is None else a + b
 
 
 def pooled(

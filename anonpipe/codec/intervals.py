@@ -78,6 +78,12 @@ class IntervalCodec:
             )
         return cls(blocks, tuple(fields), step, origin)
 
+    @property
+    def owners(self) -> dict[str, str]:
+        """The column that each added column belongs to."""
+        names = [block.name for block in self.blocks for _ in SUFFIXES]
+        return {field.name: name for field, name in zip(self.fields, names, strict=True)}
+
     def ends(self, low: FloatArray, high: FloatArray, released: FloatArray) -> FloatArray:
         """The ends in the columns' units, NaN where the released middle is missing.
 

@@ -28,10 +28,12 @@ from anonpipe.codec.columns import (
     scan_codes,
     scan_numbers,
 )
+from anonpipe.codec.exact import Sums
 from anonpipe.codec.private import table_from_bytes, table_to_bytes
-from anonpipe.codec.values import as_dictionary, hashes, plain_type
+from anonpipe.codec.values import as_dictionary, hashes
 from anonpipe.errors import InputError
 from anonpipe.kernels.fingerprint import add_column, sum_rows
+from anonpipe.rng import number_keys
 from anonpipe.schema import Column, Kind
 
 if TYPE_CHECKING:
@@ -56,6 +58,9 @@ class Scan:
         Two sums modulo 2^64 of the hashes of the rows, each bound to its
         place: equal for the same rows in the same order, whatever the file
         layout and the encoding.
+    population
+        The same without places: equal for the same rows in any order, of
+        which the same are held out.
     columns
         The released columns.
     counted_by, counted_codes, counted_rows
@@ -75,6 +80,7 @@ class Scan:
 
     rows: int
     fingerprint: tuple[int, int]
+    population: tuple[int, int]
     columns: dict[str, ColumnScan]
     counted_by: tuple[str, ...] = ()
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
@@ -112,13 +118,15 @@ class Scan:
         np.add.at(counts, index, self.counted_rows)
         return counts
 
-    def digest(self, schema: pa.Schema) -> str:
-        """SHA-256 over content, row count, names and types of the scanned columns, in the schema's order.
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the records: their content, which are held out, and the columns' names.
 
-        Encodings (dictionaries, large or view strings) do not change it.
+        Neither the order of rows and columns, nor the file layout, the
+        encoding (dictionaries, large or view strings) or the width of
+        numbers change it.
         """
-        content = [[name, str(plain_type(schema.field(name).type))] for name in schema.names if name in self.columns]
-        text = json.dumps([self.rows, list(self.fingerprint), content])
+        text = json.dumps([list(self.population), sorted(self.columns)])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -183,9 +191,9 @@ def scan_batch(
     inside = {
         name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
     }
-    return Scan(
-        rows, _sums(lanes, first_row), scans, tuple(counted_by), combinations, counts, numbers, tuple(strata_by), inside
-    )
+    everybody, by = sum_rows_anywhere(lanes, kept), (tuple(counted_by), combinations, counts, numbers)
+    population = int(everybody[0]), int(everybody[1])
+    return Scan(rows, _sums(lanes, first_row), population, scans, *by, tuple(strata_by), inside)
 
 
 def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
@@ -204,15 +212,27 @@ def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row:
     >>> fingerprint(batch, columns, 7) == scan_batch(batch, columns, 7, []).fingerprint
     True
     """
+    return _sums(row_lanes(batch, columns), first_row)
+
+
+def row_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
+    """Two numbers of each row's released content, shape (n_rows, 2); neither order of columns nor types matter."""
     lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
     for name in _released(batch, columns):
         _hashed(lanes, name, batch, columns)
-    return _sums(lanes, first_row)
+    return lanes
 
 
 def add_fingerprints(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     """The fingerprint of two sets of rows together."""
     return (a[0] + b[0]) % _MODULUS, (a[1] + b[1]) % _MODULUS
+
+
+def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
+    """Two numbers of each row's value in one column, shape (n_rows, 2): what it adds to `row_lanes`."""
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    _hashed(lanes, name, batch, columns)
+    return lanes
 
 
 def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
@@ -231,6 +251,19 @@ def _hashed(lanes: npt.NDArray[np.uint64], name: str, batch: pa.RecordBatch, col
 def _sums(lanes: npt.NDArray[np.uint64], first_row: int) -> tuple[int, int]:
     sums = sum_rows(lanes, np.uint64(first_row))
     return int(sums[0]), int(sums[1])
+
+
+def sum_rows_anywhere(
+    lanes: npt.NDArray[np.uint64], kept: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.uint64]:
+    """Sum of the rows' hashes modulo 2^64, wherever the rows stand, shape (2,); rows that are not kept count apart."""
+    mixed = number_keys(_POPULATION, lanes.reshape(-1)).reshape(lanes.shape)
+    if kept is not None:
+        mixed[~kept] = number_keys(_HELD_OUT, mixed[~kept].reshape(-1)).reshape(-1, lanes.shape[1])
+    return np.asarray(mixed.sum(axis=0, dtype=np.uint64))
+
+
+_POPULATION, _HELD_OUT = b"population, of no place", b"population, held out"
 
 
 def _seeds(name: str) -> npt.NDArray[np.uint64]:
@@ -287,7 +320,8 @@ def _merge(a: Scan, b: Scan) -> Scan:
     }
     total = add_fingerprints(a.fingerprint, b.fingerprint)
     inside = {name: _merge_inside(a, b, name, columns) for name in a.inside}
-    return Scan(a.rows + b.rows, total, columns, a.counted_by, combinations, counts, numbers, a.strata_by, inside)
+    everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
+    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside)
 
 
 MOST_INSIDE = 1_000_000
@@ -335,6 +369,7 @@ def scan_to_bytes(scan: Scan) -> memoryview:
     content = {
         "rows": scan.rows,
         "fingerprint": list(scan.fingerprint),
+        "population": list(scan.population),
         "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
         "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
         "strata_by": list(scan.strata_by),
@@ -357,9 +392,10 @@ def scan_from_bytes(given: bytes | memoryview) -> Scan:
     for name, parts in content["columns"].items():
         counts = None if parts["counts"] is None else np.array(parts["counts"], dtype=np.int64)
         categories = None if counts is None else table.column(name).chunk(0).flatten()
-        columns[name] = ColumnScan(**(parts | {"counts": counts, "categories": categories}))
+        sums = {each: None if parts[each] is None else Sums(*parts[each]) for each in ("sums", "log_sums")}
+        columns[name] = ColumnScan(**(parts | sums | {"counts": counts, "categories": categories}))
     by, codes, rows = content["counted"]
-    lanes = content["fingerprint"]
+    lanes, anywhere = content["fingerprint"], content["population"]
     numbers = {}
     for name, (n, mean, m2) in content["by_combination"].items():
         numbers[name] = np.array(n), np.array(mean), np.array(m2)
@@ -370,7 +406,9 @@ def scan_from_bytes(given: bytes | memoryview) -> Scan:
         for name, (codes, counts) in content["inside"].items()
     }
     counted = np.array(rows, dtype=np.int64)
-    return Scan(content["rows"], (lanes[0], lanes[1]), columns, tuple(by), shaped, counted, numbers, strata_by, inside)
+    placed, population = (lanes[0], lanes[1]), (anywhere[0], anywhere[1])
+    combinations = tuple(by), shaped, counted, numbers
+    return Scan(content["rows"], placed, population, columns, *combinations, strata_by, inside)
 
 
 def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:

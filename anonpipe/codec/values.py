@@ -206,19 +206,53 @@ def hashes(array: pa.Array) -> tuple[HashArray, BoolArray]:
 
 
 def _words(array: pa.Array) -> HashArray:
+    """A number for each plain value; the same for equal numbers of any type, and equal times in any unit."""
     kind = array.type
-    if pa.types.is_decimal(kind):
-        array = array.cast(pa.string())
-    if pa.types.is_string(array.type):
+    if pa.types.is_string(kind):
         return _text_words(array)
     if is_date(kind):
-        return _date_counts(array).view(np.uint64)
+        return _date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
+    if pa.types.is_decimal(kind):
+        exact = kind.scale == 0 and kind.precision <= _INT64_DIGITS
+        array = array.cast(pa.int64() if exact else pa.float64(), safe=False)
     stored = pc.fill_null(array, False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False)
-    if pa.types.is_floating(kind):
-        return np.asarray(stored.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    if np.issubdtype(stored.dtype, np.floating):
+        return number_words(stored.astype(np.float64))
     if kind == pa.uint64():
         return np.asarray(stored)
     return np.asarray(stored.astype(np.int64)).view(np.uint64)
+
+
+_NANOSECONDS = 86_400_000_000_000
+"""Of a day."""
+
+_INT64_DIGITS = 18
+
+
+def number_words(values: FloatArray) -> HashArray:
+    """A number for each float: the whole number itself, else the bits of the nearest single-precision float.
+
+    So a table that is written with other widths has the same numbers.
+
+    Examples
+    --------
+    >>> number_words(np.array([3.0, -0.0])).tolist()
+    [3, 0]
+    >>> bool((number_words(np.array([0.1])) == number_words(np.array([0.1], dtype=np.float32).astype(float))).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32).astype(np.float64)
+    found = np.where((values == np.rint(values)) | np.isinf(single), values, single)
+    whole = (found == np.rint(found)) & (np.abs(found) < _BEYOND_INT64)
+    words = found.view(np.uint64).copy()
+    words[np.isnan(values)] = np.uint64(_NAN_WORD)
+    words[whole] = found[whole].astype(np.int64).view(np.uint64)
+    return words
+
+
+_BEYOND_INT64 = 2.0**63
+_NAN_WORD = 0x7FF8000000000000
 
 
 def _text_words(array: pa.Array) -> HashArray:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonpipe.job import Job
+from anonpipe.ledger import ALLOWED
 from anonpipe.manifest import fewest_told
 from anonpipe.measure import Analysis, Estimate, Fit, Measurement
 from anonpipe.report import words
@@ -133,10 +134,17 @@ def releasable(facts: Facts) -> Report:
     )
 
 
+_OVERLAPS = (
+    "Records of this release are in earlier releases, too, which the steward has allowed; what both together tell was "
+    "not measured."
+)
+
+
 def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[str, Any]:
     """What both reports hold."""
     job, passed = facts.job, facts.verdict.passed
     grouped = any(check.name.startswith("smallest group") for check in checks)
+    overlaps = [_OVERLAPS] if any(note.startswith(ALLOWED) for note in facts.verdict.notes) else []
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
@@ -149,7 +157,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[
         "partitions": facts.partitions,
         "methods": words.methods(job),
         "promises": words.promises(job, grouped, facts.identical),
-        "limits_of_promise": words.limits_of_promise(job, grouped, facts.identical),
+        "limits_of_promise": (*words.limits_of_promise(job, grouped, facts.identical), *overlaps),
         "checks": checks,
         "group_sizes": tuple(
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])

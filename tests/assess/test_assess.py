@@ -14,10 +14,12 @@ from anonpipe import pipeline
 from anonpipe.assess import held_rows, load_assessment
 from anonpipe.assess._points import known_points
 from anonpipe.assess._search import found_in
+from anonpipe.codec.contents import contents_of
+from anonpipe.codec.scan import row_lanes
 from anonpipe.context import Context
 from anonpipe.errors import JobError
 from anonpipe.rng import keyed, steward_secret
-from anonpipe.shelves import routed_shelf, synthetic_shelf
+from anonpipe.shelves import partition_cells, synthetic_shelf
 from tests import small
 
 RISK = {"utility": False, "risk": True}
@@ -132,20 +134,40 @@ def test_what_the_original_does_not_allow_is_told_and_releases_nothing(tmp_path)
     assert small.left_behind(tmp_path) == []
 
 
+def held_of(data, job):
+    """Which rows a run of the job would hold out."""
+    key = keyed(steward_secret(), "start", job.digest())
+    return held_rows(
+        key, job.measure.hold_out, contents_of((row_lanes(each, job.columns) for each in data.to_batches()), key)
+    )
+
+
+def test_of_equal_rows_a_fair_share_is_held_out(tmp_path):
+    few = small.job(tmp_path, "data.parquet", {"place": {"kind": "categorical"}}, measure=RISK | {"hold_out": 0.2})
+    data = pa.table({"place": ["north", "south"] * 1000})
+    held = held_of(data, few)
+    order = np.random.default_rng(0).permutation(2000)
+    again = held_of(data.take(order), few)
+    north = np.arange(2000) % 2 == 0
+    assert 140 < (held & north).sum() < 260 and 140 < (held & ~north).sum() < 260
+    assert (held & north).sum() == (again & north[order]).sum()
+
+
 def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     """They hold a category and numbers that no other row has."""
-    rows = 600
     named = small.job(tmp_path, "data.parquet", measure=RISK | {"hold_out": 0.2})
-    held = held_rows(keyed(steward_secret(), "start", named.digest()), 0.2, 0, rows)
-    assert 90 < held.sum() < 150
     rng = np.random.default_rng(4)
+    odd = np.arange(1200) % 2 == 0
     data = pa.table(
         {
-            "age": rng.integers(18, 90, rows),
-            "income": np.where(held, 1e6, 10.0) + rng.normal(size=rows),
-            "place": np.where(held & (np.arange(rows) % 2 == 0), "held", rng.choice(["north", "south"], rows)),
+            "age": rng.integers(18, 90, len(odd)),
+            "income": np.where(odd, 1e3, 10.0) + rng.normal(size=len(odd)),
+            "place": np.where(np.arange(len(odd)) % 4 == 0, "held", rng.choice(["north", "south"], len(odd))),
         }
     )
+    data = data.filter(held_of(data, named) == odd)  # of the odd ones those held out, of the others the others
+    held, rows = held_of(data, named), data.num_rows
+    assert 80 < held.sum() < 160
     given = small.job(tmp_path, data, measure=RISK | {"hold_out": 0.2}, gates=LOOSE)
     assert given.digest() == named.digest()
     seen = {}
@@ -227,14 +249,15 @@ def test_original_rows_of_a_partition_lie_beside_their_released_ones(tmp_path, m
         ctx = Context(run.staging, "look")
         kept = run.staging.read_arrays("assessed/sample-0.npz")
         original, released = kept["model_original"], kept["model_released"]
-        whole = routed_shelf(ctx).gather(ctx.plan.pieces(0))[:, [0, 1, 3]]
+        named = [ctx.cells.names.index(name) for name in ("illness", "x", "y")]
+        whole = partition_cells(ctx, 0)[:, named]
         seen["all"] = np.array_equal(original, whole)
         seen["equal"] = [bool(np.array_equal(original[:, at], released[:, at])) for at in range(3)]
 
     looked(monkeypatch, look)
     given = job(tmp_path, measure=small.OFF, analyses=[analysis()], partition={"rows": 5_000, "sample_rows": 500})
     pipeline.assess_only(given)
-    assert seen == {"all": True, "equal": [False, False, True]}
+    assert seen == {"all": True, "equal": [True, False, False]}
 
 
 def test_a_run_that_stopped_amid_the_measures_goes_on(tmp_path, monkeypatch):

@@ -16,12 +16,14 @@ from anonpipe.evidence import group_sizes
 from anonpipe.manifest import group_size_histogram
 from anonpipe.mask_stages import group_numbers
 from anonpipe.risk import attribute_inference
-from anonpipe.shelves import released_cells, routed_shelf
+from anonpipe.shelves import partition_cells, released_cells
 from tests import small
 from tests.assess.test_assess import COLUMNS, LOOSE, RISK, looked
 
 EQUAL = {"method": "generalize", "steps": {"x": 10, "y": 20}}
 MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "classes": 2, "iterations": 3}
+BY_NAME = sorted(COLUMNS)
+"""The columns as they are worked on."""
 LOOSEST = LOOSE | {"mean": 99.0, "category_share": 1.0, "covariance": 99.0, "covariance_unchanged": 99.0}
 
 
@@ -52,7 +54,7 @@ def seen(monkeypatch, given):
     def look(run):
         ctx = Context(run.staging, "look")
         parts = range(len(ctx.plan.partitions))
-        found["original"] = [routed_shelf(ctx).gather(ctx.plan.pieces(at)) for at in parts]
+        found["original"] = [partition_cells(ctx, at) for at in parts]
         found["released"] = [released_cells(ctx, at) for at in parts]
         found["points"] = [
             [known_points(ctx, cells) for cells in side]
@@ -72,7 +74,7 @@ def seen(monkeypatch, given):
 def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
     """Counted anew from the released rows alone: all of them, without partitions."""
     found, assessment = seen(monkeypatch, job(tmp_path, mask=EQUAL, measure=RISK | {"queries": 1_010}))
-    released = np.concatenate([cells for cells, _ in found["released"]])
+    released = np.concatenate([cells for cells, _ in found["released"]])[:, [BY_NAME.index(name) for name in COLUMNS]]
     assert len(found["released"]) > 1
     assert len({each.title for each in assessment.risk}) == len(assessment.risk)
     equal = [(released[:, [0, 1, 2]] == row[[0, 1, 2]]).all(axis=1) for row in released]
@@ -96,7 +98,7 @@ def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
 def test_mixture_groups_tell_classes_and_sizes(tmp_path, monkeypatch):
     given = job(tmp_path, k=20, mask=MIXTURE, measure=RISK | {"queries": 100}, gates=LOOSEST | {"homogeneous_share": 1})
     found, assessment = seen(monkeypatch, given)
-    illness = np.concatenate(found["original"])[:, 3].astype(int)
+    illness = np.concatenate(found["original"])[:, BY_NAME.index("illness")].astype(int)
     told = class_disclosure(found["groups"], illness)
     assert assessment.measurement("class.illness.homogeneous").value == pytest.approx(told.homogeneous_share)
     assert assessment.measurement("class.illness.chi_square").value == pytest.approx(told.chi_square)
@@ -113,7 +115,12 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
     guessed = found["guessed"]
     assert len(guessed.told) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
     whole = attribute_inference(
-        released, guessed.members, guessed.controls, categories=found["coded"], columns=[0, 1], of=len(released)
+        released,
+        guessed.members,
+        guessed.controls,
+        categories=found["coded"],
+        columns=[BY_NAME.index("x"), BY_NAME.index("y")],
+        of=len(released),
     )
     told = assessment.measurement("attribute_inference.risk")
     assert told.value == whole.worst.risk and told.of == len(released)

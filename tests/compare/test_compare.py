@@ -36,7 +36,7 @@ def test_real_trials_leave_nothing_but_their_figures(job, tmp_path):
     assert [(one.done, one.total) for one in news] == [(0, 2), (1, 2), (2, 2)]
     assert left(tmp_path) == []
     home = Path(os.environ["ANONPIPE_HOME"])
-    assert not (home / "ledger.jsonl").exists()
+    assert not (home / "releases.jsonl").exists()
     kept = [path for path in home.rglob("*") if path.is_file()]
     assert len(kept) == 3 and all(path.stat().st_mode & 0o077 == 0 for path in kept)
     assert not any(small.CANARY.encode() in path.read_bytes() for path in kept)

@@ -23,7 +23,10 @@ def value_hash(value):
             state = ((state ^ byte) * 0x100000001B3) & MASK
         return mix(state)
     if isinstance(value, float):
-        return struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
+        if value == int(value):
+            return int(value) & MASK
+        single = struct.unpack("<f", struct.pack("<f", value))[0]
+        return int(single) & MASK if single == int(single) else struct.unpack("<Q", struct.pack("<d", single))[0]
     return int(value) & MASK
 
 

@@ -1,0 +1,224 @@
+"""Earlier releases: what is refused, what is not, and what the logs hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe import ledger
+from anonpipe.api import anonymize
+from anonpipe.codec.scan import scan_batch
+from anonpipe.codec.sketch import Tracer
+from anonpipe.errors import InputError, JobError
+from anonpipe.job import parse_job
+from anonpipe.ledger import Trace, look, note_release, withdraw_note
+from anonpipe.release import place
+from anonpipe.rng import keyed, require_secret, steward_secret
+from anonpipe.schema import Column
+from tests import small
+
+SECRET = b"s" * 32
+LOOSE = {"repeat": {}, "gates": {"mean": 1, "covariance": 1, "category_share": 1, "share_as_they_were": 1}}
+COLUMNS = {
+    "person": Column(role="identifier"),
+    "size": Column(kind="continuous"),
+    "age": Column(kind="integer"),
+    "stage": Column(kind="categorical"),
+    "site": Column(kind="categorical"),
+}
+
+
+def people(rows, seed=0, first=0):
+    """A register; persons of different seeds are others."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "person": [f"{seed}-{at}" for at in range(first, first + rows)],
+            "size": rng.lognormal(3.0, 0.5, rows),
+            "age": rng.integers(20, 90, rows),
+            "stage": rng.choice(list("IVXL"), rows),
+            "site": rng.choice(["lung", "colon", "skin"], rows),
+        }
+    )
+
+
+def trace(table, columns=COLUMNS, job="job", secret=SECRET):
+    whole = table.combine_chunks().to_batches()[0]
+    tracer = Tracer.of(table.schema, columns, keyed(secret, "records"))
+    tracer.add(whole)
+    released = tuple(name for name, column in columns.items() if column.role.released)
+    return Trace(scan_batch(whole, columns, 0, []).digest, job, table.num_rows, released, tracer.sketches)
+
+
+@pytest.fixture
+def out(tmp_path):
+    """An output where 2,000 persons were released."""
+    assert note_release(trace(people(2_000)), SECRET, place(str(tmp_path / "out")), "v1") == []
+    return place(str(tmp_path / "out"))
+
+
+def said(found):
+    return "\n".join(found.problems)
+
+
+def without(table, *names, seed=9):
+    """The same persons with other values in some columns."""
+    other = people(table.num_rows, seed)
+    for name in names:
+        table = table.set_column(table.schema.get_field_index(name), name, other[name])
+    return table
+
+
+def test_equal_records_are_released_again_and_leave_no_second_line(out):
+    shuffled = people(2_000).take(np.random.default_rng(0).permutation(2_000))
+    assert look(trace(shuffled), SECRET, out) == ledger.Found()
+    before = Path(out.root, "steward", "releases.jsonl").read_bytes()
+    note_release(trace(shuffled), SECRET, out, "v2")
+    assert Path(out.root, "steward", "releases.jsonl").read_bytes() == before
+
+
+def test_one_person_more_or_less_is_refused_with_numbers(out):
+    whole = people(2_000)
+    joined = pa.concat_tables([whole, people(1, 5)])
+    for changed, numbers in ((joined, "2,000 rows then, 2,001 now"), (whole.slice(1), "2,000 rows then, 1,999 now")):
+        assert numbers in said(look(trace(changed), SECRET, out))
+        assert numbers in said(look(trace(changed), SECRET, place("memory://elsewhere")))  # the home knows of it
+    told = said(look(trace(pa.concat_tables([whole.slice(0, 1_500), people(700, 5)])), SECRET, out))
+    assert "about 1,500 records are equal, 0 changed, 700 added, 500 gone" in told
+    assert "columns: 4 as then, 0 added, 0 left out, 0 with new values" in told
+
+
+@pytest.mark.parametrize(
+    ("changed", "columns", "told"),
+    [
+        (lambda t: without(t, "size"), ["size", "age", "stage", "site"], "1 with new values in many records"),
+        (lambda t: without(t, "size", "age", "stage", "site"), None, "about 0 records are equal, 2,000 changed"),
+        (lambda t: without(t, "person", "size"), ["size", "age", "stage", "site"], "1 with new values in many records"),
+        (lambda t: without(t, "person"), ["size", "age", "stage"], "3 as then, 0 added, 1 left out"),
+        (lambda t: t, ["size", "age"], "2 as then, 0 added, 2 left out"),  # the whole table is compared, too
+    ],
+)
+def test_an_overlap_shows_whatever_changed_for_everybody(out, changed, columns, told):
+    kept = {name: COLUMNS[name] for name in columns or COLUMNS if name != "person"}
+    declared = {**COLUMNS, **{name: Column(role="dropped") for name in COLUMNS if name not in kept}}
+    declared["person"] = COLUMNS["person"]
+    found = look(trace(changed(people(2_000)), declared, job=str(columns)), SECRET, out)
+    assert told in said(found), found
+
+
+def test_other_persons_are_no_overlap(out):
+    for seed in range(1, 6):
+        assert look(trace(people(2_000, seed)), SECRET, out) == ledger.Found()
+    few = {name: COLUMNS[name] for name in ("stage", "site")}  # twelve kinds of records, all of which both have
+    note_release(trace(people(2_000, 1), few), SECRET, out, "v2")
+    for seed in range(2, 12):
+        assert look(trace(people(2_000, seed), few), SECRET, out) == ledger.Found()
+    assert "overlaps" in said(look(trace(people(2_000, 1).slice(3), few), SECRET, out))
+
+
+def test_the_overlap_that_is_found_almost_surely():
+    """As README says: 2 % of the records of both tables, of large ones."""
+    first = trace(people(40_000))
+    told = json.loads(json.dumps(first.line(SECRET, "v1")))
+    both = pa.concat_tables([people(40_000).slice(0, 1_600), people(38_400, 7)]).drop(["person"])
+    columns = {name: column for name, column in COLUMNS.items() if name != "person"}
+    assert "overlaps" in ledger._overlaps(trace(both, columns), SECRET, [told])[0]
+
+
+def test_the_same_records_under_another_job_or_secret_are_refused(out):
+    again = trace(people(2_000), job="other job")
+    assert "under another job" in said(look(again, SECRET, out))
+    other = b"t" * 32
+    again = trace(people(2_000), secret=other)
+    assert "with another secret" in said(look(again, other, out))
+    assert "under another secret" in said(look(again, other, place("memory://elsewhere")))
+    found = look(trace(people(2_000, 3), secret=other), other, place("memory://elsewhere"))
+    assert not found.problems and "1 releases under other secrets" in found.warnings[0]
+
+
+def test_torn_and_foreign_lines_are_passed_over(out):
+    for path in (Path(out.root, "steward", "releases.jsonl"), Path(os.environ["ANONPIPE_HOME"], "releases.jsonl")):
+        assert path.stat().st_mode & 0o077 == 0
+        whole = path.read_bytes()
+        path.write_bytes(b'{"other": 1}\n[]\n\xff\xfe\n' + whole + whole[: len(whole) // 2])
+    joined = trace(pa.concat_tables([people(2_000), people(1, 5)]))
+    found = look(joined, SECRET, out)
+    assert "2,001 now" in said(found) and all("4 lines that cannot be read" in each for each in found.warnings)
+    note_release(joined, SECRET, out, "v2")
+    assert look(joined, SECRET, out).problems == ()  # the line after the torn one is whole
+
+
+def test_a_line_that_was_taken_back_says_nothing(out):
+    withdraw_note(out, "v1")
+    assert look(trace(people(2_000).slice(1)), SECRET, out) == ledger.Found()
+
+
+def test_a_home_that_cannot_be_written_is_a_warning(out, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "file" / "home"))
+    joined = trace(pa.concat_tables([people(2_000), people(1, 5)]))
+    found = look(joined, SECRET, out)
+    assert "2,001 now" in said(found) and "in the steward's home cannot be read" in found.warnings[0]
+    assert "in the steward's home cannot be written" in note_release(joined, SECRET, out, "v2")[0]
+    assert look(joined, SECRET, out).problems == ()
+
+
+def test_the_logs_hold_no_value_and_no_name(out):
+    for path in (Path(out.root, "steward", "releases.jsonl"), Path(os.environ["ANONPIPE_HOME"], "releases.jsonl")):
+        text = path.read_text()
+        assert not any(word in text for word in ("person", "stage", "lung", "colon", "0-17"))
+        assert set(json.loads(text)) <= {
+            *(
+                "anonpipe_log",
+                "time",
+                "version",
+                "secret",
+                "job",
+                "population",
+                "rows",
+                "columns",
+                "sketches",
+                "anywhere",
+            )
+        }
+
+
+def test_a_secret_that_the_home_makes_up_is_refused(monkeypatch):
+    with pytest.raises(JobError, match="ANONPIPE_SECRET_FILE"):
+        require_secret("a flow")
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    require_secret("a flow")
+
+
+def test_runs_refuse_warn_and_allow(tmp_path, monkeypatch):
+    """The joiner's attack, as a run meets it: exact counts of categories would give away all that he is."""
+    table = people(240)
+    declared = {name: column.model_dump(exclude_none=True) for name, column in COLUMNS.items()}
+    job = small.job(tmp_path, table, declared, **LOOSE)
+    first = small.run(job)
+    joined = pa.concat_tables([table, people(1, 5)])
+    grown = small.job(tmp_path, joined, declared, **LOOSE)
+    before = sorted(Path(job.output).rglob("*"))
+    with pytest.raises(InputError, match=r"240 rows then, 241 now.*\n.*repeat: \{allow:") as caught:
+        small.run(grown)
+    assert "lung" not in str(caught.value) and small.stagings() == [] and sorted(Path(job.output).rglob("*")) == before
+    warned = anonymize(joined, grown)
+    assert any("240 rows then, 241 now" in warning for warning in warned.warnings)
+    allowed = small.run(parse_job({**grown.model_dump(mode="json"), "repeat": {"allow": "a yearly register"}}))
+    assert f"{ledger.ALLOWED}a yearly register" in allowed.verdict.notes
+    report = json.loads(Path(allowed.version, "_report.json").read_text())
+    assert any("in earlier releases, too" in each for each in report["limits_of_promise"])
+    assert "yearly" not in json.dumps(report)
+    manifest = json.loads(Path(allowed.version, "_manifest.json").read_text())
+    assert manifest["secret_mark"] == ledger.mark(steward_secret())
+    assert first.version is not None
+    Path(job.output, "steward", "releases.jsonl").unlink()
+    Path(os.environ["ANONPIPE_HOME"], "releases.jsonl").unlink()
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    with pytest.raises(InputError, match="drawn with another secret"):
+        small.run(grown)
