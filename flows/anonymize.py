@@ -131,18 +131,18 @@ def verify(run: Run) -> Verdict:
 def publish(run: Run, verdict: Verdict, keep: int) -> Outcome:
     """Publish what passed, or keep the verdict only; not tried again, as it may have published already."""
     with _without_data("publish"), _usual_umask():
-        outcome = _pruned(pipeline.finish(run, verdict), run.job.output, keep)
+        outcome = _pruned(pipeline.finish(run, verdict), run.job, keep)
     with contextlib.suppress(Exception):  # a server that is gone does not undo a release
         create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
     return outcome
 
 
-def _pruned(outcome: Outcome, output: str, keep: int) -> Outcome:
+def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
     """The outcome after old versions are deleted; the release is out, so that what fails is a warning."""
     problem = None
     try:
         if outcome.version is not None and keep:
-            release.prune(output, keep)
+            release.prune(job.output, keep, job.report.internal)
     except AnonpipeError as error:
         problem = f"old versions were not pruned: {error}"
     return outcome if problem is None else replace(outcome, warnings=(*outcome.warnings, problem))
