@@ -87,6 +87,7 @@ class Poison:
             "input": str(folder / "poisoned.parquet"),
             "output": str(folder / "out"),
             "k": 5,
+            "repeat": {"allow": "a test"},
             "columns": {
                 "name": {"kind": "categorical", "role": "identifier"},
                 "age": {"kind": "integer", "bounds": [0, 110]},
