@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.access import refuse_open_api, refuse_open_server  # before Prefect starts a server of its own
+from .access import refuse_open_api, refuse_open_server  # before Prefect starts a server of its own
 
 # isort: split
 from prefect import Task, flow, task

@@ -26,7 +26,8 @@ from anonpipe.compare import draw_map as draw
 from anonpipe.errors import AnonpipeError
 from anonpipe.job import Job, load_job
 from anonpipe.rng import secret_withheld
-from flows.access import refuse_open_api, refuse_open_server
+
+from .access import refuse_open_api, refuse_open_server
 
 _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 

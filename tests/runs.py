@@ -70,7 +70,11 @@ def registry_columns(schema: pa.Schema) -> dict[str, Any]:
     return {name: columns[name] for name in schema.names}
 
 
-def environment(folder: Path, secret: str = "5e1b07c93ad264f8" * 4) -> dict[str, str]:
+SECRET = "5e1b07c93ad264f8" * 4
+"""For processes of their own; a plain one is refused there."""
+
+
+def environment(folder: Path, secret: str = SECRET) -> dict[str, str]:
     """An environment of its own for a run: secret, private home and staging."""
     return {
         **os.environ,

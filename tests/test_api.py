@@ -16,7 +16,7 @@ import yaml
 from anonpipe import anonymize
 from anonpipe.errors import InputError, JobError
 from anonpipe.job import parse_job
-from tests import small
+from tests import runs, small
 
 ROWS = 600
 
@@ -192,7 +192,7 @@ def test_bad_job_is_told():
         anonymize(small.plain_table(), {"kk": 5, "columns": small.COLUMNS})
 
 
-def test_what_a_killed_notebook_leaves_is_purged(tmp_path):
+def test_what_a_killed_notebook_leaves_is_purged(monkeypatch):
     script = """
 import os, anonpipe
 from tests import small
@@ -201,6 +201,7 @@ anonpipe.anonymize(
     on_progress=lambda news: os.kill(os.getpid(), 9) if news.stage == "group" else None,
 )
 """
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
     done = subprocess.run([sys.executable, "-c", script], cwd=os.path.dirname(os.path.dirname(__file__)), check=False)
     assert done.returncode == -9 and any(path.name.startswith("memory-") for path in small.stagings())
     subprocess.run([sys.executable, "-m", "anonpipe", "purge"], check=True, capture_output=True)

@@ -22,14 +22,14 @@ from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, J
 from anonpipe.job import load_job, parse_job
 from anonpipe.pipeline import run_id
 from anonpipe.preview import preview
-from tests import small
+from tests import runs, small
 from tests.small import CANARY, CANARY_NUMBER, COLUMNS
 
 
 @pytest.fixture(autouse=True)
 def known_secret(monkeypatch):
     """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from anonpipe import cli, pipeline, store
 from anonpipe.demo import write_registry
 from anonpipe.job import load_job
 from anonpipe.preview import preview
-from tests import small
+from tests import runs, small
 from tests.small import CANARY
 
 HEAVY = ("sklearn", "prefect", "distributed", "dask", "pyarrow", "pandas", "numba", "scipy", "zarr", "matplotlib")
@@ -31,7 +31,7 @@ HEAVY = ("sklearn", "prefect", "distributed", "dask", "pyarrow", "pandas", "numb
 @pytest.fixture(autouse=True)
 def known_secret(monkeypatch):
     """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 class Answer:

@@ -329,7 +329,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
         with pytest.raises(EngineError, match="missing from the staging"):
             mask_step(ctx, "mask-3", 0)  # whose input was deleted when step 4 was done
         next(path for path in (ctx.staging.file("masked") / POINTS / "c").rglob("*") if path.is_file()).unlink()
-        with pytest.raises(EngineError, match="missing from the staging"):
+        with pytest.raises(EngineError, match="the staging is damaged"):
             for place in range(final.channels):
                 read_column(ctx, POINTS, final.channels, place)
         assert np.array_equal(shelf.read_column(0, partition_lengths(ctx)), before)

@@ -35,7 +35,7 @@ def test_reports_and_failed_verdicts_lie_elsewhere(tmp_path):
     inside, own = listed(output), listed(internal)
     assert {f"versions/{version}/_manifest.json", "CURRENT"} <= inside
     assert not [name for name in inside if "steward" in name or "failed" in name]
-    assert own == {f"{version}-report.json", f"{version}-report.html"}
+    assert own == {f"{version}-report.json", f"{version}-report.html", "releases.jsonl"}
     strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12}}
     failed = pipeline.execute(on(job, output, internal, **strict), cluster=False)
     assert failed.version is None and listed(output) == inside
@@ -43,7 +43,7 @@ def test_reports_and_failed_verdicts_lie_elsewhere(tmp_path):
     pipeline.execute(on(job, output, internal), cluster=False)
     assert not [name for name in listed(internal) if name.startswith("failed")]
     assert release.prune(output, 1, internal) == [version]
-    assert not [name for name in listed(internal) if name.startswith(version)] and len(listed(internal)) == 2
+    assert not [name for name in listed(internal) if name.startswith(version)] and len(listed(internal)) == 3
 
 
 def test_a_folder_of_its_own_on_a_disk(tmp_path):
@@ -51,7 +51,8 @@ def test_a_folder_of_its_own_on_a_disk(tmp_path):
     own = tmp_path / "own" / "reports"
     done = pipeline.execute(on(job, job.output, str(own)), cluster=False)
     version = done.version.rsplit("/", 1)[-1]
-    assert {path.name for path in own.iterdir()} == {f"{version}-report.html", f"{version}-report.json"}
+    kept = {f"{version}-report.html", f"{version}-report.json", "releases.jsonl"}
+    assert {path.name for path in own.iterdir()} == kept
     assert own.stat().st_mode & 0o777 == 0o700 and all(path.stat().st_mode & 0o777 == 0o600 for path in own.iterdir())
     assert not (tmp_path / "out" / versions.STEWARD).exists()
 

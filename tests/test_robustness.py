@@ -41,7 +41,7 @@ def test_another_secret_gives_other_values(same_job):
     folder, job, hashes = same_job
     done = subprocess.run(
         [runs.sys.executable, "-m", "anonpipe", "run", job],
-        env=runs.environment(folder, secret="77" * 32),
+        env=runs.environment(folder, secret=runs.SECRET[::-1]),
         capture_output=True,
         check=False,
     )

@@ -37,6 +37,7 @@ def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
 
     Examples
     --------
+    >>> import numpy as np
     >>> def stratum(n):
     ...     return GroupedMoments.of(np.arange(float(n))[:, None], np.arange(n), np.arange(0, n + 1, 5))
     >>> noise_scopes([stratum(100), stratum(5), stratum(50), stratum(10)])
@@ -60,6 +61,7 @@ def together(parts: Sequence[Statistic], scopes: Sequence[int]) -> list[Statisti
 
     Examples
     --------
+    >>> import numpy as np
     >>> from anonpipe.moments import Moments
     >>> parts = [Moments.of(np.array([[value]])) for value in (1.0, 2.0, 4.0)]
     >>> [merged.mean.tolist() for merged in together(parts, [0, 1, 0])]

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from anonpipe.errors import printable
 from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, CurveLine, Figure, Picture, SizeLine
 
 WIDTH = 340
@@ -24,7 +25,7 @@ Place = Callable[[float], float]
 
 
 def tag(element: str, content: str = "", **attributes: object) -> Markup:
-    """An SVG element; text and attributes are escaped, `class_` is `class`, underscores are hyphens.
+    """An SVG element; text and attributes are escaped, also what would turn their direction; `class_` is `class`.
 
     Examples
     --------
@@ -32,8 +33,9 @@ def tag(element: str, content: str = "", **attributes: object) -> Markup:
     Markup('<text x="1.2" text-anchor="end">a&lt;b</text>')
     """
     pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
-    shown = Markup("").join(Markup(' {}="{}"').format(name, _short(value)) for name, value in pairs)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(element), shown, content)
+    shown = Markup("").join(Markup(' {}="{}"').format(name, printable(_short(value))) for name, value in pairs)
+    inside = content if isinstance(content, Markup) else printable(content)
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(element), shown, inside)
 
 
 def _short(value: object) -> str:

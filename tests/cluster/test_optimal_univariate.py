@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.cluster import cluster, information_loss
-from anonpipe.cluster._loss import within_scatter
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.kernels.paths import cut_path
+from anonpipe.kernels.scatter import scatter_in_groups
 from tests.cluster.data import grouping_problems, tarragona
 from tests.naive import univariate as naive
 
@@ -16,7 +16,7 @@ def run(points, k, method="optimal_univariate"):
 
 
 def scatter(points, labels):
-    return within_scatter(points, *sort_groups(labels))
+    return scatter_in_groups(points, *sort_groups(labels))
 
 
 @settings(deadline=None)

@@ -125,6 +125,7 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
 
 def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
     code = """
+from types import SimpleNamespace
 from flows import anonymize
 from anonpipe.pipeline import Outcome
 from anonpipe.verify.verdict import Verdict
@@ -132,7 +133,7 @@ def gone(*_, **__):
     raise ConnectionError
 anonymize.pipeline.finish = lambda run, verdict: Outcome(verdict, "version", 1, ())
 anonymize.create_markdown_artifact = gone
-print(anonymize.publish.fn(None, Verdict((), ())).version)
+print(anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0).version)
 """
     told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
     assert told.stdout.strip() == "version", told.stderr

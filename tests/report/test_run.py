@@ -30,7 +30,8 @@ def table():
 
 
 def steward(folder: Path) -> list[Path]:
-    return sorted((folder / "out" / "steward").iterdir())
+    """The reports for the steward."""
+    return sorted((folder / "out" / "steward").glob("*-report.*"))
 
 
 def test_a_release_has_both_reports(tmp_path, table):
