@@ -22,7 +22,7 @@ from anonpipe.context import Context
 from anonpipe.job import Job
 from anonpipe.shelves import FILES, MEASURE_ROWS, VALUES, routed_shelf
 from anonpipe.store import make_private
-from anonpipe.verify.handed_on import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid
+from anonpipe.verify.handed_on import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
 
 FloatArray = npt.NDArray[np.float64]
 Runs = list[npt.NDArray[np.void]]
@@ -30,6 +30,9 @@ Runs = list[npt.NDArray[np.void]]
 RUN_ROWS = 2**19
 RANGE_ENTRIES = 2**19
 """Entries of the original runs that are compared at once, about."""
+
+SAMPLED = 20_000
+"""Released values that tell whether rounded values or means are released."""
 
 _ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
 
@@ -47,11 +50,11 @@ def compare_values(ctx: Context, index: int) -> dict[str, Any]:
         originals = _write_runs(_original(ctx, name), Path(folder), "original")
         released = _write_runs(_released(ctx, name), Path(folder), "released")
         found = _compare(ctx, name, originals, released)
-    return {"rows": ctx.plan.rows, "beyond": found.beyond}
+    return {"rows": ctx.plan.rows, "beyond": found.beyond(len(compared_names(ctx.job)))}
 
 
 def _compare(ctx: Context, name: str, originals: Runs, released: Runs) -> Chances:
-    fineness = _fineness(ctx, name, originals)
+    fineness = _fineness(ctx, name, originals, released)
     bounds = np.array([bound for bound in ctx.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
     for values, rows, around in ranges(originals, released):
@@ -98,14 +101,21 @@ def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
     return [np.load(path, mmap_mode="r") for path in paths]
 
 
-def _fineness(ctx: Context, name: str, originals: Runs) -> Fineness:
+def _fineness(ctx: Context, name: str, originals: Runs, released: Runs) -> Fineness:
     scanned, position = ctx.scan.columns[name], ctx.cells.names.index(name)
     step = ctx.cells.grid(position).step or 0.0
     kind = ctx.cells.schema.field(name).type
     relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
     relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative
     grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step, relative)
-    return Fineness(scanned.sd + abs(scanned.mean), step, grid, relative)
+    meets = bool(step or not grid) or means_lie_on(grid, _some(released), relative)
+    return Fineness(scanned.sd + abs(scanned.mean), step, grid, relative, meets)
+
+
+def _some(runs: Runs) -> FloatArray:
+    """Values of all runs, about `SAMPLED` of them, evenly."""
+    every = max(1, sum(map(len, runs)) // SAMPLED)
+    return np.concatenate([run["value"][::every] for run in runs] or [np.empty(0)])
 
 
 def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.NDArray[np.int64], FloatArray]]:

@@ -25,6 +25,7 @@ from tests.runs import registry_columns
 
 K = 5
 LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_unchanged": 0.5, "category_share": 0.05, "null_share": 0.05}
+HANDED_ON = f"values of masked numbers and dates that fewer than {K} records hold, released beyond chance"
 CLUSTERS = [{"method": "mdav"}, {"method": "mdav", "refine": False}, {"method": "kmeans"}]
 SYNTHESIZERS = [
     {"method": "centroid"},
@@ -92,9 +93,10 @@ def test_every_combination_releases(tmp_path, registry, cluster, synthesize, str
     gates = {**LOOSE, "share_as_they_were": 1.0} if synthesize["method"] == "r_microhybrid" else LOOSE
     given = registry_job(tmp_path, registry, cluster=cluster, synthesize=synthesize, strata=strata, gates=gates)
     outcome = small.run(given)
-    if failed(outcome):  # said with figures, and nothing released
-        assert outcome.version is None
-        assert failed(outcome) == []
+    if synthesize["method"] == "r_microhybrid" and not strata:  # the status beside leaves too little to rotate
+        assert failed(outcome) == [HANDED_ON] and outcome.version is None
+        return
+    assert failed(outcome) == []
     made = check_release(given, registry[1], outcome)
     assert counts(made["vital_status"]) == counts(registry[1]["vital_status"])
     for name in ("sex", "stage", "site", "treatment", "region", "smoker"):
@@ -147,7 +149,8 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     gates = {"rows_under_k": 900, "covariance_unchanged": 1e-6, "covariance": 1e-6, "mean": 1e-6}
     given = small.job(tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, gates=gates)
     assert failed(small.run(given)) == [
-        "share of rows that equal an original row of their group shared by fewer than 6"  # alone with their ward
+        HANDED_ON.replace("5", "6"),
+        "share of rows that equal an original row of their group shared by fewer than 6",  # alone with their ward
     ]
     given = small.job(
         tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, strata={"by": ["ward"]}, gates=gates
@@ -196,13 +199,13 @@ def test_restored_survival_times(tmp_path, registry, jitter, strata):
     decode = {"restore_survival_times": True, "jitter_restored_times": jitter}
     given = registry_job(tmp_path, registry, decode=decode, strata=strata, gates=gates)
     outcome = small.run(given)
-    made = check_release(given, registry[1], outcome)
     assert any("true survival times" in warning for warning in outcome.warnings)
+    if jitter == 0:  # times of single persons, one by one
+        assert failed(outcome) == [HANDED_ON] and outcome.version is None
+        return
+    made = check_release(given, registry[1], outcome)
     true, released = (np.sort(t["follow_up_months"].to_numpy()) for t in (registry[1], made))
-    if jitter == 0:
-        assert np.array_equal(true, released)
-    else:
-        assert not np.array_equal(true, released) and np.abs(true - released).max() <= jitter + 0.1
+    assert not np.array_equal(true, released) and np.abs(true - released).max() <= jitter + 0.1
 
 
 def test_true_times_are_quasi_identifiers(tmp_path, registry):

@@ -5,16 +5,29 @@ years nearly every age. So each original value that fewer than k records hold
 is given its chance: were the released values drawn without a look at the
 originals, the grid point x would be met with about the local density of
 distinct released values around x times the width of a grid point. The density
-is that of the `NEIGHBOURS` nearest distinct released values other than x. The
+is that of the `NEIGHBOURS` nearest distinct released values other than x. Where
+those are all about equally far, x stands apart and nothing else is released
+between: half a value there (Jeffreys' estimate of a rate of which nothing was
+seen), not five. The
 grid is the declared step, the type's, or the coarsest round one that
 `ON_GRID` of the distinct original values lie on (only what lies on it too can
 meet them); without any it is as fine as rounding errors, and no coincidence is
-explained. A person far off has a chance near 0, a value among many has one
-near 1: nothing is learnt where nearly every grid point is released.
+explained. Of a column without a step, released values are on a coarser grid of
+the originals because they are rounded, or means of several (then others are on
+a fraction of that grid, see `means_lie_on`), or because they are originals: if
+most values are neither, a chance is at most `UNEXPLAINED`. A person far off has
+a chance near 0, a value among many has one near 1: nothing is learnt where
+nearly every grid point is released.
 
 Values are then taken in the order of their chances, the least first. There is
-something beyond chance if, up to any point of this order, more are met than
-`FALSE_ALARM` allows by the Poisson law with `LEEWAY` times the sum of chances.
+something beyond chance if m are met up to any point of this order, and m or
+more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
+times the sum of chances. Summed over all m that is a, so no correction for
+the many points that are looked at is left to make; a is `FALSE_ALARM` over the
+number of columns. One value alone is thus enough if the chances up to its own
+sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns. A single
+value among many is not told from a coincidence, nor is anything learnt of
+whole years, nearly all of which are released.
 """
 
 from __future__ import annotations
@@ -32,12 +45,27 @@ BoolArray = npt.NDArray[np.bool_]
 
 NEIGHBOURS = 5
 ON_GRID = 0.9
-FALSE_ALARM = 1e-3
+APART = 1.05
+"""A value stands apart if its nearest neighbours are at most so much unequally far."""
+
+FALSE_ALARM = 2e-4
+"""Bound for a release, all columns together; `LEEWAY` and the bins leave less than half of it."""
+
 LEEWAY = 1.5
 """The density is an estimate: this much more is no evidence of handing on."""
 
+UNEXPLAINED = 0.01
+"""Of the values: a few groups of equal or mostly missing values are on the grid whatever the method."""
+
+MOST_AVERAGED = 500
+FEWEST_AVERAGED = 50
+"""Means of up to so many values are looked for; where digits do not reach the fewest, any value may be one."""
+
 _ROUNDING = 64 * np.finfo(np.float64).eps
 _BINS = 64
+_STEPS_APART = 100
+"""Nearer neighbours are equally far because their grid leaves no other places."""
+
 _GRIDS = tuple(
     sorted(
         {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
@@ -78,19 +106,24 @@ class Chances:
         """Of both together."""
         return Chances(self.expected + other.expected, self.met + other.met)
 
-    @property
-    def beyond(self) -> int:
+    def beyond(self, columns: int) -> int:
         """Values that were met beyond chance; 0 where chance explains all.
+
+        Parameters
+        ----------
+        columns
+            Columns of the release that are looked at, this one included.
 
         Examples
         --------
-        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([False, True, True, False])).beyond
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([False, True, True, False])).beyond(5)
         0
-        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
         1
         """
         met, expected = np.cumsum(self.met[::-1]), LEEWAY * np.cumsum(self.expected[::-1])
-        allowed = np.where(expected > 0, poisson.isf(FALSE_ALARM, np.maximum(expected, 1e-300)), 0)
+        alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)
+        allowed = np.where(expected > 0, poisson.isf(alarm, np.maximum(expected, 1e-300)), 0)
         return int(np.max(met - allowed, initial=0))
 
 
@@ -109,12 +142,16 @@ class Fineness:
         Coarser one that most of the original values lie on; 0 for none.
     relative
         Of a type of few digits the distance of neighbouring numbers over their size; 0 for others.
+    meets_grid
+        Whether released values may lie on the coarser grid for other reasons
+        than being originals.
     """
 
     size: float
     step: float = 0.0
     grid: float = 0.0
     relative: float = 0.0
+    meets_grid: bool = True
 
     def rounding(self, values: FloatArray) -> FloatArray:
         """Values nearer than this are one: arithmetic moves them so far."""
@@ -164,6 +201,37 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relativ
     return 0.0
 
 
+def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bool:
+    """Whether rounding or averaging explains released values on a grid of the originals.
+
+    Rounded values all lie on it; of means of m values one in m does, and the
+    others on 1/m of it. Draws, rotated and noisy values lie on neither: where
+    most values are such, those on the grid are originals.
+
+    Parameters
+    ----------
+    grid
+        Of the originals.
+    released
+        Released values, or some of them, at random.
+    relative
+        See `Fineness`. The fewer digits, the smaller the m that can be told.
+
+    Examples
+    --------
+    >>> means_lie_on(1.0, np.array([3.0, 4.2, 4.6, 7.8])), means_lie_on(1.0, np.array([3.0, 0.1234567, 0.2345678]))
+    (True, False)
+    """
+    digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
+    most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
+    if most < FEWEST_AVERAGED:
+        return True
+    explained = lies_on(released, grid, relative)
+    for size in range(2, most + 1):
+        explained |= lies_on(released, grid / size, relative)
+    return bool(2 * explained.sum() >= len(released))
+
+
 def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
     """What became of rare original values.
 
@@ -176,15 +244,22 @@ def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chanc
     fineness
         Of the column.
     """
+    chance, met = _chances(rare, released, fineness.width(rare, False), fineness.rounding(rare))
     coarse, among = fineness.on_grid(rare), fineness.on_grid(released)
-    found = _chances(rare[~coarse], released, fineness.width(rare[~coarse], False), fineness.rounding(rare[~coarse]))
-    rare, released = rare[coarse], released[among]
-    return found.merge(_chances(rare, released, fineness.width(rare, True), fineness.rounding(rare)))
+    if coarse.any():  # draws may meet the grid, too, where a type has few digits
+        on, width = rare[coarse], fineness.width(rare[coarse], True)
+        grid, _ = _chances(on, released[among], width, fineness.rounding(on))
+        most = 1.0 if fineness.meets_grid else UNEXPLAINED
+        chance[coarse] = np.maximum(chance[coarse], np.minimum(grid, most))
+    return Chances.of(chance, met)
 
 
-def _chances(rare: FloatArray, released: FloatArray, width: FloatArray, rounding: FloatArray) -> Chances:
+def _chances(
+    rare: FloatArray, released: FloatArray, width: FloatArray, rounding: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """The chance of each rare value, and whether it was met."""
     if not len(rare) or not len(released):
-        return Chances.none()
+        return np.zeros(len(rare)), np.zeros(len(rare), dtype=np.bool_)
     low = np.searchsorted(released, rare - rounding)
     high = np.searchsorted(released, rare + rounding, side="right")
     steps = np.arange(NEIGHBOURS)
@@ -198,6 +273,8 @@ def _chances(rare: FloatArray, released: FloatArray, width: FloatArray, rounding
     )
     apart.sort(axis=1)
     near = np.minimum(NEIGHBOURS, np.isfinite(apart).sum(axis=1))
-    reach = apart[np.arange(len(rare)), np.maximum(near - 1, 0)]
-    chance = np.where(near > 0, near * width / np.maximum(2 * reach, width), 0.0)
-    return Chances.of(np.minimum(chance, 1.0), high > low)
+    nearest, reach = apart[:, 0], apart[np.arange(len(rare)), np.maximum(near - 1, 0)]
+    alone = (near == NEIGHBOURS) & (reach <= APART * nearest) & (nearest > _STEPS_APART * width)
+    around = np.where(alone, 0.5, near)
+    chance = np.where(near > 0, around * width / np.maximum(2 * reach, width), 0.0)
+    return np.minimum(chance, 1.0), high > low

@@ -5,13 +5,16 @@ import pytest
 
 from anonpipe import handed_on
 from anonpipe.handed_on import ranges
-from anonpipe.verify.handed_on import Fineness, chances, coarsest_grid
+from anonpipe.verify.handed_on import FALSE_ALARM, LEEWAY, Chances, Fineness, chances, coarsest_grid, means_lie_on
 
 
-def _beyond(original, released, step=0.0, k=5):
+def _beyond(original, released, step=0.0, k=5, columns=5):
     values, rows = np.unique(original, return_counts=True)
     grid = coarsest_grid(lambda: [values], step)
-    return chances(values[rows < k], np.unique(released), Fineness(float(np.std(original)), step, grid)).beyond
+    meets = bool(step) or not grid or means_lie_on(grid, released)
+    return chances(
+        values[rows < k], np.unique(released), Fineness(float(np.std(original)), step, grid, 0.0, meets)
+    ).beyond(columns)
 
 
 def _noisy(values, step, rng):
@@ -27,6 +30,55 @@ def test_one_value_far_off_is_found_among_many_that_chance_explains(step):
     assert len(np.intersect1d(np.round(original, 6), np.round(released, 6))) > 5
     assert _beyond(original, released, step) == 0
     assert _beyond(original, np.append(released, 9_876_543.0), step) >= 1
+
+
+@pytest.mark.parametrize("columns", [1, 5])
+def test_the_only_date_for_decades_is_found_alone(columns):
+    """Its neighbours are 79 years off: half a value in 158 years of days, a chance of one in 115,000."""
+    rng = np.random.default_rng(0)
+    days = rng.integers(-7_305, 1_695, (2, 240)).astype(float)
+    assert _beyond(np.append(days[0], -36_085.0), days[1], 1.0, columns=columns) == 0
+    assert _beyond(np.append(days[0], -36_085.0), np.append(days[1], -36_085.0), 1.0, columns=columns) == 1
+    days[:, 7] = -7_400.0  # three months off: this may be chance
+    assert _beyond(days[0], days[1], 1.0, columns=columns) == 0
+
+
+@pytest.mark.parametrize("size", [2, 5, 61])
+def test_values_on_the_grid_of_the_originals_are_means_or_handed_on(size):
+    """Without a step: among rotated values those on the grid are originals, among means it is chance."""
+    rng = np.random.default_rng(8)
+    original = np.rint(rng.normal(0, 3_000, 610 * size))
+    means = rng.permutation(original).reshape(-1, size).mean(axis=1)
+    assert (means == np.rint(means)).any()
+    assert _beyond(original, means) == 0
+    rotated = original + rng.normal(size=len(original))
+    assert _beyond(original, rotated) == 0
+    some = len(original) // 10
+    rotated[:some] = original[:some]
+    assert _beyond(original, rotated) > 0
+
+
+def test_a_draw_of_single_precision_may_meet_the_grid_of_the_originals_alone():
+    """One number of 24 bits on tenths is no evidence, though no other is on them."""
+    values = np.arange(1, 500) / 10
+    original = np.sort(values.astype(np.float32).astype(float))
+    released = (original + 0.05 + 0.03 * np.sin(np.arange(499))).astype(np.float32).astype(float)
+    released = np.append(released, original[300])
+    single = Fineness(30.0, 0.0, 0.1, float(np.finfo(np.float32).eps), False)
+    assert chances(original, np.unique(released), single).met.sum() == 1
+    assert chances(original, np.unique(released), single).beyond(5) == 0
+    released = np.append(released, original[::10])
+    assert chances(original, np.unique(released), single).beyond(5) > 0
+
+
+@pytest.mark.parametrize("columns", [1, 10])
+def test_all_limits_together_allow_no_more_false_alarms_than_said(columns):
+    """Values whose chances are known, in every bin: the whole release is refused less often than one in 5,000."""
+    rng = np.random.default_rng(7)
+    chance = 2.0 ** -rng.uniform(0, 20, 400)
+    draws = 2_000  # releases times columns; at 1e-3 at every point of the order three are refused
+    alarms = sum(Chances.of(chance, rng.random(400) < chance * LEEWAY).beyond(columns) > 0 for _ in range(draws))
+    assert alarms <= 5 * FALSE_ALARM * draws
 
 
 @pytest.mark.parametrize("spread", [30.0, 300.0, 30_000.0])
