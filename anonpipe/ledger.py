@@ -296,7 +296,19 @@ def _overlap(
         f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal)} records are equal, "
         f"{_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; columns: "
         f"{len(ours & theirs)} as then, {len(ours - theirs)} added, {len(theirs - ours)} left out, {len(updated)} with "
-        "new values in many records"
+        f"new values in many records{_by_identifiers_alone(sure)}"
+    )
+
+
+def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
+    """What to do where nothing but numbers of rows agrees, as of any two tables that number theirs from 1."""
+    seen = [json.loads(subject) for subject in sure]
+    if any(what != "identifier" for what, *_ in seen):
+        return ""
+    names = ", ".join(repr(name) for _, *names in seen for name in names)
+    return (
+        f". Only the identifier ({names}) agrees: if it numbers rows and names no person, give it role dropped, "
+        "and only the records are compared"
     )
 
 

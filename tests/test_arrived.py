@@ -109,3 +109,18 @@ def test_drops_merges_hold_outs_and_suppression_are_no_damage(tmp_path, way, sma
     told = {check.name: check for check in outcome.verdict.checks}
     assert told[LOST].outcome == told[MOVED].outcome == "passed"
     assert told[LOST].measured == "0"
+
+
+def test_a_column_of_one_value_in_a_stratum_is_no_alarm(tmp_path):
+    """Sums of one value leave a rest of rounding, which is no scale: the year of death of all that died in it."""
+    rows = 4_642
+    rng = np.random.default_rng(3)
+    dead = np.arange(2 * rows) < rows
+    year = np.where(dead, 1995.99726027, 1975 + rng.integers(0, 7_300, 2 * rows) / 365.0)
+    table = pa.table({"age": rng.integers(20, 90, 2 * rows), "year": year, "status": np.where(dead, "Dead", "Alive")})
+    columns = {
+        "age": {"kind": "integer", "bounds": [0, 110]},
+        "year": {"kind": "continuous"},
+        "status": {"kind": "categorical", "role": "survival_status", "event": ["Dead"]},
+    }
+    assert small.run(small.job(tmp_path, table, columns, strata={"by": ["status"]})).version

@@ -185,10 +185,14 @@ def chance_of(one: IntArray, other: IntArray, share: float) -> float:
     """At most how likely two disjoint samples of one population have counts that agree so well.
 
     Given how many of both tables together have a content, those of the first
-    are then binomial. The sum of squared standardised deviations is held
-    against that: for records of one table only it says nothing, and each
-    content that both have once halves the chance. By Chernoff's bound, from
-    the exact distribution of each count; so the chance is overstated.
+    are then binomial. Of tables of like size (neither has more than twice the
+    other's rows) the sum of squared standardised deviations is held against
+    that: for records of one table only it says nothing, and each content that
+    both have once halves the chance. Of others, where one record in each is a
+    large deviation, the number of contents that both have is: each of two
+    records multiplies the chance by 2 p (1 - p). Which of both is used depends
+    on the sizes alone. By Chernoff's bound, from the exact distribution of
+    each count; so the chance is overstated.
 
     Parameters
     ----------
@@ -204,12 +208,16 @@ def chance_of(one: IntArray, other: IntArray, share: float) -> float:
     1.0
     >>> chance_of(once, 0 * once, 0.5)
     1.0
+    >>> chance_of(once, once, 0.1) < 1e-14
+    True
     """
     together = one + other
     several = together >= 2
     if not several.any():
         return 1.0
     totals, times = np.unique(together[several], return_counts=True)
+    if min(share, 1.0 - share) < 1.0 / 3.0:
+        return _chance_of_common(totals, times, int(np.count_nonzero((one > 0) & (other > 0))), share)
     deviations = (one - together * share)[several]
     found = float((np.square(deviations) / (together[several] * share * (1.0 - share))).sum())
     powers = np.logspace(-3, 7, 61)
@@ -217,6 +225,17 @@ def chance_of(one: IntArray, other: IntArray, share: float) -> float:
     for total, many in zip(totals.tolist(), times.tolist(), strict=True):
         exponents += many * _log_laplace(total, share, powers)
     return float(np.exp(min(0.0, exponents.min())))
+
+
+def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: float) -> float:
+    """At most how likely so many contents are in both tables, by Chernoff's bound."""
+    apart = np.power(share, totals) + np.power(1.0 - share, totals)
+    expected = float(times @ (1.0 - apart))
+    if common <= expected:
+        return 1.0
+    powers = np.logspace(-3, 3, 61)[:, None]
+    logarithms = np.logaddexp(np.log(apart), np.log1p(-apart) + powers) @ times
+    return float(np.exp(min(0.0, (logarithms - powers[:, 0] * common).min())))
 
 
 def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, int]) -> float:

@@ -22,6 +22,8 @@ from anonpipe.partition.strata import Strata
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_ROUNDING = 1e-11
+
 
 @dataclass(frozen=True, eq=False)
 class Tally:
@@ -62,7 +64,7 @@ class Tally:
             n[position] = len(values)
             mean[position] = values.mean() if len(values) else 0.0
             m2[position] = np.square(values - mean[position]).sum()
-        return cls(len(cells), n, mean, m2, codes)
+        return cls(len(cells), n, mean, without_rounding(n, mean, m2), codes)
 
     def merge(self, other: Self) -> Self:
         """Both pieces together."""
@@ -161,7 +163,21 @@ def _numbers(scan: Scan, codec: CellCodec, inside: npt.NDArray[np.bool_] | None)
             chosen = [part[inside] for part in scan.by_combination[name]]
             merged = pooled(np.zeros(len(chosen[0]), dtype=np.int64), 1, *chosen)
             found[:, position] = [float(part[0]) for part in merged]
-    return found[0], found[1], found[2]
+    return found[0], found[1], without_rounding(*found)
+
+
+def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
+    """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
+
+    Deviations under 1e-11 of the mean are rounding errors of sums, however
+    these were made, and no scale to measure others by.
+
+    Examples
+    --------
+    >>> without_rounding(np.array([4642.0, 4.0]), np.array([1995.99726, 2.0]), np.array([1.7e-16, 8.0])).tolist()
+    [0.0, 8.0]
+    """
+    return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 
 
 def _codes(scan: Scan, codec: CellCodec, recoded: IntArray, name: str, inside: npt.NDArray[np.bool_]) -> IntArray:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.measure._basic_statistics import NO_NUMBERS
 from anonpipe.measure._distances import ks_distance, total_variation, wasserstein_distance
 from anonpipe.measure._measurement import Measurement
-from anonpipe.measure._moment_changes import moment_changes
+from anonpipe.measure._moment_changes import moment_changes, too_many_moments
 from anonpipe.measure._pairs_measured import NO_MIX
 from anonpipe.measure._record_distance import eigenvalue_change, il1s
 from anonpipe.measure._subgroups import subgroup_changes, tail_changes
@@ -91,6 +91,8 @@ def higher_moments(tables: Tables) -> list[Measurement]:
         records = min(len(before), most)
         if width and min(len(before), len(after)) < 2:
             note = "Not defined: no two records of a table are without nulls in all numbers."
+        elif too_many_moments(width, order):
+            note = f"Not measured: {width} columns have too many moments of this order."
         elif width:
             changes = moment_changes(before[:most], after[:most], order, central=True)
             value = changes.median

@@ -80,8 +80,8 @@ def moment_changes(
     width = old.shape[1]
     if not 1 <= order <= _MOST_ORDER:
         raise JobError(f"moments of order {order} were asked for; give 1 to {_MOST_ORDER}")
-    terms = comb(width + order - 1, order)
-    if terms > _MOST_TERMS:
+    if too_many_moments(width, order):
+        terms = comb(width + order - 1, order)
         raise JobError(
             f"{width} columns have {terms} moments of order {order}, and {_MOST_TERMS} are the most; "
             "give fewer columns or a lower order"
@@ -140,3 +140,14 @@ def _places(chosen: IntArray, width: int) -> IntArray:
     weights = np.array([width**power for power in range(order - 1, -1, -1)], dtype=np.int64)
     # Lexicographic order is that of the choices read as numbers to the base of the width.
     return np.asarray(np.searchsorted(choices(width, order) @ weights, chosen @ weights), dtype=np.int64)
+
+
+def too_many_moments(width: int, order: int) -> bool:
+    """Whether so many columns have more moments of an order than are measured.
+
+    Examples
+    --------
+    >>> too_many_moments(20, 4), too_many_moments(200, 4)
+    (False, True)
+    """
+    return comb(width + order - 1, order) > _MOST_TERMS

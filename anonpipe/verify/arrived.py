@@ -22,7 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 ON = "all rows in the staging, at every reading, against the scan of the input"
-_EPS = 64 * float(np.finfo(np.float64).eps)
+_EPS = 1e-12
+"""Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,13 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 def _moments_off(known: Tally, found: Tally) -> list[Held]:
     """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
 
-    A mean is rounded by parts in 10^16 of its size, which may be many
-    standard deviations of a column that is far from zero.
+    A mean is rounded by parts of its size, which may be many standard
+    deviations of a column that is far from zero; one of a single value has
+    none, and is measured in ten times these parts.
     """
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd
-    scale = np.maximum(sd, _EPS * size)
+    scale = np.maximum(sd, 10.0 * _EPS * size)
     scale = np.where(scale > 0, scale, 1.0)
     limit = EXACT + _EPS * size / scale
     mean = np.abs(found.mean - known.mean) / scale

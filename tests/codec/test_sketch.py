@@ -61,9 +61,15 @@ def test_sketches_of_parts_merge_and_are_kept_in_files():
 
 
 def plainly(one, other, share):
-    """The chance that the sum of squared deviations is at most the observed one, by listing all outcomes."""
+    """The chance of what is observed or more, by listing all outcomes.
+
+    That is a sum of squared deviations that is at most the observed one, or,
+    of tables of unlike size, as many contents in both.
+    """
     totals = [a + b for a, b in zip(one, other, strict=True) if a + b >= 2]
-    square = lambda a, t: (a - t * share) ** 2 / (t * share * (1 - share))  # noqa: E731
+    deviation = lambda a, t: (a - t * share) ** 2 / (t * share * (1 - share))  # noqa: E731
+    missed = lambda a, t: float(a in (0, t))  # noqa: E731
+    square = deviation if 1 / 3 <= share <= 2 / 3 else missed
     found = sum(square(a, a + b) for a, b in zip(one, other, strict=True) if a + b >= 2)
     chance = 0.0
     for outcome in itertools.product(*(range(t + 1) for t in totals)):
@@ -79,6 +85,8 @@ def plainly(one, other, share):
         ([1, 0, 1, 2, 1], [1, 1, 1, 0, 1], 0.5),
         ([2, 3, 1], [2, 2, 1], 0.5),
         ([1] * 3, [1] * 3, 0.2),
+        ([1, 0, 2, 1], [1, 2, 1, 4], 0.1),
+        ([1, 1, 4], [1, 1, 0], 0.9),
     ],
 )
 def test_the_chance_bounds_the_exact_one(one, other, share):
@@ -93,12 +101,20 @@ def test_disjoint_samples_of_one_population_are_no_overlap_and_equal_records_are
     draw = lambda rows: rng.choice(kinds, rows, p=weights) if weights is not None else rng.integers(0, kinds, rows)  # noqa: E731
     lowest = 1.0
     for _ in range(100):
-        one, other = draw(800), draw(rng.integers(400, 1_600))
+        one, other = draw(800), draw(rng.integers(100, 6_400))
         lowest = min(lowest, chance(one, other))
     assert lowest > 1e-6
     one = draw(800)
     if kinds > 3:  # of three kinds even equal counts are no wonder
         assert chance(one, one[1:]) < 1e-6
+
+
+@pytest.mark.parametrize("times", [3, 5, 10, 40])
+def test_a_table_inside_a_much_larger_one_is_an_overlap(times):
+    """A pilot extract, then the register: the sizes must not hide that all of the first are in the second."""
+    rng = np.random.default_rng(times)
+    whole = rng.integers(0, 10**9, 400 * times)
+    assert chance(whole[:400], whole) < 1e-6 and chance(whole, whole[:400]) < 1e-6
 
 
 def chance(one, other):
