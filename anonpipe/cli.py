@@ -91,7 +91,7 @@ def _tell_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        _print(f"anonpipe {version('anonpipe')}")
+        typer.echo(f"anonpipe {version('anonpipe')}")
         raise typer.Exit
 
 

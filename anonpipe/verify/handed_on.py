@@ -22,7 +22,9 @@ nearly every grid point is released.
 Values are then taken in the order of their chances, the least first. There is
 something beyond chance if m are met up to any point of this order, and m or
 more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
-times the sum of chances. Summed over all m that is a, so no correction for
+times the sum of chances up to twice as large: released values that lie evenly,
+as means of neighbours by rank do, are less dense around one of themselves than
+around a value that falls between them. Summed over all m that is a, so no correction for
 the many points that are looked at is left to make; a is `FALSE_ALARM` over the
 number of columns. One value alone is thus enough if the chances up to its own
 sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns. A single
@@ -121,7 +123,8 @@ class Chances:
         >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
         1
         """
-        met, expected = np.cumsum(self.met[::-1]), LEEWAY * np.cumsum(self.expected[::-1])
+        met, explained = np.cumsum(self.met[::-1]), np.cumsum(self.expected[::-1])
+        expected = LEEWAY * np.append(explained[1:], explained[-1])  # of chances up to twice as large
         alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)
         allowed = np.where(expected > 0, poisson.isf(alarm, np.maximum(expected, 1e-300)), 0)
         return int(np.max(met - allowed, initial=0))

@@ -135,3 +135,11 @@ def test_any_cut_of_the_values_gives_them_all_and_what_lies_around(monkeypatch):
         for value in inside:
             nearest = every[np.argsort(np.abs(every - value), kind="stable")[: handed_on.NEIGHBOURS]]
             assert np.isin(nearest, around).all()
+
+
+def test_evenly_spread_means_are_no_alarm():
+    """Days that one person each has, and their means by fives: near a mean the next ones are further than elsewhere."""
+    rng = np.random.default_rng(5)
+    days = np.unique(rng.integers(10_957, 18_262, 2_900)).astype(float)
+    means = np.unique(np.rint(np.sort(days)[: len(days) // 5 * 5].reshape(-1, 5).mean(axis=1)))
+    assert chances(days, means, Fineness(100.0, step=1.0)).beyond(5) == 0
