@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -23,6 +22,7 @@ from rich.table import Table
 
 from anonpipe import release
 from anonpipe.errors import InputError
+from anonpipe.files import write_atomic
 from anonpipe.job import Job
 from anonpipe.schema import Column, Kind
 from anonpipe.source import open_source, read_batches
@@ -283,10 +283,7 @@ def draw_comparison(job: Job, source: str, released: str, path: Path) -> None:
     )
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=110, format="png")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as out:
-        os.fchmod(out.fileno(), 0o600)  # also where the file was there before: it tells of the original
-        out.write(drawn.getvalue())
+    write_atomic(path, drawn.getbuffer())
 
 
 def _draw_correlations(axis: Any, compared: pd.DataFrame) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -272,15 +271,12 @@ def report(
     page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
 ) -> None:
     """Draw the page of a report again from its JSON."""
+    from anonpipe.files import write_atomic
     from anonpipe.report import read_report, render
 
     made = read_report(source)
     private = made.audience == "internal"
-    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
-    with os.fdopen(handle, "w", encoding="utf-8") as drawn:
-        if private:
-            os.fchmod(drawn.fileno(), 0o600)  # also where the file was there before
-        drawn.write(render(made))
+    write_atomic(page, render(made).encode(), private)
     _print(f"{page}: for {'the steward, not for recipients' if private else 'recipients'}")
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError, OutputError
+from anonpipe.files import drafted
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -241,20 +241,15 @@ def _write(path: str | Path, rows: int, seed: int, batch_rows: int, schema: pa.S
     if seed < 0:
         raise InputError(f"seed is {seed}; give a whole number of at least 0")
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
-        with pq.ParquetWriter(draft, schema) as writer:
+        with drafted(target, private=False) as draft, pq.ParquetWriter(draft, schema) as writer:
             for table in _regrouped(_blocks(rows, seed, schema, block), batch_rows):
                 writer.write_table(table, row_group_size=batch_rows)
-        os.replace(draft, target)
     except OSError as error:
         raise OutputError(
             f"{target} cannot be written ({os.strerror(error.errno or 0)}); give a file in a folder "
             "that exists, that you may write to and that has space"
         ) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def _blocks(rows: int, seed: int, schema: pa.Schema, block: _Block) -> Iterator[pa.Table]:

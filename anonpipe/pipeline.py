@@ -37,6 +37,7 @@ from anonpipe.evidence import (
     release_warnings,
     scopes_of_noise,
 )
+from anonpipe.files import write_atomic
 from anonpipe.fit import fit, trace_of
 from anonpipe.handed_on import compared_names
 from anonpipe.job import Job
@@ -62,7 +63,6 @@ from anonpipe.store import (
     remove,
     roots_of,
     staging_root,
-    write_atomic,
 )
 from anonpipe.verify.gates import Limits, judge
 from anonpipe.verify.verdict import Verdict

@@ -30,7 +30,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, InputError, OutputError
-from anonpipe.store import write_atomic
+from anonpipe.files import sync_path, write_atomic
 from anonpipe.versions import (
     FAILED,
     LINK,
@@ -53,7 +53,6 @@ from anonpipe.versions import (
     pointers,
     remove_version,
     switch,
-    sync_folder,
 )
 
 FAILED_RUN = "failed"
@@ -63,11 +62,8 @@ _BLOCK = 2**22
 
 def sha256(path: str | Path, filesystem: Any = None) -> str:
     """SHA-256 of a file, read in blocks."""
-    digest = hashlib.sha256()
     with (filesystem or LocalFileSystem()).open(str(path), "rb") as source:
-        while block := source.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def place(url: str, internal: str | None = None) -> Place:
@@ -286,9 +282,9 @@ def _copy_version(
             _sync(out)
     if where.local:
         _open_to_readers(Path(folder))
-        sync_folder(Path(folder))
+        sync_path(Path(folder))
         os.rename(folder, where.path(VERSIONS, version))
-        sync_folder(Path(where.path(VERSIONS)))
+        sync_path(Path(where.path(VERSIONS)))
 
 
 def _open_to_readers(folder: Path) -> None:

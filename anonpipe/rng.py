@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError, OutputError
+from anonpipe.files import drafted
 
 SECRET_VARIABLE = "ANONPIPE_SECRET"
 SECRET_FILE_VARIABLE = "ANONPIPE_SECRET_FILE"
@@ -161,19 +162,8 @@ def require_secret(what: str) -> None:
 
 def _create(path: Path) -> None:
     """Write a fresh secret; the first of several processes wins, and the others read its secret."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "w") as out:
-            out.write(secrets.token_hex(32) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-    finally:
-        draft.unlink()
+    with contextlib.suppress(FileExistsError), drafted(path, place=os.link) as draft:
+        draft.write_text(secrets.token_hex(32) + "\n")
 
 
 def _parse(text: str, place: str) -> bytes:

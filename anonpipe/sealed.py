@@ -18,13 +18,12 @@ import contextlib
 import functools
 import hashlib
 import hmac
-import os
-import secrets
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
 
 from anonpipe.errors import DamagedError, EngineError
+from anonpipe.files import drafted, sync_path
 from anonpipe.rng import keyed
 
 Content = bytes | memoryview
@@ -74,8 +73,6 @@ def write(root: Path, start: str | None, name: str, content: Content) -> None:
     with renamed(root, start, name) as draft, open(draft, "wb") as out:
         out.write(content)
         out.write(b"\n" + digest.encode())
-        out.flush()
-        os.fsync(out.fileno())
     if (files := _written.get()) is not None:
         files[name] = digest
 
@@ -84,17 +81,14 @@ def write(root: Path, start: str | None, name: str, content: Content) -> None:
 def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
     """A draft that is renamed to `name` at the end, if its start may still write; a failure leaves nothing."""
     check_start(root, start)
-    path = root / name
     _make_parents(root, PurePosixPath(name))
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
-    try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        yield draft
+
+    def place(draft: Path, path: Path) -> None:
         check_start(root, start)
         draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+
+    with drafted(root / name, place=place, sync=False) as draft:
+        yield draft
 
 
 def _make_parents(root: Path, name: PurePosixPath) -> None:
@@ -102,7 +96,7 @@ def _make_parents(root: Path, name: PurePosixPath) -> None:
     for parent in reversed(name.parents[:-1]):
         with contextlib.suppress(FileExistsError):
             (root / parent).mkdir(mode=0o700)
-            _sync_folder(root / parent.parent)
+            sync_path(root / parent.parent)
 
 
 def check_start(root: Path, start: str | None) -> None:
@@ -163,15 +157,7 @@ def _key(root: Path) -> bytes:
 def sync_folders(root: Path, names: Iterable[str]) -> None:
     """Bring the names of these files to the disk; those of their folders got there when they were made."""
     for folder in {PurePosixPath(name).parent for name in names}:
-        _sync_folder(root / folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_path(root / folder)
 
 
 def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:

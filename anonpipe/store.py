@@ -38,6 +38,7 @@ from zarr.storage import LocalStore
 
 from anonpipe import sealed
 from anonpipe.errors import AnonpipeError, BusyError, DamagedError, EngineError, InputError, OutputError
+from anonpipe.files import write_atomic
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -90,21 +91,6 @@ def make_private(folder: Path) -> Path:
 
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else "unknown reason"
-
-
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a whole file (0600), then rename it: a reader sees all of it or none, and a failure leaves nothing."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # nobody can lay a link there before
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, content: Any) -> None:

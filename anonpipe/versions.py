@@ -33,7 +33,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import BusyError, OutputError
-from anonpipe.store import write_atomic
+from anonpipe.files import drafted, sync_path, write_atomic
 
 MANIFEST = "_manifest.json"
 """Readers of Parquet folders pass over names that begin with an underscore."""
@@ -47,8 +47,10 @@ _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
 _TIMED = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_STRAY = re.compile(rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|{re.escape(FAILED)}\.[0-9a-f]+)")
-_STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+")
+_STRAY = re.compile(
+    rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|({POINTER}|{re.escape(FAILED)})\.[0-9a-f]+(\.draft)?)"
+)
+_STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+(\.draft)?")
 
 PATIENCE = 600.0
 """Seconds to wait for another run that publishes to the same output."""
@@ -150,28 +152,17 @@ def switch(where: Place, version: str) -> None:
     if not where.local:
         where.filesystem.pipe_file(where.path(POINTER), version.encode())
         return
-    nonce = secrets.token_hex(4)
-    draft_link, draft_pointer = (Path(where.path(f".{name}-{nonce}")) for name in (LINK, POINTER))
+    draft_link = Path(where.path(f".{LINK}-{secrets.token_hex(4)}"))
     try:
-        draft_pointer.write_text(version)
-        draft_link.symlink_to(Path(VERSIONS) / version)
-        os.replace(draft_link, where.path(LINK))
-        os.replace(draft_pointer, where.path(POINTER))
+        with drafted(Path(where.path(POINTER)), private=False, sync=False) as draft_pointer:
+            draft_pointer.write_text(version)
+            draft_link.symlink_to(Path(VERSIONS) / version)
+            os.replace(draft_link, where.path(LINK))
     finally:
         with contextlib.suppress(OSError):
             draft_link.unlink(missing_ok=True)
-            draft_pointer.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the release is out
-        sync_folder(Path(where.root))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder outlive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_path(Path(where.root))
 
 
 def begin(where: Place, version: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from anonpipe import sealed, store
 from anonpipe.engine import account
 from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
+from anonpipe.files import write_atomic
 from tests import small
 from tests.faults.staging import FAULTS
 
@@ -333,5 +334,25 @@ def test_a_run_deletes_what_crashed_runs_left_long_ago(tmp_path, monkeypatch):
 def test_a_link_laid_where_a_draft_will_be_is_not_followed(tmp_path):
     trap = tmp_path / "trap"
     (tmp_path / f".name.{os.getpid()}").symlink_to(trap)
-    store.write_atomic(tmp_path / "name", b"rows")
+    write_atomic(tmp_path / "name", b"rows")
     assert not trap.exists() and (tmp_path / "name").read_bytes() == b"rows" and mode(tmp_path / "name") == 0o600
+
+
+def test_a_device_is_written_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomic(pipe, b"rows")
+    assert os.read(reader, 9) == b"rows" and [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    os.close(reader)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_rights_of_a_written_file(tmp_path, private):
+    path = tmp_path / "file"
+    path.write_bytes(b"older")
+    path.chmod(0o666)
+    write_atomic(path, b"rows", private)
+    before = os.umask(0)
+    os.umask(before)
+    assert mode(path) == (0o600 if private else 0o666 & ~before) and path.read_bytes() == b"rows"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,11 +17,12 @@ from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, dige
 from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import EngineError, JobError
+from anonpipe.files import drafted, write_atomic
 from anonpipe.job import Job
 from anonpipe.pipeline import OnProgress, Progress, open_mapper
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
-from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_atomic, write_json
+from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_json
 
 Results = dict[str, Receipt]
 
@@ -213,10 +213,7 @@ def _measured(
 def _copy(source: Source, names: list[str], path: Path) -> None:
     """The released columns of the input as one private file, row after row."""
     fields = [source.schema.field(name) for name in source.schema.names if name in names]
-    with (
-        open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out,
-        pq.ParquetWriter(out, pa.schema(fields), compression="lz4") as writer,
-    ):
+    with drafted(path) as draft, pq.ParquetWriter(draft, pa.schema(fields), compression="lz4") as writer:
         for unit in source.units:
             for _, batch in read_batches(source, unit, names):
                 writer.write_batch(batch)

@@ -13,7 +13,7 @@ from typing import Any
 from anonpipe.compare._figures import Axis, Figure, Row, Study
 from anonpipe.compare._map import draw_map
 from anonpipe.errors import OutputError
-from anonpipe.store import write_atomic
+from anonpipe.files import write_atomic
 
 TABLE, CONTENT, MAP = "compare.csv", "compare.json", "compare.png"
 

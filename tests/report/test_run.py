@@ -146,7 +146,7 @@ def test_what_cannot_be_written_whole_leaves_no_draft(tmp_path, monkeypatch):
         raise OSError(28, "no space")
 
     where = release.place(str(tmp_path))
-    monkeypatch.setattr("anonpipe.store.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="no space"):
         release.keep_private(where, "v1", {"report.json": b"1"})
     with pytest.raises(OSError, match="no space"):

@@ -1,0 +1,73 @@
+"""Files that are there whole or not at all, and what brings them to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) -> None:
+    """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing.
+
+    Parameters
+    ----------
+    path
+        The file; what stood there before is replaced.
+    private
+        Whether only its owner may read it (0600), or as the rights of the machine are.
+    """
+    with drafted(path, private) as draft:
+        draft.write_bytes(content)
+
+
+@contextlib.contextmanager
+def drafted(
+    path: Path,
+    private: bool = True,
+    *,
+    place: Callable[[Path, Path], object] | None = None,
+    sync: bool = True,
+) -> Iterator[Path]:
+    """A draft beside `path` that takes its name at the end, on the disk by then.
+
+    Parameters
+    ----------
+    path
+        The file.
+    private
+        As in `write_atomic`.
+    place
+        Gives the finished draft its name, in place of `os.replace`.
+    sync
+        Whether the folder's entry is brought to the disk too; who writes many files may do that once for all.
+
+    Yields
+    ------
+    Path
+        An empty file of a name that nobody can lay a link at before, to be filled by its name.
+    """
+    if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
+        yield path
+        return
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666))
+    try:
+        yield draft
+        sync_path(draft)
+        (place or os.replace)(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    if sync:
+        sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Bring a file's content, or a folder's names, to the disk: they outlive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
