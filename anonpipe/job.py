@@ -950,28 +950,62 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     --------
     >>> parse_setting("cluster.refine=false")
     ('cluster.refine', False)
+    >>> parse_setting('columns."blood.pressure".step=5')
+    ('columns."blood.pressure".step', 5)
     """
-    key, separator, text = setting.partition("=")
-    problem = not separator or not all(key.split("."))
-    value = None
+    found = _SETTING.fullmatch(setting)
+    value, problem = None, found is None
     try:
-        value = load_yaml(text)
+        value = None if found is None else load_yaml(found["value"])
     except yaml.YAMLError:
         problem = True
-    if problem:
-        raise JobError(f"--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, not {setting!r}")
-    return key, value
+    if found is None or problem:
+        raise JobError(
+            "--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, and a name that holds a dot or "
+            f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
+        )
+    return found["key"], value
+
+
+_PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
+"""A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots."""
+_SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
+
+
+def _parts(dotted: str) -> list[str]:
+    """The parts of a dotted key without their quotes.
+
+    Examples
+    --------
+    >>> _parts("columns.'a.b'.kind"), _parts("columns.'a''.b'.kind")
+    (['columns', 'a.b', 'kind'], ['columns', "a'.b", 'kind'])
+    """
+    return [_unquoted(part) for part in re.findall(_PART, dotted)]
+
+
+def _unquoted(part: str) -> str:
+    quote = part[0]
+    return part[1:-1].replace(quote * 2, quote) if quote in "\"'" else part
 
 
 def _put(content: Any, dotted: str, value: Any) -> None:
-    *path, last = dotted.split(".")
-    for part in path:
+    *path, last = parts = _parts(dotted)
+    for at, part in enumerate(path):
         if not isinstance(content, dict):
             break
+        _refuse_cut_name(content, dotted, parts[at:])
         content = content.setdefault(part, {})
     if not isinstance(content, dict):
         raise JobError(f"cannot set {dotted}: {'.'.join(path)} is not a mapping in the job")
     content[last] = value
+
+
+def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> None:
+    """Stop where the parts that follow are the name of one key, which holds dots."""
+    joined = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
+    meant = next((name for name in joined if name in content), None) if parts[0] not in content else None
+    if meant is not None:
+        raise JobError(f'cannot set {dotted}: the name {meant!r} holds a dot; put it in quotes: "{meant}"')
 
 
 def kind_help() -> str:

@@ -42,8 +42,8 @@ def refuse_open_api() -> None:
     Raises
     ------
     JobError
-        The password is that of an example, is short, or is not asked for; or
-        it cannot be found out whether it is.
+        The password is that of an example, is short, is not asked for, or
+        is refused; or it cannot be found out whether it is.
     """
     settings = get_current_settings()
     for given in (settings.api.auth_string, settings.server.api.auth_string):
@@ -53,7 +53,7 @@ def refuse_open_api() -> None:
                 f"the password of the Prefect API is that of an example, or shorter than {SHORTEST} characters; {_HOW}"
             )
     url = str(settings.api.url or get_client(sync_client=True).api_url)
-    status = _answer(url)
+    status = _status(SyncPrefectClient(url))
     if status is None:
         raise JobError(f"the Prefect API at {url} does not answer; start the server, or mend PREFECT_API_URL")
     if status not in (401, 403):
@@ -61,6 +61,9 @@ def refuse_open_api() -> None:
             f"the Prefect API at {url} answers without a password: any user of the machine could run programs as you, "
             f"and read the secret; {_HOW}"
         )
+    if _status(get_client(sync_client=True)) in (401, 403):
+        what = "asks for a password, and none was given" if settings.api.auth_string is None else "refuses the password"
+        raise JobError(f"the Prefect API at {url} {what}; {_HOW}")
 
 
 def refuse_open_server() -> None:
@@ -69,10 +72,10 @@ def refuse_open_server() -> None:
         refuse_open_api()
 
 
-def _answer(url: str) -> int | None:
-    """The status of an answer to a request without any credential; None for no answer."""
+def _status(client: SyncPrefectClient) -> int | None:
+    """The status of an answer to a request of this client; None for no answer."""
     try:
-        return SyncPrefectClient(url).request("GET", "/admin/version").status_code
+        return client.request("GET", "/admin/version").status_code
     except httpx.HTTPStatusError as error:
         return error.response.status_code
     except httpx.HTTPError:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from anonpipe.errors import JobError
-from anonpipe.job import Job, load_job, parse_job
+from anonpipe.job import Job, load_job, parse_job, parse_setting
 from anonpipe.recipient import read_analyses
 
 BASE = {
@@ -57,6 +57,42 @@ def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
         load_job(path, {"cluster.blok_rows": 3})
     with pytest.raises(JobError, match="not a mapping"):
         load_job(path, {"k.deep": 3})
+
+
+DOTTED = {"blood.pressure": {"kind": "integer"}, 'a"b.c=d': {"kind": "integer"}, "plain": {"kind": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "column"),
+    [
+        ('columns."blood.pressure".kind=continuous', "blood.pressure"),
+        ("columns.'blood.pressure'.kind=continuous", "blood.pressure"),
+        ('columns."a""b.c=d".kind=continuous', 'a"b.c=d'),
+        ("columns.'a\"b.c=d'.kind=continuous", 'a"b.c=d'),
+        ("columns.plain.kind=continuous", "plain"),
+        ('columns."plain".kind=continuous', "plain"),
+    ],
+)
+def test_settings_reach_columns_whose_names_hold_dots(tmp_path, setting, column):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(changed(columns=DOTTED, strata={})))
+    changed_kinds = {
+        name for name, told in load_job(path, dict([parse_setting(setting)])).columns.items() if told.kind != "integer"
+    }
+    assert changed_kinds == {column}
+
+
+def test_a_name_with_dots_that_is_not_in_quotes_is_told(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(changed(columns=DOTTED, strata={})))
+    with pytest.raises(JobError, match=r"'blood\.pressure' holds a dot; put it in quotes: \"blood.pressure\""):
+        load_job(path, {"columns.blood.pressure.kind": "continuous"})
+
+
+@pytest.mark.parametrize("setting", ["k", "=5", "a..b=1", '"k=5', 'columns."a".=1', "columns.'a'b=1", "k={", ""])
+def test_settings_that_are_no_settings_are_told(setting):
+    with pytest.raises(JobError, match="--set takes key=value"):
+        parse_setting(setting)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def test_an_open_api_and_passwords_of_examples_are_refused(tmp_path, server, ope
         (server.url, "steward:change-me"),
         (server.url, "steward:short"),
         ("http://127.0.0.1:9/api", server.password),
+        (server.url, "steward:a-password-of-another-server"),
+        (server.url, None),
     ]
     done = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(cases), str(job)],
@@ -81,13 +83,16 @@ def test_an_open_api_and_passwords_of_examples_are_refused(tmp_path, server, ope
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    closed, opened, nameless, example, short, away, code = json.loads(done.stdout.rsplit("found ", 1)[1])
+    closed, opened, nameless, example, short, away, wrong, none, code = json.loads(done.stdout.rsplit("found ", 1)[1])
     assert closed is None
     for answer in (opened, nameless):
         assert answer[0] == 2 and "answers without a password" in answer[1] and open_api in answer[1]
     for answer in (example, short):
         assert answer[0] == 2 and "that of an example" in answer[1] and "random password" in answer[1]
     assert away[0] == 2 and "does not answer" in away[1]
+    assert wrong[0] == 2 and f"{server.url} refuses the password; give the server" in wrong[1]
+    assert none[0] == 2 and "asks for a password, and none was given" in none[1]
+    assert "another-server" not in done.stdout + done.stderr
     assert code == 2 and "answers without a password" in done.stderr
     assert set(Anybody.asked) == {"/api/admin/version"}, "the job was sent to an open API"
     assert not (tmp_path / "out").exists()
