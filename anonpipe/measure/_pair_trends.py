@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
+import pandas as pd
 
 from anonpipe.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
-
-_CONSTANT = 1e-12
-"""Share of a column's sum of squares below which its values in the records of a pair count as constant."""
 
 _MOST_CELLS = 4_000_000
 """Cells of a contingency table that is counted as a whole."""
@@ -45,34 +42,10 @@ def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:
     values = np.asarray(table, dtype=np.float64)
     if values.ndim != 2:
         raise InputError(f"the table has shape {values.shape}; give rows and columns")
-    known = ~np.isnan(values)
-    counts = known.sum(axis=0)
-    scores = np.where(known, values, 0.0)
-    # z-scores first: sums of squares of large numbers would lose the differences.
-    for _ in range(2):  # the second pass takes off what rounding left of the mean
-        scores = np.where(known, scores - scores.sum(axis=0) / np.maximum(counts, 1), 0.0)
-        largest = np.abs(scores).max(axis=0, initial=0.0)
-        scores /= np.where(largest > 0, largest, 1.0)
-    scores[:, _one_value(values, known)] = 0.0
-    there = known.astype(np.float64)
-    both = there.T @ there
-    sums = scores.T @ there
-    squares = (scores**2).T @ there
-    n = np.maximum(both, 1.0)
-    spread = squares - sums**2 / n
-    spread[spread <= _CONSTANT * squares] = 0.0
-    products = scores.T @ scores - sums * sums.T / n
-    scale = np.sqrt(spread * spread.T)
-    found = np.full(both.shape, np.nan)
-    np.divide(products, scale, out=found, where=(scale > 0) & (both >= 2))
-    return np.asarray(np.clip(found, -1.0, 1.0))
-
-
-def _one_value(values: FloatArray, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which columns have no two different values, whatever rounding makes of their mean."""
-    low = np.where(known, values, np.inf).min(axis=0, initial=np.inf)
-    high = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)
-    return np.asarray(low >= high)
+    columns = pd.DataFrame(values)
+    # Sums of squares of large numbers would lose the differences, or overflow.
+    columns -= columns.mean()
+    return np.asarray((columns / columns.abs().max()).corr(min_periods=2))
 
 
 def ranked(table: npt.ArrayLike) -> FloatArray:
@@ -87,7 +60,7 @@ def ranked(table: npt.ArrayLike) -> FloatArray:
     >>> ranked([[5.0], [float("nan")], [2.0], [5.0]])[:, 0].tolist()
     [2.5, nan, 1.0, 2.5]
     """
-    return np.asarray(rankdata(np.asarray(table, dtype=np.float64), axis=0, nan_policy="omit"))
+    return np.asarray(pd.DataFrame(np.asarray(table, dtype=np.float64)).rank())
 
 
 def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from anonpipe.errors import InputError, JobError
 
@@ -54,13 +55,12 @@ def subgroup_changes(
     (codes, values), (other_codes, others) = (_known(*side) for side in (original, released))
     if len(values) == 0:
         return np.empty(0), np.empty(0)
-    size = int(max(codes.max(), other_codes.max(initial=0))) + 1
-    counts, means, spreads = _by_category(codes, values, size)
-    new_counts, new_means, _ = _by_category(other_codes, others, size)
-    kept = counts >= least
-    change = np.where(new_counts[kept] > 0, np.abs(new_means[kept] - means[kept]), np.inf)
+    table = pd.Series(values).groupby(codes).agg(["count", "mean", "std"])
+    kept = table[table["count"] >= least]
+    new_means = pd.Series(others).groupby(other_codes).mean().reindex(kept.index)
+    change = (new_means - kept["mean"]).abs().fillna(np.inf).to_numpy()
     whole = 0.0 if (values == values[0]).all() else float(values.std(ddof=1))
-    errors = spreads[kept] / np.sqrt(counts[kept])
+    errors = (kept["std"].fillna(0.0) / np.sqrt(kept["count"])).to_numpy()
     out = []
     for scale in (np.full(len(change), whole), errors):
         out.append(np.divide(change, scale, out=np.full(len(change), np.nan), where=scale > 0))
@@ -73,20 +73,6 @@ def _known(codes: npt.ArrayLike, values: npt.ArrayLike) -> tuple[npt.NDArray[np.
         raise InputError(f"codes of shape {groups.shape} and values of shape {numbers.shape}; give one each a record")
     known = ~(np.isnan(groups) | np.isnan(numbers))
     return groups[known].astype(np.int64), numbers[known]
-
-
-def _by_category(
-    codes: npt.NDArray[np.int64], values: FloatArray, size: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Counts, means and standard deviations (exactly 0 for equal values) of each category."""
-    counts = np.bincount(codes, minlength=size).astype(np.float64)
-    some = np.maximum(counts, 1.0)
-    means = np.bincount(codes, weights=values, minlength=size) / some
-    squares = np.bincount(codes, weights=(values - means[codes]) ** 2, minlength=size)
-    low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, codes, values)
-    np.maximum.at(high, codes, values)
-    return counts, means, np.where(high > low, np.sqrt(squares / np.maximum(counts - 1, 1)), 0.0)
 
 
 def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:

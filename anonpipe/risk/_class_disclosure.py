@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import hypergeom
 
 from anonpipe.cluster import ClassDisclosure
 from anonpipe.errors import InputError
@@ -202,22 +203,11 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     n = int(sizes.sum())
     size, groups = np.unique(sizes, return_counts=True)
     of_class = np.rint(n * shares)[shares > 0]
-    n_c, s = of_class[:, None], size[None, :].astype(np.float64)
-    ways = _log_choose(np.full_like(s, n), s)
-    alone = np.exp(_log_choose(n_c, s) - ways).sum(axis=0)
-    single = (n_c * np.exp(_log_choose(n - n_c, s - 1) - ways)).sum(axis=0)
+    of_group = hypergeom(n, of_class[:, None], size[None, :])
+    alone, single = of_group.pmf(size).sum(axis=0), of_group.pmf(1).sum(axis=0)
     spread = (len(of_class) - 1) * (n - size) / max(1, n - 1)
     return RandomGroups(
         homogeneous_share=float((groups * size * alone).sum() / n),
         single_share=float((groups * single).sum() / n),
         chi_square=float((groups * spread).sum() / len(sizes)),
     )
-
-
-def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
-    """Logarithm of the binomial coefficient; -inf where k > n."""
-    from scipy.special import gammaln
-
-    n, k = np.broadcast_arrays(n, k)
-    logs = gammaln(n + 1) - gammaln(k + 1) - gammaln(np.maximum(n - k, 0) + 1)
-    return np.where(k <= n, logs, -np.inf)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import ecdf, ks_2samp
 
 from anonpipe.measure import Curve
 
@@ -76,27 +77,21 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     >>> found.value, found.p > 0.5
     (0.25, True)
     """
-    ours, theirs = np.sort(values), np.sort(reference)
-    steps = np.concatenate([ours, theirs])
-    difference = _below(ours, steps) - _below(theirs, steps)
-    value = max(0.0, float(difference.max()))
-    n, m = len(ours), len(theirs)
+    # Its own p-value knows no margin.
+    value = float(ks_2samp(values, reference, alternative="greater", method="asymp").statistic)
+    n, m = len(values), len(reference)
     p = float(np.exp(-2.0 * max(0.0, value - margin) ** 2 * n * m / (n + m)))
     # Two one-sided bands for each end, 5 % over all four.
     band = float(sum((np.log(4.0 / 0.05) / (2.0 * size)) ** 0.5 for size in (n, m)))
-    end = max(float(np.quantile(ours, 0.99)), float(np.quantile(theirs, 0.99)))
+    end = max(float(np.quantile(values, 0.99)), float(np.quantile(reference, 0.99)))
     x = np.linspace(0.0, end, _POINTS)
     curve = Curve(
         title=title,
         x_title=axis,
         y_title="cumulative share of records",
         x=tuple(x.tolist()),
-        y=tuple(_below(ours, x).tolist()),
-        baseline=tuple(_below(theirs, x).tolist()),
+        y=tuple(ecdf(values).cdf.evaluate(x).tolist()),
+        baseline=tuple(ecdf(reference).cdf.evaluate(x).tolist()),
     )
-    middle, their_middle = float(np.median(ours)), float(np.median(theirs))
+    middle, their_middle = float(np.median(values)), float(np.median(reference))
     return Excess(value, p, max(0.0, value - band), min(1.0, value + band), middle, their_middle, curve)
-
-
-def _below(ordered: FloatArray, at: FloatArray) -> FloatArray:
-    return np.asarray(np.searchsorted(ordered, at, side="right") / len(ordered))

@@ -1,4 +1,8 @@
-"""Intervals of shares: of independent trials, and of trials that come in groups."""
+"""95 % intervals of shares: of independent trials, and of trials that come in groups.
+
+statsmodels is imported where it is called: the risk of a run without
+intervals does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta
 
 FloatArray = npt.NDArray[np.float64]
-
-Z = 1.959963984540054
-"""97.5 % point of the normal distribution: all intervals here are of 95 %."""
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
@@ -33,10 +33,11 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     """
     if trials <= 0:
         return 0.0, 1.0
-    share, square = successes / trials, Z * Z
-    centre = (share + square / (2 * trials)) / (1 + square / trials)
-    half = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials)) / (1 + square / trials)
-    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, trials, method="wilson")
+    # Rounding must not leave the share outside.
+    return max(0.0, min(successes / trials, float(low))), min(1.0, max(successes / trials, float(high)))
 
 
 def exact(successes: int, trials: int, tail: float = 0.025) -> tuple[float, float]:
@@ -54,18 +55,19 @@ def exact(successes: int, trials: int, tail: float = 0.025) -> tuple[float, floa
     >>> [round(end, 4) for end in exact(0, 10)]
     [0.0, 0.3085]
     """
-    low = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
-    high = float(beta.isf(tail, successes + 1, trials - successes)) if successes < trials else 1.0
-    return low, high
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, trials, alpha=2 * tail, method="beta")
+    return float(low), float(high)
 
 
-def difference(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
     """95 % interval of the difference of two independent shares, from Wilson's of each.
 
     Parameters
     ----------
     first, second
-        Successes and trials of each.
+        Successes and trials of each, one trial or more.
 
     References
     ----------
@@ -76,11 +78,10 @@ def difference(first: tuple[float, float], second: tuple[float, float]) -> tuple
     >>> [round(end, 4) for end in difference((56, 70), (48, 80))]
     [0.0524, 0.3339]
     """
-    (low, high), (other_low, other_high) = wilson(*first), wilson(*second)
-    one, other = (hits / trials if trials > 0 else 0.5 for hits, trials in (first, second))
-    below = math.hypot(one - low, other_high - other)
-    above = math.hypot(high - one, other - other_low)
-    return max(-1.0, one - other - below), min(1.0, one - other + above)
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    low, high = confint_proportions_2indep(*first, *second, method="newcomb", compare="diff")
+    return float(low), float(high)
 
 
 def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, float, float]:

@@ -2,19 +2,34 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+from scipy.stats import binom
 
-from anonpipe.risk._interval import difference, grouped_share, wilson
+from anonpipe.risk._interval import difference, exact, grouped_share, wilson
 
 
-@given(st.integers(1, 50), st.data())
-def test_as_statsmodels(trials, data):
-    hits, others = data.draw(st.integers(0, trials)), data.draw(st.integers(0, 7))
-    assert wilson(hits, trials) == pytest.approx(proportion_confint(hits, trials, method="wilson"), abs=1e-12)
-    assert difference((hits, trials), (others, 7)) == pytest.approx(
-        confint_proportions_2indep(hits, trials, others, 7, method="newcomb", compare="diff"), abs=1e-9
-    )
+@given(st.floats(0, 1), st.floats(0.5, 1e6))
+def test_wilson_holds_the_shares_that_a_normal_test_does_not_reject(share, trials):
+    square = 1.959963984540054**2
+    low, high = wilson(share * trials, trials)
+    assert 0 <= low <= share * trials / trials <= high <= 1
+    for end in (low, high):
+        assert trials * (share - end) ** 2 == pytest.approx(square * end * (1 - end), abs=1e-9)
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+@given(st.integers(1, 60), st.floats(1e-5, 0.1), st.data())
+def test_exact_errs_as_often_as_said(trials, tail, data):
+    hits = data.draw(st.integers(0, trials))
+    low, high = exact(hits, trials, tail)
+    assert binom.sf(hits - 1, trials, low) == pytest.approx(tail if hits else 1.0, rel=1e-6)
+    assert binom.cdf(hits, trials, high) == pytest.approx(tail if hits < trials else 1.0, rel=1e-6)
+
+
+def test_differences_as_newcombe_printed_them():
+    # His table II, method 10.
+    assert difference((56, 70), (48, 80)) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    assert difference((9, 10), (3, 10)) == pytest.approx((0.1705, 0.8090), abs=5e-5)
+    assert difference((10, 10), (0, 20)) == pytest.approx((0.6791, 1.0), abs=5e-5)
 
 
 def test_trials_that_come_in_groups():
