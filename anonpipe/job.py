@@ -1006,8 +1006,3 @@ def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> 
     meant = next((name for name in joined if name in content), None) if parts[0] not in content else None
     if meant is not None:
         raise JobError(f'cannot set {dotted}: the name {meant!r} holds a dot; put it in quotes: "{meant}"')
-
-
-def kind_help() -> str:
-    """The kinds and roles on one line each, for messages and comments."""
-    return f"kind: {', '.join(Kind)}\nrole: {', '.join(Role)}"

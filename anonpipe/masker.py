@@ -66,11 +66,6 @@ def job_steps(job: Job, points: PointCodec, beside: int) -> tuple[Step, ...]:
     return masker_of(job).steps(**_options(job, points, beside))
 
 
-def releases_intervals(job: Job) -> bool:
-    """Whether the ends of intervals are released beside their middles."""
-    return isinstance(job.mask, Generalize) and job.mask.release == "interval"
-
-
 def intervals_of(job: Job, cells: CellCodec, points: PointCodec) -> IntervalCodec | None:
     """How the ends of intervals become columns; None where they are not released.
 

@@ -26,9 +26,6 @@ Receipt = dict[str, Any]
 NEIGHBOURS = 5
 """Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at."""
 
-SEARCHES = ("release", "original", "ranks", "held_release")
-"""The sampled records in the release and among the other originals; by ranks; and the held-out ones in the release."""
-
 
 def search_partition(ctx: Context, index: int, labels: IntArray | None) -> Receipt:
     """Keep, for all that is looked for, the nearest records of one partition.
@@ -131,7 +128,9 @@ def found_in(ctx: Context, name: str, told: str | None = None) -> Found:
     Parameters
     ----------
     name
-        One of `SEARCHES`.
+        `release`, `original` (the sampled records in the release, and among
+        the other originals), `ranks`, or `held_release` (the held-out ones in
+        the release).
     told
         `groups`, or `alike` for numbers as of `alike_numbers`; None for neither.
     """

@@ -407,7 +407,7 @@ def cluster(
         For methods that draw.
     block_rows
         Run the method inside blocks of near records of at most this size (see
-        `anonpipe.partition.blocks.principal_blocks`), at least 2k where it
+        `anonpipe.kernels.blocks.block_order`), at least 2k where it
         splits anything: time is then linear in the rows. None treats the table
         as one block.
     classes

@@ -26,8 +26,8 @@ _FIXED = {
     "missing": ("shares", "pairs"),
     "propensity": ("logistic", "logistic_ratio", "tree", "tree_ratio"),
     "discriminator": ("auc",),
-    "linkage": ("first", "first_or_second", "group", "expected", "within_group"),
-    "rank_linkage": ("first", "first_or_second", "group", "within_group"),
+    "linkage": ("first", "first_or_second", "group", "expected"),
+    "rank_linkage": ("first", "first_or_second", "group"),
     "lasko": (
         *("distance", "ambiguity", "uncertainty", "match_rate"),
         *("match_auc_distance", "match_auc_ambiguity", "match_auc_uncertainty", "match_auc_together"),

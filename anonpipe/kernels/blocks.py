@@ -13,7 +13,24 @@ IntArray = npt.NDArray[np.int64]
 
 
 def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
-    """Records sorted by block; `anonpipe.partition.blocks.principal_blocks` says which blocks.
+    """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block.
+
+    A set of records that is to become L blocks is ordered by its projections
+    on its first principal direction and cut at the rank that leaves floor(L/2)
+    blocks on the lower side. It is cut by rank, never by value: records that
+    tie at the border are divided in row order, so that heavily tied or even
+    constant data give blocks of the same sizes. Time O(n_rows · width · log L).
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width).
+    rows
+        Largest size of a block, in records.
+    turned
+        Cut along directions halfway between the first and the second
+        principal one: the borders cross those of the plain splits, so that
+        near records that these part come together.
 
     Returns
     -------

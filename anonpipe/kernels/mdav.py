@@ -104,16 +104,6 @@ def join_nearest(points: FloatArray, labels: IntArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def sum_columns(columns: FloatArray, count: int, total: FloatArray) -> None:
-    """Write the sums of the first `count` entries of every column to `total`."""
-    for j in range(columns.shape[0]):
-        value = 0.0
-        for i in range(count):
-            value += columns[j, i]
-        total[j] = value
-
-
-@nb.njit(cache=True, nogil=True)
 def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
     """Place of the largest of the first `count` distances; of equals, of the lowest id."""
     at = 0

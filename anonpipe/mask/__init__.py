@@ -5,7 +5,6 @@ that see one part of the rows, or one column of all rows, at a time
 (`anonpipe.mask._steps`), so that the same steps mask tables that lie on disk.
 """
 
-from anonpipe.mask._coding import from_logarithms, to_logarithms
 from anonpipe.mask._driver import counted, placed_at, run_steps
 from anonpipe.mask._expected import Expected, expect_together
 from anonpipe.mask._generalize import Intervals, intervals
@@ -27,10 +26,8 @@ __all__ = [
     "Step",
     "counted",
     "expect_together",
-    "from_logarithms",
     "intervals",
     "mask",
     "placed_at",
     "run_steps",
-    "to_logarithms",
 ]

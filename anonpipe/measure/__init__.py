@@ -14,12 +14,10 @@ from anonpipe.measure._analyses import (
 from anonpipe.measure._auc import Auc, auc
 from anonpipe.measure._average_bias import abico, abim, abisd
 from anonpipe.measure._changes import Changes
-from anonpipe.measure._coefficient_changes import CoefficientChanges, coefficient_changes
 from anonpipe.measure._discriminator import discriminator
 from anonpipe.measure._distances import ks_distance, total_variation, wasserstein_distance
 from anonpipe.measure._distributions import CorrelationMatrices, Distribution, correlation_changes, distributions
 from anonpipe.measure._formula import Analysis, check_analysis, columns_used
-from anonpipe.measure._lasko_table import LaskoTable, lasko_table
 from anonpipe.measure._measurement import Curve, Measurement
 from anonpipe.measure._moment_changes import moment_changes
 from anonpipe.measure._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
@@ -35,14 +33,12 @@ __all__ = [
     "Auc",
     "Changes",
     "CoefficientChange",
-    "CoefficientChanges",
     "CorrelationMatrices",
     "Curve",
     "Distribution",
     "Estimate",
     "Fit",
     "FittedModel",
-    "LaskoTable",
     "Measurement",
     "ModelComparison",
     "Propensity",
@@ -53,7 +49,6 @@ __all__ = [
     "abisd",
     "auc",
     "check_analysis",
-    "coefficient_changes",
     "columns_used",
     "compare_models",
     "contingency_distance",
@@ -66,7 +61,6 @@ __all__ = [
     "il1s",
     "interaction_terms",
     "ks_distance",
-    "lasko_table",
     "moment_changes",
     "pairwise_correlations",
     "propensity",

@@ -1,1 +1,1 @@
-"""Dividing records: strata, coarse pre-clusters for the workers, blocks inside a partition."""
+"""Dividing records: strata, and coarse pre-clusters for the workers."""

@@ -8,12 +8,11 @@ from anonpipe.risk._conditional_privacy import ConditionalPrivacy, conditional_p
 from anonpipe.risk._guesses import Coding, Guesses, guess_nearest
 from anonpipe.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
-from anonpipe.risk._linkage import Linkage, WithinGroups, link_within_groups, score_linkage
+from anonpipe.risk._linkage import Linkage, score_linkage
 from anonpipe.risk._membership import Membership, membership
 from anonpipe.risk._nearest import Nearest, Scale, merge_nearest, nearest
 from anonpipe.risk._probabilistic import ProbabilisticBound, fewest_alike, link_of, probabilistic_bound
 from anonpipe.risk._ranks import Ranks
-from anonpipe.risk._typed import TypedCells, typed_cells
 
 __all__ = [
     "AttributeInference",
@@ -34,8 +33,6 @@ __all__ = [
     "RandomGroups",
     "Ranks",
     "Scale",
-    "TypedCells",
-    "WithinGroups",
     "attribute_inference",
     "class_risk",
     "closest_record",
@@ -46,12 +43,10 @@ __all__ = [
     "known_attribute",
     "lasko_measures",
     "link_of",
-    "link_within_groups",
     "membership",
     "merge_nearest",
     "nearest",
     "predictions",
     "probabilistic_bound",
     "score_linkage",
-    "typed_cells",
 ]

@@ -187,7 +187,7 @@ def attribute_inference(
         the risk of `nearest` somewhat too large, as fewer others are close.
     members, controls
         Cells of records that the release was made from, and of records of the
-        same population that it was not made from; see `typed_cells`.
+        same population that it was not made from.
     categories
         Numbers of the columns that hold codes.
     names

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import JobError
-from anonpipe.kernels.link import link_in_groups
 from anonpipe.measure import Measurement
-from anonpipe.risk._interval import grouped_share, wilson
-from anonpipe.risk._nearest import Nearest, table
+from anonpipe.risk._interval import wilson
+from anonpipe.risk._nearest import Nearest
 
 IntArray = npt.NDArray[np.int64]
 Basis = Literal["distances", "ranks"]
@@ -193,124 +192,3 @@ def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
         raise JobError(f"{name} has shape {numbers.shape} and type {numbers.dtype}; give {count} whole numbers")
     return numbers.astype(np.int64)
-
-
-@dataclass(frozen=True)
-class WithinGroups:
-    """How many records are found again by an intruder who knows their group.
-
-    Attributes
-    ----------
-    share
-        Of records linked to their own released record; of t nearest ones that
-        tie, each is taken with a chance of 1/t.
-    chance
-        Share that a blind guess inside the group reaches: groups over records.
-    low, high
-        Ends of the 95 % interval; None where all groups were measured.
-    records, of
-        Records measured, and that there are.
-    groups
-        Groups measured.
-    basis
-        Whether values or ranks were compared.
-    """
-
-    share: float
-    chance: float
-    low: float | None
-    high: float | None
-    records: int
-    of: int
-    groups: int
-    basis: Basis
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The one figure."""
-        return (
-            Measurement(
-                name=f"{'linkage' if self.basis == 'distances' else 'rank_linkage'}.within_group",
-                title=f"Records linked to their own released record by who knows their group (by {self.basis})",
-                value=self.share,
-                unit="share",
-                better="lower",
-                source=_SOURCE[self.basis],
-                records=self.records,
-                of=self.of,
-                low=self.low,
-                high=self.high,
-                baseline=self.chance,
-                baseline_is="a blind guess inside the group",
-                note=f"{_KNOWS}, and which records were grouped together.",
-            ),
-        )
-
-
-def link_within_groups(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    order: IntArray,
-    starts: IntArray,
-    *,
-    records: int | None = None,
-    basis: Basis = "distances",
-) -> WithinGroups:
-    """Link each record to the nearest released record of its own group.
-
-    Who has the original table and knows the method can form the groups anew,
-    and then searches a few released records instead of all. For records that
-    each have a released record of their own.
-
-    Parameters
-    ----------
-    original, released
-        Numbers on one scale, a released record in the row of its original,
-        shapes (n_rows, width).
-    order, starts
-        Records sorted by group, as `anonpipe.kernels.groups.sort_groups`
-        gives them: groups are whole.
-    records
-        Number of original records, if these are a random sample of groups.
-    basis
-        Whether values or ranks were compared.
-
-    Notes
-    -----
-    Records of one group are linked or not together, which the interval of a
-    sample of groups accounts for.
-
-    Raises
-    ------
-    InputError, JobError
-        Tables or groups are not as described.
-
-    Examples
-    --------
-    >>> old = np.array([[0.0], [1.0], [5.0], [7.0]])
-    >>> new = np.array([[0.2], [0.9], [6.0], [6.0]])
-    >>> found = link_within_groups(old, new, np.arange(4), np.array([0, 2, 4]))
-    >>> found.share, found.chance
-    (0.75, 0.5)
-    """
-    old, new = table(original, "original records"), table(released, "released records")
-    if old.shape != new.shape or len(old) == 0:
-        raise JobError(f"tables have shapes {old.shape} and {new.shape}; give the same, of one record or more")
-    if len(order) != len(old) or starts[0] != 0 or starts[-1] != len(old) or (np.diff(starts) < 1).any():
-        raise JobError(f"the groups do not hold each of {len(old)} records once; give what sort_groups returns")
-    credits = link_in_groups(old, new, np.asarray(order, dtype=np.int64), np.asarray(starts, dtype=np.int64))
-    sizes, count = np.diff(starts), len(old)
-    total = count if records is None else records
-    if total < count:
-        raise JobError(f"{count} records are measured of {total}; give the number of all original records")
-    share, low, high = grouped_share(credits, sizes)
-    sampled = total > count
-    return WithinGroups(
-        share=share,
-        chance=len(sizes) / count,
-        low=low if sampled else None,
-        high=high if sampled else None,
-        records=count,
-        of=total,
-        groups=len(sizes),
-        basis=basis,
-    )

@@ -57,7 +57,7 @@ import pandas as pd
 from anonpipe.cluster import cluster
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.mask import mask
-from anonpipe.measure import coefficient_changes, interaction_terms, moment_changes, propensity
+from anonpipe.measure import interaction_terms, moment_changes, propensity
 from anonpipe.mixture import (
     affine_maps,
     class_constraints,
@@ -72,6 +72,7 @@ from anonpipe.mixture import (
     synthesize_rows,
 )
 from anonpipe.synthesize import synthesize
+from tests.benchmarks._coefficient_changes import coefficient_changes
 from tests.cluster.data import reference_folder, standardized
 
 NUMBERS = ["age", "TSH", "T3", "T4U", "FTI"]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from anonpipe.kernels.blocks import block_order
+
 
 @st.composite
 def grouping_problems(draw, most_rows=120):
@@ -32,6 +34,14 @@ def grouping_problems(draw, most_rows=120):
     elif shape == "heavy":
         points = points**5
     return np.ascontiguousarray(points), k
+
+
+def principal_blocks(points, rows, turned=False):
+    """The block of each record, of `block_order`."""
+    order, starts = block_order(points, rows, turned=turned)
+    labels = np.empty(len(order), dtype=np.int64)
+    labels[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return labels
 
 
 def standardized(points):

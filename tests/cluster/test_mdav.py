@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.cluster import cluster, information_loss
-from anonpipe.partition.blocks import principal_blocks
-from tests.cluster.data import grouping_problems, tarragona
+from tests.cluster.data import grouping_problems, principal_blocks, tarragona
 from tests.naive import mdav_family as naive
 
 

@@ -112,3 +112,8 @@ def test_sampling_follows_the_distribution():
     counts = np.bincount(sampled(chances, np.random.default_rng(5)), minlength=3) / 200_000
     # five standard errors of a share: fails by chance once in 10^6
     assert np.allclose(counts, chances[0], atol=5 * 0.5 / np.sqrt(200_000))
+
+
+def test_the_papers_example_of_masked_dummies():
+    found = probabilities(np.array([[-2.5, -1.5, 0.41]]))[0]
+    assert np.allclose(found, [0.088, 0.212, 0.700], atol=1e-3)

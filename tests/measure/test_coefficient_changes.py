@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.measure import coefficient_changes
-from anonpipe.measure._coefficient_changes import regressions
 from anonpipe.synthesize import synthesize
+from tests.benchmarks._coefficient_changes import coefficient_changes, regressions
 from tests.measure.tables import pairs
 from tests.naive import measure as naive
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from scipy.stats import spearmanr
 
-from anonpipe.measure import lasko_table
+from tests.benchmarks._lasko_table import lasko_table
 from tests.measure.tables import pairs
 from tests.naive import measure as naive
 

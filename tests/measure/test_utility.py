@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.measure import Measurement, abico, abim, abisd, il1s, lasko_table, moment_changes, utility
+from anonpipe.measure import Measurement, abico, abim, abisd, il1s, moment_changes, utility
 from anonpipe.measure._typed import typed_tables
 from anonpipe.measure._utility import _compared, _with_interval
 from anonpipe.schema import Kind
+from tests.benchmarks._lasko_table import lasko_table
 
 KINDS = {
     "x": Kind.CONTINUOUS,

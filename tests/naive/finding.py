@@ -27,17 +27,6 @@ def nearest(points, queries, count, without=None):
     return [distances for distances, _ in found], [rows for _, rows in found]
 
 
-def link_within_groups(original, released, labels):
-    """Expected number of records that link to their own row, over the records."""
-    total = 0.0
-    for i, query in enumerate(original):
-        members = [j for j in range(len(original)) if labels[j] == labels[i]]
-        least = min(_squared(query, released[j]) for j in members)
-        best = [j for j in members if _squared(query, released[j]) == least]
-        total += (i in best) / len(best)
-    return total / len(original)
-
-
 def rank_share(value, column):
     return sum((other < value) + (other == value) / 2 for other in column) / len(column)
 

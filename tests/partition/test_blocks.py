@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.blocks import block_order
-from anonpipe.partition.blocks import principal_blocks
-from tests.cluster.data import grouping_problems
+from tests.cluster.data import grouping_problems, principal_blocks
 
 
 @settings(deadline=None)

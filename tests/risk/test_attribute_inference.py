@@ -2,14 +2,13 @@ import math
 from functools import reduce
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.left_out import nearest_but_one
-from anonpipe.risk import Coding, Guesses, attribute_inference, guess_nearest, typed_cells
+from anonpipe.risk import Coding, Guesses, attribute_inference, guess_nearest
 from anonpipe.risk._attribute_inference import _risk
 from anonpipe.risk._interval import difference
 from tests.naive import attacks as naive
@@ -184,28 +183,6 @@ def test_more_categories_than_dummies():
     # Each of the sixty has records of its own to point to; all beyond the 64 commonest point to one.
     assert found.columns[1].members == 1.0
     assert found.columns[0].members == pytest.approx(65 / len(codes), abs=1e-9)
-
-
-def test_typed_tables_share_their_codes():
-    frames = [
-        pd.DataFrame(
-            {
-                "n": pd.array([1, None], dtype="Int64"),
-                "d": pd.to_datetime(["1970-01-02", None]),
-                "b": [True, False],
-                "s": pd.Categorical(["x", "y"]),
-            }
-        ),
-        pd.DataFrame(
-            {"n": [3, 4], "d": pd.to_datetime(["1970-01-03", "1970-01-01"]), "b": [False, False], "s": ["z", None]}
-        ),
-    ]
-    told = typed_cells(*frames)
-    assert told.names == ("n", "d", "b", "s") and told.categories == (2, 3)
-    np.testing.assert_array_equal(told.tables[0], [[1, 1, 0, 0], [np.nan, np.nan, 1, 1]])
-    np.testing.assert_array_equal(told.tables[1], [[3, 2, 1, 2], [4, 0, 1, np.nan]])
-    with pytest.raises(InputError, match="different columns"):
-        typed_cells(frames[0], frames[1][["d", "n", "b", "s"]])
 
 
 def test_what_is_refused():

@@ -1,15 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from anonpipe.cluster import cluster
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.groups import sort_groups
-from anonpipe.risk import Ranks, link_within_groups, nearest, score_linkage
+from anonpipe.risk import Ranks, nearest, score_linkage
 from anonpipe.risk._interval import wilson
-from anonpipe.synthesize import synthesize
-from tests.cluster.data import grouping_problems
 from tests.naive import finding as naive
 
 
@@ -93,30 +87,6 @@ def test_ranks_as_the_twin_and_monotone():
         Ranks.of(np.empty((0, 1)))
 
 
-@settings(deadline=None, max_examples=25)
-@given(grouping_problems(most_rows=50), st.integers(0, 1_000))
-def test_inside_groups_as_the_twin(problem, seed):
-    points, k = problem
-    rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.arange(len(points)) // k)
-    released = np.round(points + 0.3 * rng.normal(size=points.shape), 1)
-    found = link_within_groups(points, released, *sort_groups(labels))
-    assert found.share == pytest.approx(naive.link_within_groups(points, released, labels))
-    assert found.chance == pytest.approx((labels.max() + 1) / len(points))
-
-
-def test_inside_groups_centroids_are_a_guess_and_copies_are_found():
-    rng = np.random.default_rng(4)
-    points = rng.normal(size=(200, 3))
-    groups = sort_groups(cluster(points, 4, "mdav", rng=rng))
-    found = link_within_groups(points, synthesize(points, *groups, "centroid", rng=rng), *groups)
-    assert found.share == pytest.approx(found.chance) and found.low is None
-    copies = link_within_groups(points, points, *groups, records=1_000)
-    (only,) = copies.measurements()
-    assert only.name == "linkage.within_group" and only.value == 1.0 and only.sampled
-    assert only.low == pytest.approx(wilson(copies.groups, copies.groups)[0]) and only.high == 1.0
-
-
 def test_refusals():
     found = nearest([[0.0], [1.0]], [[0.0], [1.0]], 2)
     fine = {"own_group": [0, 0], "group_of_found": [[0], [0]], "group_sizes": [2, 2]}
@@ -134,11 +104,3 @@ def test_refusals():
         score_linkage(found.first(1), [0, 1], released=2)
     with pytest.raises(JobError, match="among 0"):
         score_linkage(found, [0, 1], released=0)
-    points = np.zeros((3, 1))
-    for tables, groups, records, words in (
-        ((points, points[:2]), ([0, 1, 2], [0, 3]), None, "shapes"),
-        ((points, points), ([0, 1], [0, 2]), None, "each of 3 records"),
-        ((points, points), ([0, 1, 2], [0, 3]), 2, "of 2"),
-    ):
-        with pytest.raises(JobError, match=words):
-            link_within_groups(*tables, *map(np.array, groups), records=records)
