@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
 
-from anonpipe import release
+from anonpipe import cli, pipeline, release
+from anonpipe.compare import _study
 from anonpipe.job import Job, parse_job
 from anonpipe.pipeline import Outcome, execute
 
@@ -87,3 +92,41 @@ def stagings() -> list[Path]:
 def left_behind(folder: Path) -> list[str]:
     """Whatever a run left in output and staging."""
     return [str(path) for path in (folder / "out").rglob("*")] + [str(path) for path in stagings()]
+
+
+class Answer(NamedTuple):
+    """The exit code of a command, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    """A function that runs a command in this process, without a cluster and at 80 columns.
+
+    Parameters
+    ----------
+    capture
+        The fixture `capsys`, or `capfd` where libraries below Python may print too.
+    """
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
+    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    monkeypatch.setattr(cli, "_compiled", lambda: True)
+    execute, mapper = pipeline.execute, _study.open_mapper
+    monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
+    monkeypatch.setattr(_study, "open_mapper", lambda job, staging, _: mapper(job, staging, False))
+
+    def call(*arguments: Any) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        printed = capture.readouterr()
+        assert "Traceback" not in printed.err + printed.out
+        return Answer(code, printed.out, printed.err)
+
+    return call

@@ -34,35 +34,10 @@ def known_secret(monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
-class Answer:
-    """What a command printed, and its exit code."""
-
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-
 @pytest.fixture
 def call(capsys, monkeypatch):
-    """Run a command in this process, without a cluster and at 80 columns."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
-    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
-    monkeypatch.setattr(cli, "_compiled", lambda: True)
-    execute = pipeline.execute
-    monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err + captured.out
-        return Answer(code, captured.out, captured.err)
-
-    return run
+    """Run a command in this process."""
+    return small.commands(capsys, monkeypatch)
 
 
 @pytest.fixture

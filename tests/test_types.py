@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -12,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from anonpipe import cli, pipeline
 from tests import small
 from tests.test_bad_input import LOOSE
 
@@ -116,23 +114,8 @@ ARRAYS = {
 
 @pytest.fixture
 def call(capsys, monkeypatch):
-    """Run a command in this process, without a cluster."""
-    monkeypatch.setattr(cli, "_compiled", lambda: True)
-    execute = pipeline.execute
-    monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.out + captured.err
-        return code, captured.out, captured.err
-
-    return run
+    """Run a command in this process."""
+    return small.commands(capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("group", ARRAYS)

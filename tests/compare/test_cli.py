@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import yaml
-from rich.console import Console
 
-from anonpipe import cli, compare
-from anonpipe.compare import _study
+from anonpipe import compare
 from tests import small
 
 
 @pytest.fixture
 def call(capsys, monkeypatch):
-    """Run a command in this process, at 80 columns."""
-    monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
-    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
-    monkeypatch.setattr(cli, "_compiled", lambda: True)
-    mapper = _study.open_mapper
-    monkeypatch.setattr(_study, "open_mapper", lambda job, staging, _: mapper(job, staging, False))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    """Run a command in this process."""
+    return small.commands(capsys, monkeypatch)
 
 
 @pytest.fixture
