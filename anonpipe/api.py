@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from anonpipe import release
 from anonpipe.errors import InputError
 from anonpipe.job import Job, load_job, parse_job
-from anonpipe.pipeline import OnProgress, execute
+from anonpipe.pipeline import execute
+from anonpipe.progress import OnProgress
 from anonpipe.store import Staging, lock, make_private, remove, staging_root
 from anonpipe.verify.verdict import Verdict
 

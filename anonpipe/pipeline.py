@@ -47,6 +47,7 @@ from anonpipe.masking import mask_table
 from anonpipe.moments import GroupedMoments, NoiseScatter, exact_factor, noise_factor, s_delta, together
 from anonpipe.options import MicroPerturbation
 from anonpipe.plan import build_plan
+from anonpipe.progress import OnProgress, Progress, log_verdict, logged
 from anonpipe.report import documents, gather, internal, releasable
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.shelves import FILES, VALUES, routed_shelf, synthetic_shelf
@@ -67,22 +68,10 @@ from anonpipe.store import (
 from anonpipe.verify.gates import Limits, judge
 from anonpipe.verify.verdict import Verdict
 
-
-@dataclass(frozen=True)
-class Progress:
-    """News for whoever shows progress: a stage, its finished and all pieces, and their rows."""
-
-    stage: str
-    done: int
-    total: int
-    rows: int
-
-
 Repeats = Literal["refuse", "warn", "ignore"]
 """What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs."""
 
 FloatArray = npt.NDArray[np.float64]
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -194,9 +183,8 @@ def open_run(
             if found is None:
                 _begin(staging, job, source, identity)
             write_atomic(staging.file(sealed.START), start.encode())
-            yield Run(
-                job, staging, start, on_progress, () if why is None else (why,), repeats if publishes else "ignore"
-            )
+            begun = () if why is None else (why,)
+            yield Run(job, staging, start, logged(on_progress), begun, repeats if publishes else "ignore")
 
 
 def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
@@ -488,6 +476,7 @@ def verify(run: Run) -> Verdict:
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
+    log_verdict(verdict, run.context.plan.rows)
     return verdict
 
 

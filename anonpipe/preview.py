@@ -100,8 +100,23 @@ class Preview:
             _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
             _wrapped("measure", _options(job.measure)),
             *(_wrapped("analysis", f"{each.name}: {_options(each.limits)}") for each in job.analyses),
-            *(f"warning: {warning}" for warning in self.warnings),
+            *self.warning_lines(),
         ]
+
+    def warning_lines(self) -> list[str]:
+        """The warnings as text."""
+        return [f"warning: {warning}" for warning in self.warnings]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preview as JSON-able content."""
+        plain = ("dropped", "width", "rows", "partitions", "files", "workers", "staging_bytes", "peak_bytes")
+        return {
+            "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
+            "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
+            **{name: getattr(self, name) for name in plain},
+            "warnings": list(self.warnings),
+            "job": self.job.model_dump(mode="json"),
+        }
 
 
 def _method_lines(job: Job) -> list[str]:

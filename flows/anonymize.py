@@ -48,7 +48,8 @@ from anonpipe import engine, pipeline, release
 from anonpipe.engine import Mapper
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job import Job, load_job
-from anonpipe.pipeline import Outcome, Progress, Run
+from anonpipe.pipeline import Outcome, Run
+from anonpipe.progress import Progress, logged
 from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.verify.verdict import Check, Verdict
 from anonpipe.verify.verdict import Outcome as CheckOutcome
@@ -101,7 +102,7 @@ def _mapped(function: Callable[[Run, Mapper], None]) -> Task[[Run, Mapper], None
     def stage(run: Run, mapper: Mapper) -> None:
         with _without_data(name):
             bar = _Bar(name)
-            function(Run(run.job, run.staging, run.token, bar), mapper)
+            function(replace(run, on_progress=logged(bar)), mapper)
             bar(Progress(name, 1, 1, 0))
 
     stage.__name__ = stage.__qualname__ = name

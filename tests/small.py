@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from anonpipe import cli, pipeline, release
+from anonpipe import cli, display, pipeline, release
 from anonpipe.compare import _study
 from anonpipe.job import Job, parse_job
 from anonpipe.pipeline import Outcome, execute
@@ -111,8 +111,8 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
         The fixture `capsys`, or `capfd` where libraries below Python may print too.
     """
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(cli, "out", Console(highlight=False, width=80))
-    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    monkeypatch.setattr(display, "out", Console(highlight=False, width=80))
+    monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     monkeypatch.setattr(cli, "_compiled", lambda: True)
     execute, mapper = pipeline.execute, _study.open_mapper
     monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))

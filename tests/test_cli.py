@@ -18,7 +18,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from anonpipe import cli, pipeline, store
+from anonpipe import cli, display, pipeline, store
 from anonpipe.demo import write_registry
 from anonpipe.job import load_job
 from anonpipe.preview import preview
@@ -71,7 +71,9 @@ assert not heavy, heavy
     assert own < 0.5
 
 
-@pytest.mark.parametrize("command", ["init", "plan", "run", "demo", "summary", "verify", "methods", "purge"])
+@pytest.mark.parametrize(
+    "command", ["init", "plan", "run", "compare", "demo", "summary", "report", "verify", "methods", "schema", "purge"]
+)
 def test_every_command_explains_itself(call, command):
     answer = call(command, "--help")
     assert answer.code == 0 and f"anonpipe {command} [OPTIONS]" in answer.out
@@ -310,7 +312,7 @@ def test_a_first_run_says_that_it_compiles(monkeypatch, capsys, job_file):
     kept, lasting = [False], [True]
     monkeypatch.setattr("anonpipe.kernels.compiled.any_kept", lambda: kept[0])
     monkeypatch.setattr("anonpipe.kernels.compiled.lasting", lambda: "there" if lasting[0] else None)
-    monkeypatch.setattr(cli, "err", Console(stderr=True, highlight=False, width=80))
+    monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     job = load_job(job_file)
     remote = job.model_copy(update={"run": job.run.model_copy(update={"scheduler": "tls://there:8786"})})
     cli._tell_if_cold(remote)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from anonpipe import cli
+from anonpipe import display
 from anonpipe.errors import InputError, JobError, printable
 from anonpipe.job import parse_job
 from anonpipe.report.page import _template
@@ -31,13 +31,13 @@ def test_errors_show_names_escaped():
 @pytest.mark.parametrize("markup", [True, False])
 def test_the_console_shows_names_escaped(monkeypatch, markup):
     seen = io.StringIO()
-    monkeypatch.setattr(cli.out, "file", seen)
-    cli.out.print(EVIL, markup=markup, soft_wrap=True)
-    cli._print(EVIL)
-    table = cli.Table(title=EVIL)
+    monkeypatch.setattr(display.out, "file", seen)
+    display.out.print(EVIL, markup=markup, soft_wrap=True)
+    display.line(EVIL)
+    table = display.Table(title=EVIL)
     table.add_column(EVIL)
     table.add_row(EVIL)
-    cli.out.print(table, width=200)
+    display.out.print(table, width=200)
     assert not {"\x1b", "\x07", "\u202e", "\x9b", "\r"} & set(seen.getvalue())
     assert seen.getvalue().count(SHOWN) >= 4
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from anonpipe import release
-from anonpipe.pipeline import Progress
+from anonpipe.progress import Progress
 from tests.campaign.world import Child, Ending, World, damage, kill_after, run, start
 
 DAMAGES = ("flip", "zero", "truncate", "delete")

@@ -23,7 +23,8 @@ from anonpipe import release
 from anonpipe.demo import write_registry
 from anonpipe.errors import AnonpipeError
 from anonpipe.job import Job, parse_job
-from anonpipe.pipeline import Progress, execute
+from anonpipe.pipeline import execute
+from anonpipe.progress import Progress
 from tests.runs import registry_columns
 
 ROWS, FILES = 1_500, 3

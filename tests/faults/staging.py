@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 from anonpipe import release
 from anonpipe.errors import AnonpipeError
 from anonpipe.job import Job
-from anonpipe.pipeline import Progress, execute
+from anonpipe.pipeline import execute
+from anonpipe.progress import Progress
 from tests import small
 
 Inject = Callable[[Path, np.random.Generator], None]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import cli
+from anonpipe import cli, display
 from anonpipe.errors import GateError
 from anonpipe.verify.remedies import remedies
 from anonpipe.verify.verdict import Check, Outcome, Verdict, at_most
@@ -81,7 +81,7 @@ def test_what_has_no_remedy_and_what_is_said_once():
 
 
 def test_a_failed_run_prints_remedies(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(cli, "out", cli.Console(highlight=False, width=80))
+    monkeypatch.setattr(display, "out", display.Console(highlight=False, width=80))
     table = small.plain_table(300)
     place = pa.array(["hermitage", *table.column("place").to_pylist()[1:]])  # a category of one person
     job = small.job(tmp_path, table.set_column(2, "place", place), gates={"suppressed_share": 0})

@@ -1,0 +1,340 @@
+"""What the commands print: tables for a terminal, one JSON object for programs, one line for scripts.
+
+rich is the only library of weight that is imported here, so that `--help`
+answers at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from anonpipe.errors import printable
+
+if TYPE_CHECKING:
+    from anonpipe.compare import Study
+    from anonpipe.pipeline import Outcome
+    from anonpipe.verify.verdict import Check, Verdict
+
+
+class Form(Enum):
+    """How a command tells its result."""
+
+    TABLES = "tables"
+    JSON = "json"
+    QUIET = "quiet"
+
+
+class Shown(Console):
+    """A console on which names of columns, paths and texts of jobs cannot steer the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text with escapes in place of what steers."""
+        return super().render_str(printable(text), **options)
+
+
+out = Shown(highlight=False)
+err = Shown(stderr=True, highlight=False)
+
+
+def say(label: str, text: str) -> None:
+    """A labelled line on standard error, its text as it is."""
+    err.print(f"{label} ", end="")
+    err.print(text, markup=False, soft_wrap=True)
+
+
+def line(text: str) -> None:
+    """A line on standard output as it is: neither wrapped nor read as markup."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error."""
+    say("[yellow]warning:[/]", text)
+
+
+def as_json(content: Any) -> None:
+    """One JSON value on standard output, in ASCII; what is no number becomes null."""
+    sys.stdout.write(json.dumps(_finite(content), indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "file"), counted(2000, "row")
+    ('1 file', '2,000 rows')
+    """
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def plain_table(title: str) -> Table:
+    """A table without frames."""
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+def show_outcome(outcome: Outcome, form: Form) -> None:
+    """Warnings, then the verdict, where the report is, and what was released or what helps."""
+    for warning in outcome.warnings:
+        warn(warning)
+    if form is Form.TABLES:
+        show_verdict(outcome.verdict)
+        if outcome.report is not None:
+            line(f"report for the steward, not for recipients: {outcome.report}")
+        for remedy in remedies_of(outcome):
+            out.print("[cyan]remedy:[/] ", end="")
+            line(remedy)
+        if outcome.version is not None:
+            out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
+    if outcome.version is not None:
+        line(outcome.version)
+
+
+def outcome_content(outcome: Outcome, pruned: Iterable[str]) -> dict[str, Any]:
+    """A run's end for programs."""
+    return {
+        "released": outcome.version is not None,
+        "version": outcome.version,
+        "rows": outcome.rows,
+        **outcome.verdict.to_dict(),
+        "remedies": remedies_of(outcome),
+        "warnings": outcome.warnings,
+        "report": outcome.report,
+        "pruned": list(pruned),
+    }
+
+
+def remedies_of(outcome: Outcome) -> tuple[str, ...]:
+    """What helps where nothing was released."""
+    from anonpipe.verify.remedies import remedies
+
+    return () if outcome.version is not None else remedies(outcome.verdict)
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """The checks, what was not checked and why, and notes."""
+    out.print(verdict_table(verdict))
+    for reason, names in unchecked(verdict).items():
+        out.print(f"[yellow]not checked:[/] {escape(f'{names}: {reason}')}")
+    for note in verdict.notes:
+        out.print(f"[dim]note:[/] {escape(note)}")
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """The checks of a verdict as a table."""
+    colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
+    table = plain_table(f"verdict: {'passed' if verdict.passed else 'failed'}")
+    table.add_column("check", overflow="fold")
+    for heading in ("outcome", "measured", "limit"):
+        table.add_column(heading, no_wrap=True)
+    for check in verdict.checks:
+        if _reason_only(check):
+            continue
+        outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
+        number, _, unit = check.measured.partition(" ")
+        limit = check.limit.removesuffix(f" {unit}") if unit else check.limit  # the unit is told once
+        table.add_row(escape(check.name), outcome, f"{number} {_SHORT.get(unit, unit)}".strip(), limit)
+    return table
+
+
+_SHORT = {"standard errors": "s.e."}
+"""Units as the verdict's table has them, which is to fit in 80 columns."""
+
+
+def unchecked(verdict: Verdict) -> dict[str, str]:
+    """Of each reason why something was not measured, what was not."""
+    found: dict[str, str] = {}
+    for check in verdict.checks:
+        if _reason_only(check):
+            found[check.limit] = ", ".join(filter(None, [found.get(check.limit), check.name]))
+    return found
+
+
+def _reason_only(check: Check) -> bool:
+    """Whether a line holds no figure, but the reason why there is none."""
+    return check.outcome.value == "not checked" and check.measured == "not measured" and not check.mandatory
+
+
+class progress_display:
+    """A live display of stages, pieces, rows/s and time left; silent when not on a terminal, or where asked."""
+
+    def __init__(self, silent: bool = False) -> None:
+        self._silent = silent
+
+    def __enter__(self) -> Callable[[Any], None]:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bars = Progress(
+            TextColumn("{task.description:<11}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]:>16}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=err,
+            disable=self._silent or not err.is_terminal,
+        )
+        self._known: dict[str, Any] = {}
+        self._bars.start()
+        return self._update
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _update(self, news: Any) -> None:
+        if news.stage not in self._known:
+            self._known[news.stage] = self._bars.add_task(news.stage, total=news.total, speed="")
+        task = self._known[news.stage]
+        elapsed = next(t.elapsed for t in self._bars.tasks if t.id == task) or 0.0
+        speed = f"{news.rows / elapsed:,.0f} rows/s" if elapsed > 0.05 and news.rows else ""
+        self._bars.update(task, completed=news.done, speed=speed)
+
+
+def show_log() -> None:
+    """Print what the library logs on standard error, above the live display."""
+    logger = logging.getLogger("anonpipe")
+    if not any(isinstance(handler, _Printed) for handler in logger.handlers):
+        logger.addHandler(_Printed())
+    logger.setLevel(logging.INFO)
+
+
+class _Printed(logging.Handler):
+    """Lines with the time of day."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        err.print(self.format(record), markup=False, soft_wrap=True)
+
+
+# --- methods --------------------------------------------------------------------------------------------------------
+
+
+def methods_table(title: str, registry: Mapping[str, Any]) -> Table:
+    """A registry as a table."""
+    table = plain_table(title)
+    table.add_column("method", no_wrap=True)
+    table.add_column("published as", overflow="fold")
+    table.add_column("source", overflow="fold")
+    for name, record in registry.items():
+        table.add_row(name, escape(record.published), escape(record.reference.split(",")[0]))
+    return table
+
+
+def method_table(title: str, record: Any) -> Table:
+    """All that is known of a method."""
+    table = Table(title=f"{title}: {record.name}", title_justify="left", box=None, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    content = method_content(title, record)
+    options, needs = content.pop("options"), content.pop("needs", None)
+    for key, heading in _HEADINGS.items():
+        if key in content:
+            table.add_row(heading, escape(content[key]))
+    if needs is not None:
+        table.add_row("needs", escape(", ".join(needs) or "nothing but the points"))
+    for name, text in options.items():
+        table.add_row("option", escape(f"{name}: {text}"))
+    if not options:
+        table.add_row("options", "none of its own" if title == "cluster.method" else "none")
+    return table
+
+
+_HEADINGS = {
+    "published": "published as",
+    "reference": "source",
+    "cost": "cost",
+    "sizes": "sizes",
+    "promise": "promise",
+}
+
+
+def method_content(title: str, record: Any) -> dict[str, Any]:
+    """All that is known of a method, for programs."""
+    told = {"key": title, "name": record.name}
+    told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
+    if title == "cluster.method":
+        parameters = inspect.signature(record.function).parameters
+        options = {
+            name: f"{parameters[name].annotation}, default {parameters[name].default!r}" for name in record.options
+        }
+        return told | {"sizes": record.sizes, "needs": list(record.needs), "options": options}
+    options = {} if record.name == "histogram" else dict(record.options)  # a job has this rule in one form
+    return told | {"promise": record.promise, "options": options}
+
+
+# --- settings side by side ------------------------------------------------------------------------------------------
+
+
+def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
+    """The table of a comparison, why settings failed, and the setting to take.
+
+    Parameters
+    ----------
+    job, settings
+        The job file and the keys set on the command line, for the command that releases.
+    """
+    from anonpipe.compare import cells, legend, reasons
+
+    table = plain_table("settings")
+    table.add_column("method", overflow="fold")
+    table.add_column("k", justify="right")
+    table.add_column("gates", no_wrap=True)
+    for axis in study.axes:
+        table.add_column(escape(axis.name), overflow="fold")
+    front = study.front
+    for row in study.rows:
+        style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
+        table.add_row(*map(escape, cells(study, row)), style=style)
+    out.print(table)
+    for text in legend(study):
+        line(text)
+    for axis in study.axes:
+        line(f"{axis.name}: {axis.label}")
+    for reason in reasons(study):
+        line(reason)
+    for note in study.notes:
+        line(f"note: {note}")
+    if study.choice is None:
+        line("no setting passes all gates")
+        return
+    chosen = study.choice.setting
+    given = " ".join(f"--set {shlex.quote(text)}" for text in (*settings, *chosen.overrides))
+    line(f"least utility lost with all gates passed: {chosen.method}, k={chosen.k}")
+    line(f"to release it: anonpipe run {shlex.quote(job)} {given}")

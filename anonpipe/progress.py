@@ -1,0 +1,68 @@
+"""News of a run while it works, for who shows progress, and for the library's log.
+
+    logging.getLogger("anonpipe").setLevel(logging.INFO)
+
+The log tells stages, pieces, rows and seconds: never a value, a name or a
+path of the data. Each line has its figures as attributes of the record, too:
+`stage`, `pieces`, `rows`, `seconds`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anonpipe.verify.verdict import Outcome, Verdict
+
+
+@dataclass(frozen=True)
+class Progress:
+    """News for whoever shows progress: a stage, its finished and all pieces, and their rows."""
+
+    stage: str
+    done: int
+    total: int
+    rows: int
+
+
+OnProgress = Callable[[Progress], None]
+
+LOG = logging.getLogger("anonpipe")
+LOG.addHandler(logging.NullHandler())
+
+
+def logged(on_progress: OnProgress) -> OnProgress:
+    """A listener that also logs: when a stage begins (DEBUG), and when it is done (INFO)."""
+    begun: dict[str, float] = {}
+
+    def listen(news: Progress) -> None:
+        if news.stage not in begun:
+            begun[news.stage] = time.perf_counter()
+            LOG.debug("%s begins: %d of %d pieces are done", news.stage, news.done, news.total)
+        if news.done == news.total:
+            _log_end(news, time.perf_counter() - begun.pop(news.stage))
+        on_progress(news)
+
+    return listen
+
+
+def _log_end(news: Progress, seconds: float) -> None:
+    figures = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
+    LOG.info(
+        "%s: %d rows, %d piece%s, %.2f s",
+        news.stage,
+        news.rows,
+        news.total,
+        "" if news.total == 1 else "s",
+        seconds,
+        extra=figures,
+    )
+
+
+def log_verdict(verdict: Verdict, rows: int) -> None:
+    """Log how a run was judged."""
+    failed = sum(check.outcome is Outcome.FAILED for check in verdict.checks)
+    word = "passed" if verdict.passed else "failed"
+    LOG.info("verdict: %s, %d of %d checks failed, %d rows", word, failed, len(verdict.checks), rows)
