@@ -27,7 +27,7 @@ from anonpipe.errors import printable
 if TYPE_CHECKING:
     from anonpipe.compare import Study
     from anonpipe.pipeline import Outcome
-    from anonpipe.verify.verdict import Check, Verdict
+    from anonpipe.verify.verdict import Verdict
 
 
 class Form(Enum):
@@ -122,7 +122,7 @@ def outcome_content(outcome: Outcome, pruned: Iterable[str]) -> dict[str, Any]:
         "released": outcome.version is not None,
         "version": outcome.version,
         "rows": outcome.rows,
-        **outcome.verdict.to_dict(),
+        **outcome.verdict.in_words(),
         "remedies": remedies_of(outcome),
         "warnings": outcome.warnings,
         "report": outcome.report,
@@ -132,15 +132,17 @@ def outcome_content(outcome: Outcome, pruned: Iterable[str]) -> dict[str, Any]:
 
 def remedies_of(outcome: Outcome) -> tuple[str, ...]:
     """What helps where nothing was released."""
-    from anonpipe.verify.remedies import remedies
+    from anonpipe.verify.words import remedies
 
-    return () if outcome.version is not None else remedies(outcome.verdict)
+    return () if outcome.version is not None else remedies(outcome.verdict.checks)
 
 
 def show_verdict(verdict: Verdict) -> None:
     """The checks, what was not checked and why, and notes."""
+    from anonpipe.verify.words import unmeasured
+
     out.print(verdict_table(verdict))
-    for reason, names in unchecked(verdict).items():
+    for reason, names in unmeasured(verdict.checks).items():
         out.print(f"[yellow]not checked:[/] {escape(f'{names}: {reason}')}")
     for note in verdict.notes:
         out.print(f"[dim]note:[/] {escape(note)}")
@@ -148,37 +150,20 @@ def show_verdict(verdict: Verdict) -> None:
 
 def verdict_table(verdict: Verdict) -> Table:
     """The checks of a verdict as a table."""
+    from anonpipe.verify import words
+
     colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
     table = plain_table(f"verdict: {'passed' if verdict.passed else 'failed'}")
     table.add_column("check", overflow="fold")
     for heading in ("outcome", "measured", "limit"):
         table.add_column(heading, no_wrap=True)
     for check in verdict.checks:
-        if _reason_only(check):
+        if words.reason_only(check):
             continue
         outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
-        number, _, unit = check.measured.partition(" ")
-        limit = check.limit.removesuffix(f" {unit}") if unit else check.limit  # the unit is told once
-        table.add_row(escape(check.name), outcome, f"{number} {_SHORT.get(unit, unit)}".strip(), limit)
+        name = words.named(check) if check.blocks else words.name(check)
+        table.add_row(escape(name), outcome, words.measured(check, short=True), words.limit(check, short=True))
     return table
-
-
-_SHORT = {"standard errors": "s.e."}
-"""Units as the verdict's table has them, which is to fit in 80 columns."""
-
-
-def unchecked(verdict: Verdict) -> dict[str, str]:
-    """Of each reason why something was not measured, what was not."""
-    found: dict[str, str] = {}
-    for check in verdict.checks:
-        if _reason_only(check):
-            found[check.limit] = ", ".join(filter(None, [found.get(check.limit), check.name]))
-    return found
-
-
-def _reason_only(check: Check) -> bool:
-    """Whether a line holds no figure, but the reason why there is none."""
-    return check.outcome.value == "not checked" and check.measured == "not measured" and not check.mandatory
 
 
 class progress_display:

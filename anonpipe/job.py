@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from anonpipe.errors import JobError
 from anonpipe.options import (
@@ -35,6 +35,7 @@ from anonpipe.options import (
 )
 from anonpipe.plain_yaml import load_yaml
 from anonpipe.schema import Column, Kind, Role
+from anonpipe.verify.catalogue import GATES, MEASURED, Gate
 
 if TYPE_CHECKING:
     from anonpipe.measure import Analysis
@@ -163,62 +164,56 @@ class Decode(Options):
 _PROBABILITY_STEP = 0.001
 
 
-class Gates(Options):
-    """Limits that the release must meet, measured on the written rows.
+class _Gates(Options):
+    """Limits that the release must meet, measured on the written rows; each is a record of `verify.catalogue`.
 
-    `mean` is in standard deviations of the original column, `covariance` in
-    products of two of them; both are what decoding (steps, bounds, nulls) may
-    add to the method's own error. `covariance_unchanged` is the same for pairs
-    of a synthetic and an unchanged column. `category_share` and `null_share`
-    are differences of shares; of categories that are released as
-    probabilities, of the mean probability from the share, and covariances of
-    these are told without a limit. `rows_under_k` is the number of rows whose combination of unchanged columns
-    may occur fewer than k times. `share_as_they_were` is the share of rows
-    that may equal, in all synthetic columns, an original row of their group
-    which fewer than k persons share. `suppressed_share` is the share of rows
-    that suppression of rare categories may change in one column. `mean_in_unit` is for columns with
-    `transform: log`, whose logarithms the other limits are held against: how
-    far the mean of the values themselves may be from the original, in standard
-    deviations of these.
+    Those on means and covariances are what decoding (steps, bounds, nulls) may
+    add to the method's own error; covariances of categories that are released
+    as probabilities are told without a limit.
 
-    The others limit measures of risk, and need `measure.risk`; without a limit
-    they are measured and judged by nobody. The upper end of a 95 % interval is
-    held against the limit. `linked_share`: records whose closest released
-    record is their own; of a group of n (of the same unchanged columns) that
-    has no single sources, each counts 1/n. A mask after which no record or
-    group stands for one of the original has no such share, and fails the
-    limit. `homogeneous_share`: records in groups, or sets of equal rows, of
-    one class, of the class column with most. `membership_auc` and
-    `attribute_inference` need `measure.hold_out`: the area under the curve of
-    telling members from others, and what the release adds to guessing one
-    column from the others, of the column with most.
+    Those on risk need `measure.risk`; without a limit they are measured and
+    judged by nobody. The upper end of a 95 % interval is held against the
+    limit.
     """
 
-    mean: float = Field(default=0.02, gt=0)
-    covariance: float = Field(default=0.05, gt=0)
-    covariance_unchanged: float = Field(default=0.1, gt=0)
-    category_share: float = Field(default=0.005, gt=0)
-    null_share: float = Field(default=0.005, gt=0)
-    rows_under_k: int = Field(default=0, ge=0)
-    share_as_they_were: float = Field(default=0.01, ge=0)
-    suppressed_share: float = Field(default=0.05, ge=0)
-    mean_in_unit: float = Field(default=0.1, gt=0)
-    linked_share: float | None = Field(default=None, ge=0, le=1)
-    homogeneous_share: float | None = Field(default=None, ge=0, le=1)
-    membership_auc: float | None = Field(default=None, ge=0.5, le=1)
-    attribute_inference: float | None = Field(default=None, ge=0, le=1)
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Of each gate its limit, None for none."""
+        return {name: getattr(self, name) for name in GATES}
 
     @property
-    def of_risk(self) -> dict[str, float | None]:
-        """The limits of measures of risk."""
-        return {name: getattr(self, name) for name in RISK_LIMITS}
+    def of_measures(self) -> dict[str, float | None]:
+        """The limits of measures."""
+        return {name: getattr(self, name) for name in MEASURED}
+
+    @property
+    def usual(self) -> dict[str, float]:
+        """The limits that every run has."""
+        return {name: getattr(self, name) for name in GATES if name not in MEASURED}
+
+
+def _field(gate: Gate) -> Any:
+    """A gate as a field of the job."""
+    kind: Any = float | None if gate.usual is None else type(gate.usual)
+    bounds = {"ge": gate.least, "gt": gate.above, "le": gate.most}
+    given: Any = {name: bound for name, bound in bounds.items() if bound is not None}
+    return kind, Field(default=gate.usual, description=gate.meaning, **given)
+
+
+if TYPE_CHECKING:
+    Gates = _Gates
+else:
+    Gates = create_model(
+        "Gates",
+        __base__=_Gates,
+        __module__=__name__,
+        __doc__=_Gates.__doc__,
+        **{n: _field(g) for n, g in GATES.items()},
+    )
 
 
 _UNLINKED = DataShuffle | SpectralSwap | SequentialRegression | Synthesis
 """Masks after which no record, or group, stands for one of the original."""
-
-RISK_LIMITS = ("linked_share", "homogeneous_share", "membership_auc", "attribute_inference")
-"""The gates that measures of risk are held against."""
 
 
 class Measure(Options):
@@ -648,17 +643,16 @@ class Job(Options):
 
     @model_validator(mode="after")
     def _risk_gates_fit(self) -> Job:
-        limited = [name for name, limit in self.gates.of_risk.items() if limit is not None]
+        limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
         if limited and not self.measure.risk:
             raise ValueError(f"gates.{limited[0]} limits a measure of risk, and measure.risk is off; switch it on")
-        for name in ("membership_auc", "attribute_inference"):
-            if name in limited and not self.measure.hold_out:
-                raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
         grouped = self.mask is None or isinstance(self.mask, LocalSynthesis | Generalize)
-        if "homogeneous_share" in limited and not (grouped and self.class_columns):
-            raise ValueError(
-                "gates.homogeneous_share needs groups, and a column with role class that is not in strata.by"
-            )
+        for name in limited:
+            needs = MEASURED[name].needs
+            if "hold_out" in needs and not self.measure.hold_out:
+                raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            if "classes" in needs and not (grouped and self.class_columns):
+                raise ValueError(f"gates.{name} needs groups, and a column with role class that is not in strata.by")
         return self
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
@@ -783,7 +777,7 @@ class Job(Options):
             found.append(
                 "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
             )
-        if self.gates.linked_share is not None and isinstance(self.mask, _UNLINKED):
+        if self.gates.limits["linked_share"] is not None and isinstance(self.mask, _UNLINKED):
             found.append(
                 f"gates.linked_share cannot be held, and nothing will be released: after mask {self.mask.method} "
                 "no record stands for one person or group; limit membership_auc or attribute_inference instead, with "

@@ -65,7 +65,7 @@ from anonpipe.store import (
     roots_of,
     staging_root,
 )
-from anonpipe.verify.gates import Limits, judge
+from anonpipe.verify.gates import judge
 from anonpipe.verify.verdict import Verdict
 
 Repeats = Literal["refuse", "warn", "ignore"]
@@ -465,19 +465,23 @@ def verify(run: Run) -> Verdict:
     """Hold all that was measured against the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
     gates = run.job.gates
-    limits = Limits(**gates.model_dump(exclude=set(gates.of_risk)))
-    judged = judge(evidence(run.context), run.job.k, limits)
+    judged = judge(evidence(run.context), run.job.k, gates.usual)
     assessment = measuring.load_assessment(run.context)
-    measured = measuring.checks(assessment, gates.of_risk)
+    measured = measuring.checks(assessment, gates.of_measures)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
-    notes = (*judged.notes, *many, *measuring.notes(assessment, gates.of_risk))
-    if _repeats(run).problems and run.job.repeat.allow is not None:
+    notes = (*judged.notes, *many, *measuring.notes(assessment, gates.of_measures))
+    if _overlaps(run):
         notes += (f"{ledger.ALLOWED}{run.job.repeat.allow}",)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.plan.rows)
     log_verdict(verdict, run.context.plan.rows)
     return verdict
+
+
+def _overlaps(run: Run) -> bool:
+    """Whether records are in earlier releases, too, which the steward has allowed."""
+    return bool(_repeats(run).problems) and run.job.repeat.allow is not None
 
 
 def finish(run: Run, verdict: Verdict) -> Outcome:
@@ -499,7 +503,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = manifest(run.context, verdict)
-    facts = gather(run.context, verdict, listed, tuple(warnings))
+    facts = gather(run.context, verdict, listed, tuple(warnings), _overlaps(run))
     name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
     inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
     if not verdict.passed:
@@ -588,7 +592,7 @@ def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> s
 
 def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
     """Leave the verdict of a failed run for the steward: beside the releases, or in the place of its own."""
-    content = json.dumps(verdict.to_dict(), indent=2).encode()
+    content = json.dumps(verdict.in_words(), indent=2).encode()
     folder = where.failures
     folder.filesystem.makedirs(folder.root, exist_ok=True)
     path = folder.path(versions.FAILED)

@@ -24,7 +24,7 @@ from anonpipe.codec.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.fit import Settled, settle
-from anonpipe.job import RISK_LIMITS, Job, RecipientAnalysis
+from anonpipe.job import Job, RecipientAnalysis
 from anonpipe.ledger import REMEDY, Trace, look
 from anonpipe.mask import Columns
 from anonpipe.masker import job_steps, masker_of, masks_strata
@@ -34,6 +34,7 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.schema import Kind
 from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
 from anonpipe.store import Staging, lock, make_private, remove, staging_root
+from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +157,7 @@ def _options(options: object) -> str:
     return ", ".join(shown)
 
 
-_ONLY_WHERE_GIVEN = (*RISK_LIMITS, "probability_step")
+_ONLY_WHERE_GIVEN = (*MEASURED, "probability_step")
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anonpipe.verify.verdict import Outcome, Verdict
+from anonpipe.verify.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,6 @@ def _log_end(news: Progress, seconds: float) -> None:
 
 def log_verdict(verdict: Verdict, rows: int) -> None:
     """Log how a run was judged."""
-    failed = sum(check.outcome is Outcome.FAILED for check in verdict.checks)
+    failed = len(verdict.failed)
     word = "passed" if verdict.passed else "failed"
     LOG.info("verdict: %s, %d of %d checks failed, %d rows", word, failed, len(verdict.checks), rows)

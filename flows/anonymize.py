@@ -51,8 +51,10 @@ from anonpipe.job import Job, load_job
 from anonpipe.pipeline import Outcome, Run
 from anonpipe.progress import Progress, logged
 from anonpipe.rng import require_secret, secret_withheld
-from anonpipe.verify.verdict import Check, Verdict
-from anonpipe.verify.verdict import Outcome as CheckOutcome
+from anonpipe.verify import words
+from anonpipe.verify.check import Check
+from anonpipe.verify.check import Outcome as CheckOutcome
+from anonpipe.verify.verdict import Verdict
 
 STAGE_HOURS = 24.0
 
@@ -120,7 +122,7 @@ def verify(run: Run) -> Verdict:
     create_table_artifact(
         [
             {"check": c.name, "outcome": c.outcome.value, "measured": c.measured, "limit": c.limit}
-            for c in verdict.checks
+            for c in verdict.lines
         ],
         key="anonpipe-verdict",
         description=f"verdict: {'passed' if verdict.passed else 'failed, nothing was released'}",
@@ -171,7 +173,7 @@ def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS, k
         outcome = _run(job, resume, 3600.0 * stage_hours, keep)
     if outcome.version is None:
         raise GateError(
-            f"a gate failed: {'; '.join(map(_line, failed(outcome.verdict)))}; nothing was released, "
+            f"a gate failed: {'; '.join(map(_line, outcome.verdict.failed))}; nothing was released, "
             "see the artifact anonpipe-verdict"
         )
 
@@ -197,17 +199,8 @@ def _usual_umask() -> Iterator[None]:
         os.umask(before)
 
 
-def failed(verdict: Verdict) -> list[Check]:
-    """The checks for which nothing may be released."""
-    return [
-        check
-        for check in verdict.checks
-        if check.outcome is CheckOutcome.FAILED or (check.mandatory and check.outcome is not CheckOutcome.PASSED)
-    ]
-
-
 def _line(check: Check) -> str:
-    return f"{check.name} ({check.outcome.value}: {check.measured}, limit {check.limit})"
+    return f"{words.named(check)} ({check.outcome.value}: {words.measured(check)}, limit {words.limit(check)})"
 
 
 def _report_line(path: str | None) -> list[str]:
@@ -230,11 +223,11 @@ def _list(texts: Iterable[str]) -> list[str]:
 
 def in_words(outcome: Outcome) -> str:
     """The outcome of a run as Markdown."""
-    checks = outcome.verdict.checks
+    checks = outcome.verdict.lines
     passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)
     unchecked = [check.name for check in checks if check.outcome is CheckOutcome.NOT_CHECKED]
     if outcome.version is None:
-        lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, failed(outcome.verdict)))]
+        lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, outcome.verdict.failed))]
     else:
         lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
     lines += ["", *_report_line(outcome.report)]

@@ -92,7 +92,7 @@ def test_a_tampered_staging_is_refused(tmp_path, monkeypatch, way, tamper, calls
     given = small.job(tmp_path, table(), COLUMNS, gates=LOOSE, **WAYS[way])
     monkeypatch.setattr(Shelf, "gather", tampered)
     outcome = small.run(given)
-    told = {check.name: check for check in outcome.verdict.checks}
+    told = {check.name: check for check in outcome.verdict.lines}
     assert told[failing].outcome == "failed" and told[failing].mandatory
     assert outcome.version is None and len(seen) == 2
 
@@ -106,7 +106,7 @@ def test_drops_merges_hold_outs_and_suppression_are_no_damage(tmp_path, way, sma
     change["measure"] = {"utility": False, "hold_out": hold_out} if hold_out else small.OFF
     given = small.job(tmp_path, table(), COLUMNS, gates={**LOOSE, "share_as_they_were": 1}, **WAYS[way], **change)
     outcome = small.run(given)
-    told = {check.name: check for check in outcome.verdict.checks}
+    told = {check.name: check for check in outcome.verdict.lines}
     assert told[LOST].outcome == told[MOVED].outcome == "passed"
     assert told[LOST].measured == "0"
 

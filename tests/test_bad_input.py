@@ -288,7 +288,7 @@ def test_unchanged_column_with_rare_values_fails_the_gate(tmp_path):
     outcome = small.run(small.job(tmp_path, _strata_table(), STRATA))
     assert outcome.version is None
     assert any("'place'" in warning and "coarsen" in warning for warning in outcome.warnings)
-    assert [check.name for check in outcome.verdict.checks if check.outcome == "failed"] == [
+    assert [check.name for check in outcome.verdict.lines if check.outcome == "failed"] == [
         "rows whose unchanged columns (place) occur fewer than 5 times together"
     ]
     assert small.stagings() == []

@@ -79,10 +79,10 @@ def job(how):
 def test_promises_are_kept(how):
     frame = awkward()
     made, verdict, _ = anonymize(frame, job(how))
-    assert verdict.passed, [(check.name, check.measured) for check in verdict.checks if check.outcome == "failed"]
+    assert verdict.passed, [(check.name, check.measured) for check in verdict.lines if check.outcome == "failed"]
     assert (made["constant"] == 3).all() and len(made) == len(frame)
     assert made["stratum"].value_counts().to_dict() == frame["stratum"].value_counts().to_dict()
-    promised = [check for check in verdict.checks if "as promised" in check.name]
+    promised = [check for check in verdict.lines if "as promised" in check.name]
     promises_nothing = ("data_shuffle", "quantiles", "sequential_regression", "generalize")
     assert promised or any(word in next(iter(how.values())).values() for word in promises_nothing)
 
@@ -90,7 +90,7 @@ def test_promises_are_kept(how):
 @pytest.mark.parametrize("how", HANDING_ON, ids=lambda how: "-".join(map(str, next(iter(how.values())).values())))
 def test_a_stratum_of_one_dimension_whose_values_come_out_is_not_released(how):
     made, verdict, _ = anonymize(awkward(), job(how))
-    failed = [check.name for check in verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in verdict.lines if check.outcome == "failed"]
     assert made is None
     assert failed == ["values of masked numbers and dates that fewer than 5 records hold, released beyond chance"]
     if how["mask"].get("basis") != "columns":  # without the small stratum there is room to turn

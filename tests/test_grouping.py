@@ -42,7 +42,7 @@ def job(folder, data=None, columns=COLUMNS, **changes):
 
 
 def checks(outcome, text):
-    return [check for check in outcome.verdict.checks if text in check.name]
+    return [check for check in outcome.verdict.lines if text in check.name]
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -54,7 +54,7 @@ def test_every_method_runs_inside_partitions(tmp_path, method):
         cluster["block_rows"] = 200
     given = job(tmp_path, columns=columns, cluster=cluster)
     outcome = small.run(given)
-    assert outcome.version, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
     assert checks(outcome, "smallest group")[0].outcome == "passed"
     assert small.released(given).num_rows == 1_500
     assert small.stagings() == []

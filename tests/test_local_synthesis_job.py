@@ -61,7 +61,7 @@ def table(tmp_path_factory):
 
 
 def checks(outcome):
-    return {check.name: check for check in outcome.verdict.checks}
+    return {check.name: check for check in outcome.verdict.lines}
 
 
 def failed(outcome):

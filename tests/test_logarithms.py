@@ -47,8 +47,8 @@ def test_skewed_columns_keep_their_shape_and_the_moments_of_their_logarithms(how
     """Whole days move the mean of their logarithm by 0.020 sd, 0.002 more or less by the draws: 0.03 are allowed."""
     frame = skewed()
     made, verdict, _ = anonymize(frame, {**JOB, "gates": {"mean": 0.03}, **how})
-    assert verdict.passed, [check for check in verdict.checks if check.outcome == "failed"]
-    assert any("in its own unit" in check.name for check in verdict.checks)
+    assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
+    assert any("in its own unit" in check.name for check in verdict.lines)
     for name, offset in (("cost", 0.0), ("days", 1.0)):
         before, after = np.log(frame[name] + offset), np.log(made[name] + offset)
         assert abs(after.mean() - before.mean()) < 0.03 * before.std()
@@ -66,7 +66,7 @@ def test_skewed_columns_keep_their_shape_and_the_moments_of_their_logarithms(how
 def test_a_mean_that_the_logarithm_moves_too_far_fails_its_gate():
     job = {**JOB, "mask": {"method": "noise"}, "gates": {"mean_in_unit": 1e-6}}
     made, verdict, _ = anonymize(skewed(600), job)
-    failed = [check.name for check in verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in verdict.lines if check.outcome == "failed"]
     assert made is None and failed == ["mean, in its own unit, of a column masked by its logarithm"]
 
 

@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from anonpipe.manifest import releasable_checks
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.check import Check, held, worst_entry
+from anonpipe.verify.output_control import released_checks
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import line
 
-MANY = {"mean": 5, "mean, in its own unit": 0, "covariance": 5, "share of a category": 4, "share of nulls": 3}
+
+def told(check: Check) -> str:
+    (shown,) = released_checks(Verdict((replace(check, about={**ABOUT, **check.about}),)), 5, 1000)
+    assert shown.columns == () and (shown.measured is None) == (shown.withheld is not None)
+    return line(shown).measured
 
 
-def told(check: Check, **columns: int) -> str:
-    many = MANY | {name.replace("_", " "): number for name, number in columns.items()}
-    return str(releasable_checks(Verdict((check,)), 5, 1000, many)[0]["measured"])
+ABOUT = {"files": 1, "names": "c", "inside": "group", "analysis": "s", "coefficients": 1}
 
 
 @pytest.mark.parametrize("rows", [0, 4, 5, 1234])
 def test_counts_under_k(rows):
-    assert told(at_most("rows whose ...", rows, 9999, "-")) == ("fewer than 5" if 0 < rows < 5 else f"{rows:,}")
-    assert told(at_most("share of rows ...", rows / 1e3, 9, "-")) == (
-        "fewer than 5 rows" if 0 < rows < 5 else at_most("", rows / 1e3, 9, "-").measured
+    assert told(held("unchanged.rare", rows, 9999)) == ("fewer than 5" if 0 < rows < 5 else f"{rows:,}")
+    assert told(held("suppressed", rows / 1e3, 9)) == (
+        "fewer than 5 rows" if 0 < rows < 5 else line(held("suppressed", rows / 1e3, 9)).measured
     )
 
 
 def test_overlaps_of_intervals_lead_to_those_of_the_original():
-    overlap = at_least("analysis 's': mean overlap of the 95 % intervals", 0.8137, 0.6, "1 coefficients")
+    overlap = held("analysis.overlap", 0.8137, 0.6, records=1000, of=1000)
     assert told(overlap) == "within the limit"
-    outside = at_most("analysis 's': share of coefficients outside of the original's 95 % interval", 0.25, 0.3, "-")
+    outside = held("analysis.outside", 0.25, 0.3, records=1000, of=1000)
     assert told(outside) == "0.25"
 
 
 @pytest.mark.parametrize("records", [19, 99, 100, 1500])
 def test_risks_and_analyses_on_few_records(records):
-    on = f"{records:,} of 2,000 records, upper end of the 95 % interval"
-    for name in ("risk, membership_auc: members told from others (AUC)", "analysis 's': share outside"):
-        assert told(at_most(name, 0.5263, 0.6, on)) == ("within the limit" if records < 100 else "0.526")
-        assert told(Check(name, Outcome.NOT_CHECKED, "0.526", "no limit", on)) == (
-            "not told" if records < 100 else "0.526"
-        )
+    given = {"records": records, "of": 2000, "about": {"end": True}}
+    for key in ("risk.membership_auc", "analysis.outside"):
+        assert told(held(key, 0.5263, 0.6, **given)) == ("within the limit" if records < 100 else "0.526")
+        assert told(held(key, 0.5263, None, **given)) == ("not told" if records < 100 else "0.526")
 
 
 def test_differences_of_one_or_two_columns_give_their_moments():
     """Of one column, the released mean and how far the original's is from it are the original's."""
-    mean = at_most("mean in each stratum", 0.0123, 0.02, "1 written file", unit="sd", mandatory=True)
-    assert told(mean) == "0.0123 sd" and told(mean, mean=2) == "within the limit"
-    share = at_most("share of a category", 0.0031, 0.05, "-")
-    assert told(share, share_of_a_category=1) == "within the limit" and told(share, mean=1) == "0.0031"
-    none = at_most("share of nulls", 0, 0.05, "-")
-    assert told(none, share_of_nulls=0) == "0" and told(none, share_of_nulls=1) == "within the limit"
+    mean = held("mean.stratum", 0.0123, 0.02, records=1000, compared=5)
+    assert told(mean) == "0.0123 sd" and told(replace(mean, compared=2)) == "within the limit"
+    share = held("category_share", 0.0031, 0.05, records=1000, compared=4)
+    assert told(replace(share, compared=1)) == "within the limit" and told(share) == "0.0031"
+    none = held("null_share", 0, 0.05, records=1000, compared=0)
+    assert told(none) == "0" and told(replace(none, compared=1)) == "within the limit"
+
+
+def test_the_columns_that_are_compared_are_counted_not_their_entries():
+    names = ["a", "a", "b", "", ""]
+    off = np.array([0.1, 0.2, 0.3, 0.4, 0.1])
+    assert told(worst_entry("mean", off, 1.0, (names,), records=1000)) == "within the limit"
+    assert told(worst_entry("mean", off, 1.0, ([*names[:3], "c", "c"],), records=1000)) == "0.4 sd"
+    assert told(worst_entry("mean", off, 1.0, records=1000)) == "within the limit"  # nobody says of how many

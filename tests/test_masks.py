@@ -70,7 +70,7 @@ def registry_job(folder, registry, mask, **changes):
 
 
 def names_of_checks(outcome):
-    return [check.name for check in outcome.verdict.checks]
+    return [check.name for check in outcome.verdict.lines]
 
 
 def counts(column):
@@ -86,7 +86,7 @@ def test_every_masker_is_tried():
 def test_every_masker_releases(tmp_path, registry, mask, strata):
     given = registry_job(tmp_path, registry, mask, strata=strata)
     outcome = small.run(given)
-    assert outcome.version, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
     made, table = small.released(given), registry[1]
     assert made.num_rows == ROWS and made.column_names == [n for n in table.column_names if n in given.released]
     assert counts(made["vital_status"]) == counts(table["vital_status"])
@@ -139,7 +139,7 @@ def test_generalized_rows_are_alike_k_by_k(tmp_path, registry):
     given = registry_job(tmp_path, registry, mask, k=7, gates={**GATES, "mean": 5, "covariance": 5})
     outcome = small.run(given)
     assert outcome.version
-    assert next(c for c in outcome.verdict.checks if "alike" in c.name).limit == "at least 7 rows"
+    assert next(c for c in outcome.verdict.lines if "alike" in c.name).limit == "at least 7 rows"
     made = small.released(given).to_pandas().astype(object)
     masked = [name for name, column in given.released.items() if column.role.synthesized]
     assert made.groupby(masked, dropna=False).size().min() >= 7
@@ -291,7 +291,7 @@ def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, mo
 
     monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * 1.5)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "noise"}))
-    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
     assert outcome.version is None and "covariance: as promised" in failed
 
 
@@ -307,7 +307,7 @@ def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, 
 
     monkeypatch.setattr(_data_shuffle, "shuffle", leaky)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "data_shuffle"}))
-    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
     assert outcome.version is None and failed == ["columns that hold other values than promised"]
 
 

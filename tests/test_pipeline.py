@@ -60,7 +60,7 @@ def registry_job(folder, registry, **changes):
 
 
 def failed(outcome):
-    return [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    return [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
 
 
 def check_release(given, table, outcome):
@@ -101,7 +101,7 @@ def test_every_combination_releases(tmp_path, registry, cluster, synthesize, str
     assert counts(made["vital_status"]) == counts(registry[1]["vital_status"])
     for name in ("sex", "stage", "site", "treatment", "region", "smoker"):
         assert apart(made[name], registry[1][name]) <= (4 * K if synthesize["method"] == "centroid" else 0)
-    checks = {check.name: check for check in outcome.verdict.checks}
+    checks = {check.name: check for check in outcome.verdict.lines}
     assert checks["smallest group"].outcome == "passed"
     names = [name for name in checks if "as promised" in name]
     by_stratum = strata and synthesize.get("noise_scope") != "table"

@@ -42,7 +42,7 @@ def _table():
 
 
 def _handed_on(verdict):
-    return next(check for check in verdict.checks if "released beyond chance" in check.name)
+    return next(check for check in verdict.lines if "released beyond chance" in check.name)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def _handed_on(verdict):
 def test_no_method_hands_on_a_planted_value(how):
     job = {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF} | how
     released, verdict, _ = anonymize(_table(), job)
-    assert released is not None, [check for check in verdict.checks if check.outcome == "failed"]
+    assert released is not None, [check for check in verdict.lines if check.outcome == "failed"]
     assert np.abs(released["cost"].to_numpy() - COST).min() > 1
     assert BORN not in released["born"].to_numpy().astype("datetime64[D]")
     assert _handed_on(verdict).measured == "0"

@@ -56,7 +56,7 @@ def job(**changes):
 
 
 def line(verdict, name):
-    return next(check for check in verdict.checks if check.name == name)
+    return next(check for check in verdict.lines if check.name == name)
 
 
 def check_release(table, original):
@@ -109,10 +109,10 @@ def test_the_whole_run(tmp_path):
     assert set(np.unique(np.rint(released["site_lung"].to_numpy() * 100) / 100)) == set(
         np.unique(released["site_lung"].to_numpy())
     )
-    unmeasured = [check.name for check in outcome.verdict.checks if check.measured == "not measured"]
+    unmeasured = [check.name for check in outcome.verdict.lines if check.measured == "not measured"]
     assert "utility of the columns site, smoker" in unmeasured
     for start in ("risk, linked_share", "risk, attribute_inference", "analysis 'm'"):
-        assert any(check.name.startswith(start) for check in outcome.verdict.checks)
+        assert any(check.name.startswith(start) for check in outcome.verdict.lines)
 
 
 def test_a_wrong_share_fails(monkeypatch):
@@ -120,7 +120,7 @@ def test_a_wrong_share_fails(monkeypatch):
     monkeypatch.setattr("anonpipe.codec.probabilities.calibrated_probabilities", lambda chances, *_: chances)
     table, verdict, _ = anonymize(people(), job(synthesize={"method": "centroid"}, gates={"share_as_they_were": 1.0}))
     assert table is None
-    failed = {check.name for check in verdict.checks if check.outcome.value == "failed"}
+    failed = {check.name for check in verdict.lines if check.outcome.value == "failed"}
     assert {"mean", "share of a category"} <= failed
 
 

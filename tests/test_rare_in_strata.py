@@ -37,7 +37,7 @@ def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, mo
     gates = {"mean": 9, "covariance": 9, "covariance_unchanged": 9, "category_share": 0.1, "share_as_they_were": 1}
     job = small.job(tmp_path, _table(), COLUMNS, strata={"by": ["area"]}, gates=gates, **how)
     outcome = small.run(job)
-    assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert outcome.verdict.passed, [check for check in outcome.verdict.lines if check.outcome == "failed"]
     cells = small.released(job).to_pandas().groupby(["area", "place"], dropna=False).size()
     assert cells.min() >= 5 and ("A", "west") in cells.index and ("B", "west") not in cells.index
     assert any("under k in their stratum" in warning for warning in outcome.warnings)

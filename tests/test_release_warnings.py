@@ -86,7 +86,7 @@ def test_a_lower_bound_that_cuts_the_data_fails_the_mean(tmp_path):
     gates = {"mean_in_unit": 1e9, "share_as_they_were": 1.0}
     outcome = small.run(small.job(tmp_path, table, columns, gates=gates))
     assert outcome.version is None
-    assert "mean" in [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    assert "mean" in [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
     fitting = {**columns, "cost": {**columns["cost"], "bounds": [0.01, 10_000]}}
     assert small.run(small.job(tmp_path, table, fitting, gates=gates)).verdict.passed
 

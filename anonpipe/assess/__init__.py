@@ -1,6 +1,6 @@
 """What is measured of a run's release on private samples: utility, risk and the recipients' analyses."""
 
-from anonpipe.assess._checks import RISK_GATES, checks, gated, notes
+from anonpipe.assess._checks import checks, gated, notes
 from anonpipe.assess._counts import row_numbers
 from anonpipe.assess._held import held_in, held_rows, held_sample, keep_held, start_key
 from anonpipe.assess._measure import (
@@ -16,7 +16,6 @@ from anonpipe.assess._sample import gather_queries, has_groups, rows_before, sam
 from anonpipe.assess._search import search_partition
 
 __all__ = [
-    "RISK_GATES",
     "AnalysisOutcome",
     "Assessment",
     "NotChecked",

@@ -15,6 +15,7 @@ from anonpipe.context import Context
 from anonpipe.errors import EngineError, JobError
 from anonpipe.job import Job
 from anonpipe.schema import Kind
+from anonpipe.verify.catalogue import Reason
 
 if TYPE_CHECKING:
     from anonpipe.measure import Measurement
@@ -156,14 +157,14 @@ def save_assessment(ctx: Context) -> Assessment:
 def _switched_off(job: Job) -> list[NotChecked]:
     found = []
     if not job.measure.utility:
-        found.append(NotChecked("utility", "measure.utility is off"))
+        found.append(NotChecked("unmeasured.utility", Reason.UTILITY_OFF))
     elif job.as_probabilities:
-        what = f"utility of the columns {', '.join(job.as_probabilities)}"
-        found.append(NotChecked(what, "released as probabilities (decode.categories)"))
+        about = {"names": ", ".join(job.as_probabilities)}
+        found.append(NotChecked("unmeasured.utility_of_columns", Reason.PROBABILITIES, about))
     if not job.measure.risk:
-        found.append(NotChecked("disclosure risk (linkage and attribute attacks)", "measure.risk is off"))
+        found.append(NotChecked("unmeasured.risk", Reason.RISK_OFF))
     if not job.analyses:
-        found.append(NotChecked("analyses of the recipients", "the job lists none"))
+        found.append(NotChecked("unmeasured.analyses", Reason.NO_ANALYSES))
     return found
 
 

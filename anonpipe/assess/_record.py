@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from anonpipe.errors import JobError
 from anonpipe.measure import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
+from anonpipe.verify.catalogue import About, Reason
+from anonpipe.verify.check import Check, unmeasured
 
 
 @dataclass(frozen=True)
 class NotChecked:
-    """Something that nobody measured, and why."""
+    """Something that nobody measured, and why.
 
-    what: str
-    why: str
+    Attributes
+    ----------
+    key
+        What, one of `catalogue.UNMEASURED`.
+    reason
+        Why.
+    about
+        What the words of both name.
+    """
+
+    key: str
+    reason: Reason
+    about: About = field(default_factory=dict)
+
+    @property
+    def check(self) -> Check:
+        """As a check that was not made."""
+        return unmeasured(self.key, self.reason, about=self.about)
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,11 @@ class Assessment:
     analyses: tuple[AnalysisOutcome, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()
 
+    @property
+    def measured(self) -> tuple[Measurement, ...]:
+        """All measures."""
+        return (*self.utility, *self.risk)
+
     def measurement(self, name: str) -> Measurement:
         """The measure of this name.
 
@@ -56,7 +79,7 @@ class Assessment:
         JobError
             There is none; it lists those that there are.
         """
-        known = {each.name: each for each in (*self.utility, *self.risk)}
+        known = {each.name: each for each in self.measured}
         if name not in known:
             raise JobError(f"no measure is called {name!r}; measured were: {', '.join(sorted(known)) or 'none'}")
         return known[name]
@@ -66,7 +89,7 @@ class Assessment:
 
         Examples
         --------
-        >>> whole = Assessment(not_checked=(NotChecked("membership", "no hold-out"),))
+        >>> whole = Assessment(not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),))
         >>> Assessment.from_dict(whole.to_dict()) == whole
         True
         """
@@ -84,7 +107,7 @@ class Assessment:
             tuple(measurement_from_dict(each) for each in content["utility"]),
             tuple(measurement_from_dict(each) for each in content["risk"]),
             tuple(outcome_from_dict(each) for each in content["analyses"]),
-            tuple(NotChecked(**each) for each in content["not_checked"]),
+            tuple(NotChecked(**{**each, "reason": Reason(each["reason"])}) for each in content["not_checked"]),
         )
 
 

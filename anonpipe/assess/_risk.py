@@ -35,6 +35,7 @@ from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
 from anonpipe.masker import masker_of
 from anonpipe.schema import Kind
+from anonpipe.verify.catalogue import SAID, Reason
 
 if TYPE_CHECKING:
     from anonpipe.measure import Measurement
@@ -112,17 +113,19 @@ def measured_risk(ctx: Context) -> tuple[Measured, tuple[NotChecked, ...]]:
     known = Known(ctx)
     found: list[Measurement] = []
     left_out: list[NotChecked] = []
-    for what, measure in _MEASURES:
+    for key, measure in _MEASURES:
         outcome = _tried(measure, known)
-        if isinstance(outcome, str):
-            left_out.append(NotChecked(what, outcome))
+        if isinstance(outcome, Reason):
+            left_out.append(NotChecked(key, outcome, {"fewest": FEWEST_HELD}))
+        elif isinstance(outcome, str):
+            left_out.append(NotChecked(key, Reason.REFUSED, {SAID: outcome}))
         else:
             found.extend(outcome)
     return tuple(found), tuple(left_out)
 
 
-def _tried(measure: Callable[[Known], Measured | str], known: Known) -> Measured | str:
-    """What a measure finds, or why it refuses: too few records, or no column that it is for.
+def _tried(measure: Callable[[Known], Measured | Reason], known: Known) -> Measured | Reason | str:
+    """What a measure finds, or why it refuses, in its own words: too few records, or no column that it is for.
 
     A refused measure is not checked, and fails a gate that limits it.
     """
@@ -132,9 +135,9 @@ def _tried(measure: Callable[[Known], Measured | str], known: Known) -> Measured
         return str(error)
 
 
-def _linkage(known: Known) -> Measured | str:
+def _linkage(known: Known) -> Measured | Reason:
     if known.own_row is None and known.own_group is None:
-        return _AVERAGED if known.ctx.job.mask is None else _NO_LINK
+        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_LINK
     scored = tuple(_scored(known, known.released, "distances"))
     if known.own_row is not None:
         return scored
@@ -148,9 +151,9 @@ def _linkage(known: Known) -> Measured | str:
     )
 
 
-def _rank_linkage(known: Known) -> Measured | str:
+def _rank_linkage(known: Known) -> Measured | Reason:
     if known.own_row is None and known.own_group is None:
-        return _AVERAGED if known.ctx.job.mask is None else _NO_LINK
+        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_LINK
     return tuple(_scored(known, found_in(known.ctx, "ranks", "groups"), "ranks"))
 
 
@@ -181,9 +184,9 @@ def _lasko(known: Known) -> Measured:
     return found.measurements()
 
 
-def _conditional_privacy(known: Known) -> Measured | str:
+def _conditional_privacy(known: Known) -> Measured | Reason:
     if not known.beside:
-        return "a released row replaces no one record, so that there are no pairs to learn from"
+        return Reason.NO_PAIRS
     step = -(-len(known.pairs.original) // PAIRED_ROWS)
     ctx = known.ctx
     places = [
@@ -192,7 +195,7 @@ def _conditional_privacy(known: Known) -> Measured | str:
         if column.role.synthesized and name not in ctx.job.as_probabilities
     ]
     if not places:
-        return "every masked column is released as probabilities"
+        return Reason.ONLY_PROBABILITIES
     before, after = (part[::step][:, places] for part in (known.pairs.original, known.pairs.released))
     return risk.conditional_privacy(
         before,
@@ -203,14 +206,14 @@ def _conditional_privacy(known: Known) -> Measured | str:
     ).measurements()
 
 
-def _known_attribute(known: Known) -> Measured | str:
+def _known_attribute(known: Known) -> Measured | Reason:
     if not known.grouped:
-        return _AVERAGED if known.ctx.job.mask is None else _NO_GROUPS
+        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_GROUPS
     if known.ctx.points.width < 2:
-        return "one column of points leaves nothing to recover from another"
+        return Reason.ONE_COLUMN
     groups = read_groups(known.ctx)
     if not len(np.unique(groups.labels)) > 1:
-        return "fewer than two groups were sampled; raise measure.queries"
+        return Reason.ONE_GROUP_SAMPLED
     before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
     guesses: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
     found = [
@@ -228,21 +231,21 @@ def _known_attribute(known: Known) -> Measured | str:
     return tuple(each for one in found for each in one.measurements())
 
 
-def _collusion(known: Known) -> Measured | str:
+def _collusion(known: Known) -> Measured | Reason:
     if not known.grouped:
-        return _AVERAGED if known.ctx.job.mask is None else _NO_GROUPS
+        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_GROUPS
     groups = read_groups(known.ctx)
     if not len(groups.labels):
-        return "no group was sampled; raise measure.queries"
+        return Reason.NO_GROUP_SAMPLED
     before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
     names, rows = point_names(known.ctx.points), known.rows
     return risk.collusion(before, after, groups.labels, names=names, of=rows).measurements()
 
 
-def _probabilistic(known: Known) -> Measured | str:
+def _probabilistic(known: Known) -> Measured | Reason:
     ctx, own = known.ctx, len(own_positions(known.ctx))
     if ctx.job.mask is None and not known.grouped:
-        return "several groupings are averaged, which the definition does not foresee"
+        return Reason.AVERAGED_UNDEFINED
     found = risk.probabilistic_bound(
         ctx.job.k,
         _smallest(known) if known.grouped else None,
@@ -263,12 +266,12 @@ def _smallest(known: Known) -> int:
     return int(group_sizes(known.ctx)[1].min())
 
 
-def _classes(known: Known) -> Measured | str:
+def _classes(known: Known) -> Measured | Reason:
     ctx = known.ctx
     if ctx.job.mask is not None and not known.grouped:
-        return _NO_GROUPS
+        return Reason.NO_GROUPS
     if not ctx.classes:
-        return "no column with role class can mix in a group"
+        return Reason.NO_CLASS
     found: list[Measurement] = []
     shares = {column.name: np.asarray(column.shares) for column in ctx.classes}
     if spans_partitions(ctx.job):
@@ -282,7 +285,7 @@ def _classes(known: Known) -> Measured | str:
     return tuple(found)
 
 
-def _membership(known: Known) -> Measured | str:
+def _membership(known: Known) -> Measured | Reason:
     if problem := _no_control(known):
         return problem
     members = known.released.nearest.distances[:, 0]
@@ -290,7 +293,7 @@ def _membership(known: Known) -> Measured | str:
     return risk.membership(members, others, of=known.rows).measurements()
 
 
-def _attribute_inference(known: Known) -> Measured | str:
+def _attribute_inference(known: Known) -> Measured | Reason:
     if problem := _no_control(known):
         return problem
     ctx, given = known.ctx, read_guessed(known.ctx)
@@ -309,12 +312,12 @@ def _attribute_inference(known: Known) -> Measured | str:
     return found.measurements()
 
 
-def _no_control(known: Known) -> str | None:
+def _no_control(known: Known) -> Reason | None:
     held = len(held_cells(known.ctx))
     if not known.ctx.job.measure.hold_out:
-        return "no hold-out (measure.hold_out is 0)"
+        return Reason.NO_HOLD_OUT
     if held < FEWEST_HELD:
-        return f"the hold-out has fewer than {FEWEST_HELD} records that could be in the release; raise measure.hold_out"
+        return Reason.FEW_HELD
     return None
 
 
@@ -328,26 +331,16 @@ def _closest_record(known: Known) -> Measured:
     return found.measurements()
 
 
-_NO_LINK = (
-    "no released record stands for one person or one group, so that no link is right or wrong; measured instead: "
-    "closest records, prediction measures and, with measure.hold_out, membership and attribute inference"
-)
-
-_NO_GROUPS = "the mask forms no groups"
-
-_AVERAGED = "several groupings are averaged, so that no record is in one group"
-
-
-_MEASURES: tuple[tuple[str, Callable[[Known], Measured | str]], ...] = (
-    ("record linkage by distances", _linkage),
-    ("record linkage by ranks", _rank_linkage),
-    ("prediction distance, ambiguity and uncertainty", _lasko),
-    ("conditional privacy", _conditional_privacy),
-    ("attack through a known attribute", _known_attribute),
-    ("collusion of a group's members", _collusion),
-    ("probabilistic k-anonymity", _probabilistic),
-    ("classes in groups", _classes),
-    ("membership inference", _membership),
-    ("attribute inference", _attribute_inference),
-    ("distance to the closest record", _closest_record),
+_MEASURES: tuple[tuple[str, Callable[[Known], Measured | Reason]], ...] = (
+    ("unmeasured.linkage", _linkage),
+    ("unmeasured.rank_linkage", _rank_linkage),
+    ("unmeasured.lasko", _lasko),
+    ("unmeasured.conditional_privacy", _conditional_privacy),
+    ("unmeasured.known_attribute", _known_attribute),
+    ("unmeasured.collusion", _collusion),
+    ("unmeasured.probabilistic", _probabilistic),
+    ("unmeasured.classes", _classes),
+    ("unmeasured.membership", _membership),
+    ("unmeasured.attribute_inference", _attribute_inference),
+    ("unmeasured.closest_record", _closest_record),
 )

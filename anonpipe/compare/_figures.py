@@ -12,7 +12,8 @@ import numpy as np
 from anonpipe.compare._settings import Setting
 from anonpipe.engine import Receipt
 from anonpipe.errors import JobError
-from anonpipe.job import RISK_LIMITS, Job
+from anonpipe.job import Job
+from anonpipe.verify.catalogue import MEASURED
 
 USUAL_UTILITY = ("analyses.overlap", "propensity.tree_ratio", "propensity.logistic_ratio")
 USUAL_RISK = ("linked_share",)
@@ -220,13 +221,9 @@ class Study:
 
 def _limit_to_set(risk: str) -> str:
     """How to limit a risk, or that only others have limits."""
-    gate = risk if risk in RISK_LIMITS else RISK_LIMITS[0]
-    how = f"gates.{gate}, as in --set gates.{gate}={_EXAMPLES.get(gate, 0.05):g}"
-    return f"set one by {how}" if gate == risk else f"limits can be set on {', '.join(RISK_LIMITS)}: {how}"
-
-
-_EXAMPLES = {"membership_auc": 0.6}
-"""Of gates whose limits are no small shares."""
+    gate = MEASURED.get(risk, next(iter(MEASURED.values())))
+    how = f"gates.{gate.name}, as in --set gates.{gate.name}={gate.example:g}"
+    return f"set one by {how}" if gate.name == risk else f"limits can be set on {', '.join(MEASURED)}: {how}"
 
 
 def pareto(places: Sequence[tuple[float, float]]) -> list[bool]:
@@ -353,7 +350,7 @@ def _axis(
 
 def _limits(name: str, job: Job) -> list[tuple[str, float]]:
     """What the job allows of a measure: its gates on risk, and the limits of its analyses."""
-    limit = job.gates.of_risk[name] if name in RISK_LIMITS else None
+    limit = job.gates.of_measures.get(name)
     found = [] if limit is None else [(f"gates.{name}", limit)]
     prefix, _, share = name.rpartition(".")
     asked = [one for one in job.analyses if prefix in ("analyses", f"analysis.{one.name}")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from anonpipe.errors import JobError
-from anonpipe.job import RISK_LIMITS, Job
+from anonpipe.job import Job
+from anonpipe.verify.catalogue import MEASURED
 
 _ANALYSES = ("changed_significance", "changed_direction", "outside", "overlap")
 
@@ -59,7 +60,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     families |= {f"analysis.{one.name}": _ANALYSES for one in job.analyses}
     families |= {f"class.{name}": _CLASS for name in job.columns}
     privacy = ("conditional_privacy", "conditional_privacy.categories")
-    return (*RISK_LIMITS, *privacy, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
+    return (*MEASURED, *privacy, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

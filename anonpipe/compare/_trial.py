@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anonpipe.assess import RISK_GATES, Assessment, gated
+from anonpipe.assess import Assessment, gated
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import OutputError
 from anonpipe.job import parse_job
@@ -15,7 +15,9 @@ from anonpipe.measure import Measurement, shares_changed
 from anonpipe.pipeline import assess_only
 from anonpipe.rng import trial_secret
 from anonpipe.store import Staging, read_json
-from anonpipe.verify.verdict import Outcome, Verdict
+from anonpipe.verify import words
+from anonpipe.verify.catalogue import MEASURED
+from anonpipe.verify.verdict import Verdict
 
 KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is", "disclosive")
 """What is kept of a measurement: no parts and no curves."""
@@ -70,12 +72,8 @@ def measure_trial(task: Task) -> Receipt:
 
 def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
-    failed = [
-        [check.name, f"{check.measured}, limit {check.limit}"]
-        for check in verdict.checks
-        if check.outcome is Outcome.FAILED or (check.mandatory and check.outcome is not Outcome.PASSED)
-    ]
-    found = (*assessment.utility, *assessment.risk, *of_analyses(assessment), *of_gates(assessment))
+    failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
+    found = (*assessment.measured, *of_analyses(assessment), *of_gates(assessment))
     measures = {one.name: {name: one.to_dict()[name] for name in KEPT} for one in found}
     return {
         "passed": verdict.passed,
@@ -86,19 +84,10 @@ def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     }
 
 
-_GATES = {
-    "linked_share": "records linked correctly",
-    "homogeneous_share": "records in groups of one class",
-    "membership_auc": "membership inference, area under the curve",
-    "attribute_inference": "attribute inference beyond the hold-out",
-}
-
-
 def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
-    """What each gate on risk judges, under the gate's name: so that methods can be compared whose attacks differ."""
-    judged = {gate: gated(gate, assessment.risk) for gate in RISK_GATES}
-    found = [(gate, one) for gate, one in judged.items() if one is not None]
-    return tuple(replace(one, name=gate, title=_GATES.get(gate, one.title)) for gate, one in found)
+    """What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ."""
+    judged = [(gate, gated(gate.name, assessment.measured)) for gate in MEASURED.values()]
+    return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
 _ANALYSES = {

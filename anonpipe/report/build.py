@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonpipe.job import Job
-from anonpipe.ledger import ALLOWED
-from anonpipe.manifest import fewest_told
 from anonpipe.measure import Analysis, Estimate, Fit, Measurement
 from anonpipe.report import words
 from anonpipe.report.content import (
@@ -33,7 +31,10 @@ from anonpipe.report.content import (
     SizeLine,
     Unchecked,
 )
+from anonpipe.verify.check import Check
+from anonpipe.verify.output_control import fewest_told, released_check, released_checks
 from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import limit, line, name
 
 if TYPE_CHECKING:
     from anonpipe.assess import AnalysisOutcome, Assessment
@@ -50,8 +51,8 @@ class Facts:
         As the run has them.
     columns
         Those that the written files hold, in their order, as in the manifest.
-    releasable_checks
-        The checks as recipients may see them, as in the manifest.
+    overlaps
+        Whether the steward allowed the overlap with earlier releases.
     created, anonpipe
         Time of the end (UTC, ISO) and version of the program.
     rows, partitions
@@ -76,7 +77,7 @@ class Facts:
     assessment: Assessment
     warnings: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Any]]
-    releasable_checks: Sequence[Mapping[str, Any]]
+    overlaps: bool
     created: str
     anonpipe: str
     rows: int
@@ -97,7 +98,6 @@ def internal(facts: Facts, version: str | None) -> Report:
     version
         The published version's path; None where nothing was released.
     """
-    checks = tuple(Line(**check) for check in facts.verdict.to_dict()["checks"])
     assessed = facts.assessment
     return Report(
         audience="internal",
@@ -109,18 +109,18 @@ def internal(facts: Facts, version: str | None) -> Report:
         utility=tuple(_figure(one) for one in assessed.utility),
         risk=tuple(_figure(one) for one in assessed.risk),
         analyses=tuple(_analysis(one) for one in assessed.analyses),
-        not_checked=_not_checked(facts),
+        not_checked=_not_checked(each.check for each in assessed.not_checked),
         files=_files(facts) if version is not None else (),
         warnings=facts.warnings,
         notes=facts.verdict.notes,
-        **_common(facts, "internal", checks),
+        **_common(facts, "internal", facts.verdict.checks),
     )
 
 
 def releasable(facts: Facts) -> Report:
     """The recipients' report: nothing of single persons, no original moment, no place of the input."""
-    checks = tuple(Line(**check) for check in facts.releasable_checks)
     assessed, k = facts.assessment, facts.job.k
+    open_ones = (released_check(each.check, k, facts.rows) for each in assessed.not_checked)
     return Report(
         audience="releasable",
         columns=words.columns(facts.job, facts.columns, releasable=True),
@@ -128,9 +128,9 @@ def releasable(facts: Facts) -> Report:
         utility=_released_figures(assessed.utility, k),
         risk=_released_figures(assessed.risk, k),
         analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
-        not_checked=(*_not_checked(facts), *_too_few(assessed, k)),
+        not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
         files=_files(facts),
-        **_common(facts, "releasable", checks),
+        **_common(facts, "releasable", released_checks(facts.verdict, k, facts.rows)),
     )
 
 
@@ -140,17 +140,18 @@ _OVERLAPS = (
 )
 
 
-def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[str, Any]:
+def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict[str, Any]:
     """What both reports hold."""
     job, passed = facts.job, facts.verdict.passed
-    grouped = any(check.name.startswith("smallest group") for check in checks)
-    overlaps = [_OVERLAPS] if any(note.startswith(ALLOWED) for note in facts.verdict.notes) else []
+    grouped = any(check.key == "group.smallest" for check in checks)
+    overlaps = [_OVERLAPS] if facts.overlaps else []
+    lines = tuple(Line(**line(check).to_dict()) for check in checks)
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(passed, facts.rows, checks),
-        "summary": words.summary(checks),
+        "headline": words.headline(passed, facts.rows, lines),
+        "summary": words.summary(lines),
         "k": job.k,
         "rows": facts.rows,
         "strata": job.strata.by,
@@ -158,7 +159,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[
         "methods": words.methods(job),
         "promises": words.promises(job, grouped, facts.identical),
         "limits_of_promise": (*words.limits_of_promise(job, grouped, facts.identical), *overlaps),
-        "checks": checks,
+        "checks": lines,
         "group_sizes": tuple(
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
             for line in facts.group_sizes or ()
@@ -168,8 +169,8 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Line, ...]) -> dict[
     }
 
 
-def _not_checked(facts: Facts) -> tuple[Unchecked, ...]:
-    return tuple(Unchecked(what=each.what, why=each.why) for each in facts.assessment.not_checked)
+def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
+    return tuple(Unchecked(what=name(check), why=limit(check)) for check in checks)
 
 
 def _too_few(assessed: Assessment, k: int) -> tuple[Unchecked, ...]:

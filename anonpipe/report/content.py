@@ -29,8 +29,12 @@ class Part(BaseModel):
 
 
 class Line(Part):
-    """A check of the verdict: what was measured, the limit, and the bytes it was measured on."""
+    """A check of the verdict: what was measured, the limit, and the bytes it was measured on.
 
+    `key` is stable between versions; reports of earlier ones have none.
+    """
+
+    key: str = ""
     name: str
     outcome: Literal["passed", "failed", "not checked"]
     measured: str

@@ -13,7 +13,9 @@ from anonpipe.report.build import Facts
 from anonpipe.verify.verdict import Verdict
 
 
-def gather(ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: tuple[str, ...]) -> Facts:
+def gather(
+    ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: tuple[str, ...], overlaps: bool
+) -> Facts:
     """All that the reports of a run are made of.
 
     Parameters
@@ -26,6 +28,8 @@ def gather(ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: t
         Of the release, or of what would have been released.
     warnings
         For the steward.
+    overlaps
+        Whether the steward allowed that records are in earlier releases, too.
     """
     job, tables = ctx.job, sampled_tables(ctx)
     pictures: dict[str, Any] = {"distributions": {}, "correlations": None, "pictured": 0}
@@ -45,7 +49,7 @@ def gather(ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: t
         assessment=load_assessment(ctx),
         warnings=warnings,
         columns=manifest["columns"],
-        releasable_checks=manifest["verdict"]["checks"],
+        overlaps=overlaps,
         created=manifest["created"],
         anonpipe=manifest["anonpipe"],
         rows=manifest["rows"],

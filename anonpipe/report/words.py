@@ -13,6 +13,7 @@ from anonpipe.mask import MASKERS
 from anonpipe.masker import masks_strata
 from anonpipe.report.content import ColumnLine, Line, MethodLine, Treatment
 from anonpipe.synthesize import METHODS as SYNTHESIZERS
+from anonpipe.verify.catalogue import GATES, kind_of
 
 
 def counted(number: int, what: str) -> str:
@@ -162,26 +163,13 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-_LIMITS = {
-    "mean": "means",
-    "covariance": "covariances",
-    "covariance_unchanged": "covariances with unchanged columns",
-    "category_share": "shares of categories",
-    "null_share": "shares of nulls",
-    "rows_under_k": "rows that unchanged columns single out",
-    "share_as_they_were": "rows that equal an original one",
-    "suppressed_share": "rows changed by suppression",
-    "mean_in_unit": "means of columns that are masked by their logarithm",
-}
-
-
 def _wider(job: Job) -> list[str]:
     """What the steward allows beyond the usual, so that nobody takes these gates for the usual ones."""
     told = []
-    for name, field in type(job.gates).model_fields.items():
-        limit = getattr(job.gates, name)
-        if field.default is not None and limit > field.default:
-            told.append(f"{_LIMITS.get(name, name)} {limit:g} (usual {field.default:g})")
+    for name, limit in job.gates.usual.items():
+        usual, least = GATES[name].usual, kind_of(name).at_least
+        if usual is not None and (limit < usual if least else limit > usual):
+            told.append(f"{GATES[name].limited} {limit:g} (usual {usual:g})")
     return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
 
 

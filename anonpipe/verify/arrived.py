@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.codec.tally import Tally
+from anonpipe.verify.check import Check, held, worst_entry, worst_of
 from anonpipe.verify.promises import EXACT
-from anonpipe.verify.verdict import Check, Held, at_most, each_at_most, worst_of
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-ON = "all rows in the staging, at every reading, against the scan of the input"
 _EPS = 1e-12
 """Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by."""
 
@@ -58,9 +57,8 @@ class Arrived:
         pairs += [pair for read in self.read for pair in zip(self.strata, read, strict=True)]
         lost = max(_miscounted(known, found) for known, found in pairs)
         lost = max([lost, *(_beyond_drop(self.before_drop, _merged(read)) for read in self.read)])
-        name = "rows, nulls or categories in the staging that the scan did not count"
-        moments = worst_of([held for known, found in pairs for held in _moments_off(known, found)])
-        return [at_most(name, lost, 0, ON, mandatory=True), moments.check]
+        moments = worst_of([_moments_off(known, found) for known, found in pairs])
+        return [held("staging.counts", lost, 0), moments]
 
 
 def _merged(parts: Sequence[Tally]) -> Tally:
@@ -87,7 +85,7 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
     return max((int(np.max(np.abs(each), initial=0)) for each in differences), default=0)
 
 
-def _moments_off(known: Tally, found: Tally) -> list[Held]:
+def _moments_off(known: Tally, found: Tally) -> Check:
     """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
 
     A mean is rounded by parts of its size, which may be many standard
@@ -101,9 +99,9 @@ def _moments_off(known: Tally, found: Tally) -> list[Held]:
     limit = EXACT + _EPS * size / scale
     mean = np.abs(found.mean - known.mean) / scale
     variance = np.abs(found.m2 - known.m2) / np.maximum(known.n, 1.0) / scale**2
-    name = "means and variances of the rows in the staging: as in the input"
     both, limits = np.concatenate([mean, variance]), np.concatenate([limit, 2.0 * limit])
-    return [each_at_most(name, both, limits, ON, unit="sd", mandatory=True)]
+    compared = int(np.count_nonzero(known.n))
+    return worst_entry("staging.moments", both, limits, records=known.rows, compared=compared)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +13,19 @@ from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.mask import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, together
 from anonpipe.verify.arrived import Arrived, Scanned
+from anonpipe.verify.catalogue import Scope, scoped
+from anonpipe.verify.check import Check, held, worst_entry
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import CHANCE, Promise, Target, against_promise, of_groups, worst
-from anonpipe.verify.verdict import Check, Held, Outcome, Verdict, at_least, at_most, each_at_most
+from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits that the job declares; see the job's `gates`."""
-
-    mean: float
-    covariance: float
-    covariance_unchanged: float
-    category_share: float
-    null_share: float
-    rows_under_k: int
-    share_as_they_were: float
-    suppressed_share: float
-    mean_in_unit: float = 0.1
+Limits = Mapping[str, float]
+"""The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +146,13 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     arrived: Arrived
 
+    @property
+    def point_names(self) -> tuple[str, ...]:
+        """Of each column of points the table's column that is released from it; empty for none."""
+        width = len(self.by.whole.original.mean)
+        names = dict(zip(self.point_columns, (variable.column for variable in self.view.variables), strict=True))
+        return tuple(names.get(at, "") for at in range(width))
+
     def scanned(self, scope: int | None = None) -> Scanned:
         """What the scan of the input says of the table's variables, or of those of the strata of a scope."""
         tally = self.arrived.table
@@ -185,39 +186,26 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
 
 
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
-    on = _files(evidence)
+    files = {"files": evidence.files}
     lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - evidence.rows_out)
-    declared = "drops and the hold-out" if evidence.rows_held_out else "drops"
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
     return [
-        at_most(f"rows lost or added (beyond declared {declared})", lost, 0, on, mandatory=True),
-        *_sizes(evidence.by, k),
-        at_most("identifier or dropped columns released", forbidden, 0, on, mandatory=True),
-        at_most(
-            "share of rows changed by suppression of rare categories, in the column with most",
-            evidence.suppressed_share,
-            limits.suppressed_share,
-            "the input",
-        ),
-        at_most("values beyond declared bounds or steps", evidence.beyond_limits, 0, on),
+        held("rows.lost", lost, 0, about={**files, "held_out": evidence.rows_held_out > 0}),
+        *_sizes(evidence, k),
+        held("columns.forbidden", forbidden, 0, about=files),
+        held("suppressed", evidence.suppressed_share, limits["suppressed_share"]),
+        held("values.beyond", evidence.beyond_limits, 0, about=files),
     ]
 
 
-def _files(evidence: Evidence) -> str:
-    """The bytes that were measured, in words."""
-    return f"{evidence.files:,} written file{'' if evidence.files == 1 else 's'}"
-
-
-def _sizes(by: GroupEvidence | MaskEvidence, k: int) -> list[Check]:
+def _sizes(evidence: Evidence, k: int) -> list[Check]:
     """Sizes of groups, or of sets of equal rows where a masker promises them."""
+    by = evidence.by
     if isinstance(by, GroupEvidence):
-        return [at_least("smallest group", by.smallest_group, k, "all groups", unit="records", mandatory=True)]
+        return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
-        return by.groups.checks(k)
-    if by.fewest_alike is None:
-        return []
-    name = "fewest rows that are alike in all synthetic columns"
-    return [at_least(name, by.fewest_alike, k, "all rows, after decoding", unit="rows", mandatory=True)]
+        return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.point_names) - {""}))]
+    return [] if by.fewest_alike is None else [held("alike.fewest", by.fewest_alike, k)]
 
 
 def _classes(by: GroupEvidence) -> list[Check]:
@@ -225,79 +213,62 @@ def _classes(by: GroupEvidence) -> list[Check]:
     checks, asked = [], by.asked
     for name, told in by.classes.items():
         if asked.l_diversity is not None:
-            distinct = asked.diversity == "distinct"
-            measured = told.smallest_distinct if distinct else told.smallest_entropy_l
-            text = f"{asked.diversity} l-diversity of {name!r}, the least diverse group"
-            checks.append(at_least(text, measured, asked.l_diversity, "all groups", unit="classes", mandatory=True))
+            measured = told.smallest_distinct if asked.diversity == "distinct" else told.smallest_entropy_l
+            about = {"column": name, "diversity": asked.diversity}
+            checks.append(held("class.l_diversity", measured, asked.l_diversity, about=about))
         if asked.t_closeness is not None:
-            ordered = asked.closeness == "ordered"
-            measured = told.largest_ordered if ordered else told.largest_total_variation
-            text = f"t-closeness of {name!r} ({asked.closeness.replace('_', ' ')}), the furthest group"
-            checks.append(at_most(text, measured, asked.t_closeness, "all groups", mandatory=True))
+            measured = told.largest_ordered if asked.closeness == "ordered" else told.largest_total_variation
+            about = {"column": name, "closeness": asked.closeness}
+            checks.append(held("class.t_closeness", measured, asked.t_closeness, about=about))
     return checks
 
 
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     names = ", ".join(evidence.unchanged) or "none"
     handed_on, column = evidence.handed_on
-    most = f", most in column {column!r}" if column else ""
-    where = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
+    files = {"files": evidence.files, "k": k}
+    inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
+    equal = evidence.rows_as_they_were / max(1, evidence.rows_out)
+    columns = (column,) if column else ()
     return [
-        at_most(
-            f"rows whose unchanged columns ({names}) occur fewer than {k} times together",
-            evidence.rows_under_k,
-            limits.rows_under_k,
-            _files(evidence),
-            mandatory=True,
-        ),
-        at_most(
-            f"values of masked numbers and dates that fewer than {k} records hold, released beyond chance",
-            handed_on,
-            0,
-            f"{_files(evidence)}{most}",
-            mandatory=True,
-        ),
-        at_most(
-            f"share of rows that equal an original row of their {where} shared by fewer than {k}",
-            evidence.rows_as_they_were / max(1, evidence.rows_out),
-            limits.share_as_they_were,
-            f"all {where}s, after decoding",
-        ),
+        held("unchanged.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
+        held("values.handed_on", handed_on, 0, about=files, columns=columns),
+        held("rows.as_they_were", equal, limits["share_as_they_were"], about={"inside": inside, "k": k}),
     ]
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
     """Hold the synthetic points against what the method promises: in the whole table, and in each stratum."""
-    by = evidence.by
-    held = against_promise("", by.whole, merge_all(evidence.synthesized))
+    by, names = evidence.by, evidence.point_names
+    checks = against_promise(Scope.TABLE, by.whole, merge_all(evidence.synthesized), names)
     if by.strata:
         pairs = zip(by.strata, together(evidence.synthesized, by.scopes), strict=True)
-        held += worst([against_promise(" in each stratum", target, made) for target, made in pairs])
-    checks = [each.check for each in held]
+        checks += worst([against_promise(Scope.STRATUM, target, made, names) for target, made in pairs])
     if isinstance(by, MaskEvidence) and by.columns_changed is not None:
-        name, on = "columns that hold other values than promised", "synthetic points before decoding"
-        checks.append(at_most(name, by.columns_changed, 0, on, mandatory=True))
+        checks.append(held("promise.columns", by.columns_changed, 0))
     return checks
 
 
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     by = evidence.by
-    whole = Compared("", merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned())
-    checks = [each.check for each in _differences(whole, evidence, limits)] + _told_only(whole, evidence)
+    whole = Compared(
+        Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
+    )
+    checks = _differences(whole, evidence, limits) + _told_only(whole, evidence)
     if by.strata:
         scanned = [evidence.scanned(scope) for scope in sorted(set(by.scopes))]
         tables = together(evidence.original, by.scopes), together(evidence.released, by.scopes), by.strata, scanned
-        each = [Compared(" in each stratum", *table) for table in zip(*tables, strict=True)]
-        checks += [held.check for held in worst([_differences(one, evidence, limits)[:2] for one in each])]
+        each = [Compared(Scope.STRATUM, *table) for table in zip(*tables, strict=True)]
+        checks += worst([_moments(one, evidence, limits) for one in each])
     return checks
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A table, or a stratum, before and after, with what is promised of it; `where` ends the names of its checks."""
+    """A table, or a stratum, before and after, with what is promised of it."""
 
-    where: str
+    scope: Scope
     original: PairwiseMoments
     released: PairwiseMoments
     target: Target
@@ -336,6 +307,17 @@ class Compared:
         """Differences of covariances, in standard deviations."""
         return _apart(self.released.covariance, self.covariance) / np.outer(self.scale, self.scale)
 
+    def against(
+        self, key: str, off: FloatArray, limit: FloatArray | float, evidence: Evidence, *which: BoolArray, **given: Any
+    ) -> Check:
+        """Differences against their limits; `which` variables of the view they are of, one array an axis."""
+        columns = np.array([variable.column for variable in evidence.view.variables])
+        about = {"files": evidence.files, "probabilities": bool(evidence.view.probability.any())}
+        names = [columns[each].tolist() for each in which]
+        return worst_entry(
+            scoped(key, self.scope), off, limit, names, about=about, records=int(self.released.rows), **given
+        )
+
     def allowance(self, columns: tuple[int | None, ...]) -> tuple[FloatArray, FloatArray]:
         """What the method may change of each variable's mean, and of each two variables' covariance.
 
@@ -351,36 +333,58 @@ class Compared:
         return np.append(mean, 0.0)[at], padded[np.ix_(at, at)]
 
 
-def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list[Held]:
-    """Each mean and covariance of the written rows against its own limit; mean and covariance come first."""
-    view, on, where = evidence.view, _files(evidence), compared.where
+def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+    """Each mean and covariance of the masked columns against its own limit."""
+    view = evidence.view
+    made, valued = view.synthesized, view.synthesized & ~view.probability
+    allowed_mean, allowed = compared.allowance(evidence.point_columns)
+    block = np.ix_(valued, valued)
+    return [
+        compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], evidence, made),
+        compared.against(
+            "covariance",
+            compared.covariance_off[block],
+            allowed[block] + limits["covariance"],
+            evidence,
+            valued,
+            valued,
+        ),
+    ]
+
+
+def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+    """Each mean, covariance and share of the written rows against its own limit."""
+    view = evidence.view
     made, own_unit = view.synthesized, view.own_unit
     kept = ~made & ~own_unit
-    valued = made & ~view.probability
-    allowed_mean, allowed = compared.allowance(evidence.point_columns)
-    mean, covariance = compared.mean_off, compared.covariance_off
-    category = np.array([variable.category is not None for variable in view.variables]) & made
-    sd = np.array([variable.sd for variable in view.variables])
-    share = _apart(compared.released.mean, compared.mean)[category] * sd[category]
+    valued, category = made & ~view.probability, made & view.indicator
+    share = _apart(compared.released.mean, compared.mean)[category] * view.sd[category]
     null = np.abs(compared.released.null_share - compared.null_share)
-    block, beside = np.ix_(valued, valued), np.ix_(valued, kept)
-    name, unit = f"covariance{_but_probabilities(view)}", "sd x sd"
-    held = [
-        each_at_most(f"mean{where}", mean[made], allowed_mean[made] + limits.mean, on, unit="sd", mandatory=True),
-        each_at_most(
-            f"{name}{where}", covariance[block], allowed[block] + limits.covariance, on, unit=unit, mandatory=True
+    with_nulls = {
+        variable.column for variable, here in zip(view.variables, compared.null_share > 0, strict=True) if here
+    }
+    synthetic = {variable.column for variable in view.variables if variable.synthesized}
+    checks = [
+        *_moments(compared, evidence, limits),
+        compared.against("category_share", share, limits["category_share"], evidence, category),
+        compared.against(
+            "null_share",
+            null,
+            limits["null_share"],
+            evidence,
+            np.ones_like(made),
+            compared=len(with_nulls & synthetic),
         ),
-        each_at_most(f"share of a category{where}", share, limits.category_share, on),
-        each_at_most(f"share of nulls{where}", null, limits.null_share, on),
     ]
     if own_unit.any():
-        told = f"mean, in its own unit, of a column masked by its logarithm{where}"
-        held.append(each_at_most(told, mean[own_unit], limits.mean_in_unit, on, unit="sd"))
+        off = compared.mean_off[own_unit]
+        checks.append(compared.against("mean.own_unit", off, limits["mean_in_unit"], evidence, own_unit))
     if kept.any():
-        told = f"{name} with unchanged columns{where}"
-        limit = allowed[beside] + limits.covariance_unchanged
-        held.append(each_at_most(told, covariance[beside], limit, on, unit=unit))
-    return held
+        beside = np.ix_(valued, kept)
+        limit = compared.allowance(evidence.point_columns)[1][beside] + limits["covariance_unchanged"]
+        off = compared.covariance_off[beside]
+        checks.append(compared.against("covariance.unchanged", off, limit, evidence, valued, kept))
+    return checks
 
 
 def _told_only(compared: Compared, evidence: Evidence) -> list[Check]:
@@ -389,14 +393,14 @@ def _told_only(compared: Compared, evidence: Evidence) -> list[Check]:
     if not view.probability.any():
         return []
     column = np.array([variable.position for variable in view.variables])
-    others = compared.covariance_off[np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])]
-    name = f"covariance of category probabilities with other columns{compared.where}"
-    return [Check(name, Outcome.NOT_CHECKED, f"{_largest(others):.3g} sd x sd", "no limit", _files(evidence))]
-
-
-def _but_probabilities(view: View) -> str:
-    """What the names of checks say where covariances of some columns are compared by a check of their own."""
-    return " (all but category probabilities)" if view.probability.any() else ""
+    others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
+    synthetic = {variable.column for variable in view.variables if variable.synthesized}
+    given: dict[str, Any] = {
+        "about": {"files": evidence.files},
+        "records": compared.released.rows,
+        "compared": len(synthetic),
+    }
+    return [held("covariance.probabilities", _largest(compared.covariance_off[others]), None, **given)]
 
 
 def _apart(released: FloatArray, original: FloatArray) -> FloatArray:

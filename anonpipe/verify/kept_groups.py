@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from anonpipe.mask import RecordsAndDraws
 from anonpipe.moments import merge_all
-from anonpipe.verify.promises import EXACT, ON
-from anonpipe.verify.verdict import Check, at_least, at_most
+from anonpipe.verify.check import Check, held
+from anonpipe.verify.promises import EXACT
 
 _LEAST = 1e-6
 """Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more."""
@@ -73,11 +74,14 @@ class KeptGroups:
             float(np.max([each.covariance_off for each in found])),
         )
 
-    def checks(self, k: int) -> list[Check]:
-        """The lines of the verdict."""
-        on = f"{self.groups} groups across partitions"
+    def smallest_held(self, k: int) -> Check:
+        """The size of the smallest group against k."""
+        return held("group.smallest", self.smallest, k, about={"groups": self.groups})
+
+    def moments_held(self, columns: int) -> list[Check]:
+        """What is promised of every group, its points being made of so many columns."""
+        whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
         return [
-            at_least("smallest group", self.smallest, k, on, unit="records", mandatory=True),
-            at_most("mean in each group: as promised", self.mean_off, EXACT, ON, unit="sd", mandatory=True),
-            at_most("covariance in each group: as promised", self.covariance_off, EXACT, ON, unit="sd", mandatory=True),
+            held("promise.mean.group", self.mean_off, EXACT, **whole),
+            held("promise.covariance.group", self.covariance_off, EXACT, **whole),
         ]

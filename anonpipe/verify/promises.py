@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,8 @@ from anonpipe.moments import (
     s_delta,
     sampling_limit,
 )
-from anonpipe.verify.verdict import Held, each_at_most, worst_of
+from anonpipe.verify.catalogue import Scope, scoped
+from anonpipe.verify.check import Check, worst_entry, worst_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,8 +33,6 @@ EXACT = 1e-9
 
 CHANCE = 1e-6
 """Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit."""
-
-ON = "synthetic points before decoding"
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,18 @@ def of_groups(
     return Target(whole.total, Expected(limit.mean, covariance, limit.covariance, limit.scale), tables)
 
 
-def against_promise(where: str, target: Target, made: Moments) -> list[Held]:
-    """Hold the synthetic points against what the method promises; nothing where it promises nothing."""
+def against_promise(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:
+    """Hold the synthetic points against what the method promises; nothing where it promises nothing.
+
+    Parameters
+    ----------
+    scope
+        Whether that is the table or one of its strata.
+    target, made
+        What is promised, and what was found.
+    names
+        Of each column of points the table's.
+    """
     expected, scale = target.expected, target.scale
     if expected is None:
         return []
@@ -140,21 +151,25 @@ def against_promise(where: str, target: Target, made: Moments) -> list[Held]:
     mean_off = np.abs(made.mean - target.original.mean)
     covariance_off = np.abs(made.covariance - expected.covariance)
     square = np.outer(scale, scale)
+    about: dict[str, Any] = {"records": int(made.n)}
+    mean_key, covariance_key = scoped("promise.mean", scope), scoped("promise.covariance", scope)
     return [
-        _held(f"mean{where}: as promised", mean_off, mean, expected.mean_error, scale),
-        _held(f"covariance{where}: as promised", covariance_off, covariance, expected.covariance_error, square),
+        _held(mean_key, mean_off, mean, expected.mean_error, scale, names=(names,), **about),
+        _held(
+            covariance_key, covariance_off, covariance, expected.covariance_error, square, names=(names, names), **about
+        ),
     ]
 
 
-def _held(name: str, off: FloatArray, limit: FloatArray, error: FloatArray, scale: FloatArray) -> Held:
+def _held(key: str, off: FloatArray, limit: FloatArray, error: FloatArray, scale: FloatArray, **given: Any) -> Check:
     """Exact promises in parts of the standard deviation, random ones in standard errors."""
     if not error.any():
-        return each_at_most(name, off / scale, EXACT, ON, unit="sd", mandatory=True)
+        return worst_entry(key, off / scale, EXACT, **given)
     rounding = EXACT * scale
     unit = error + rounding
-    return each_at_most(name, off / unit, (limit + rounding) / unit, ON, unit="standard errors", mandatory=True)
+    return worst_entry(key, off / unit, (limit + rounding) / unit, unit="standard errors", **given)
 
 
-def worst(each: list[list[Held]]) -> list[Held]:
+def worst(each: list[list[Check]]) -> list[Check]:
     """Of the same checks in several strata, the worst of each."""
     return [worst_of(same) for same in zip(*each, strict=True)]

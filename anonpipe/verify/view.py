@@ -88,6 +88,16 @@ class View:
         """Which variables are categories that are released as probabilities, shape (n_variables,)."""
         return np.array([variable.probability for variable in self.variables], dtype=bool)
 
+    @property
+    def indicator(self) -> npt.NDArray[np.bool_]:
+        """Which variables indicate a category, shape (n_variables,)."""
+        return np.array([variable.category is not None for variable in self.variables], dtype=bool)
+
+    @property
+    def sd(self) -> FloatArray:
+        """Standard deviations of the original columns, shape (n_variables,)."""
+        return np.array([variable.sd for variable in self.variables])
+
     def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
         """The variables' values.
 

@@ -20,6 +20,7 @@ from anonpipe.context import Context
 from anonpipe.errors import JobError
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.shelves import partition_cells, synthetic_shelf
+from anonpipe.verify import words
 from tests import small
 
 RISK = {"utility": False, "risk": True}
@@ -88,9 +89,13 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     assert found.measurement("linkage.expected").value == pytest.approx(0.2)
     assert found.measurement("class.illness.homogeneous").value == 1.0
     assert found.measurement("linkage.group").of == 600 and found.measurement("linkage.group").records == 200
-    told = {check.name: check for check in verdict.checks}
+    told = {check.name: check for check in verdict.lines}
     assert told["risk, homogeneous_share: records in groups of one class"].outcome == "not checked"
-    assert {each.what for each in found.not_checked} >= {"membership inference", "attribute inference", "utility"}
+    assert {words.name(each.check) for each in found.not_checked} >= {
+        "membership inference",
+        "attribute inference",
+        "utility",
+    }
     assert small.stagings() == [] and not (tmp_path / "out").exists()
     monkeypatch.setattr(pipeline.engine, "in_process", lambda: contextlib.nullcontext(backwards))
     assert pipeline.assess_only(given)[1].to_dict() == found.to_dict()
@@ -102,7 +107,7 @@ def test_a_mask_with_hardly_any_noise_gives_every_record_away(tmp_path):
     given = job(tmp_path, measure=RISK | {"queries": 200}, **changes)
     outcome = small.run(given)
     assert outcome.version is None
-    (line,) = [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    (line,) = [check for check in outcome.verdict.lines if check.outcome == "failed"]
     assert line.name.startswith("risk, linked_share") and "200 of 600 records" in line.on
     assert not list((tmp_path / "out").rglob("*.parquet")) and small.stagings() == []
 
@@ -117,7 +122,7 @@ def test_an_analysis_is_a_gate(tmp_path):
     limits = {"overlap": 0.999, "outside": 0.0}
     outcome = small.run(job(tmp_path / "lost", measure=small.OFF, analyses=[analysis(limits=limits)], **lost))
     assert outcome.version is None
-    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
     assert failed and all(name.startswith("analysis 'slope'") for name in failed)
     assert not list((tmp_path / "lost" / "out").rglob("*.parquet"))
     verdict = json.loads((tmp_path / "lost" / "out" / "failed-verdict.json").read_text())
@@ -177,7 +182,7 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     assert released.num_rows == rows - held.sum() == seen["plan"].rows
     assert set(released.column("place").to_pylist()) == {"north", "south"}
     assert max(released.column("income").to_pylist()) < 100
-    (line,) = [check for check in outcome.verdict.checks if check.name.startswith("rows lost")]
+    (line,) = [check for check in outcome.verdict.lines if check.name.startswith("rows lost")]
     assert line.outcome == "passed" and "hold-out" in line.name
     assert seen["found"].measurement("membership.auc").value == 1.0  # nobody else is as far from the release
 
@@ -190,7 +195,7 @@ def test_utility_of_a_copy_by_a_mask(tmp_path):
     _, found = pipeline.assess_only(given)
     assert found.measurement("loss.il1s").value < 1e-3
     assert found.measurement("bias.means").value < 1e-3
-    assert {each.what for each in found.not_checked} >= {"disclosure risk (linkage and attribute attacks)"}
+    assert {words.name(each.check) for each in found.not_checked} >= {"disclosure risk (linkage and attribute attacks)"}
 
 
 def test_averaged_groupings_have_no_groups_to_find(tmp_path):
@@ -209,7 +214,7 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
         measure=RISK,
     )
     _, found = pipeline.assess_only(given)
-    reasons = {each.what: each.why for each in found.not_checked}
+    reasons = {words.name(each.check): words.limit(each.check) for each in found.not_checked}
     assert "several" in reasons["attack through a known attribute"]
     assert found.measurement("class.side.homogeneous").records == 300
 

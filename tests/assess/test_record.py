@@ -10,6 +10,8 @@ import pytest
 from anonpipe.assess import AnalysisOutcome, Assessment, NotChecked, checks, gated
 from anonpipe.errors import JobError
 from anonpipe.measure import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
+from anonpipe.verify import words
+from anonpipe.verify.catalogue import Reason
 
 NAN = float("nan")
 
@@ -39,7 +41,7 @@ def test_a_record_survives_its_file():
         (measured("a", 0.1 + 0.2, low=0.0, high=1.0, parts=(("p", 1 / 3),), curves=(curve,), disclosive=True),),
         (measured("b", NAN, baseline=0.5, baseline_is="chance"), measured("c", 0.2, note="why")),
         (outcome({"overlap": 0.5}, {"x": STRONG, "z": None}, {"x": Estimate(2.0, -math.inf, math.inf, 1.0)}),),
-        (NotChecked("what", "why"),),
+        (NotChecked("unmeasured.risk", Reason.REFUSED, {"said": "why"}),),
     )
     read = Assessment.from_dict(json.loads(json.dumps(whole.to_dict())))
     assert read.to_dict() == whole.to_dict() and repr(read) == repr(whole)
@@ -69,7 +71,7 @@ def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
 
 def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
     (line,) = checks(Assessment(), {"membership_auc": 0.6})
-    assert line.outcome == "failed" and line.measured == "not measured"
+    assert line.outcome == "failed" and words.measured(line) == "not measured"
     assert checks(Assessment(), {"membership_auc": None}) == ()
     risk = (measured("class.a.homogeneous", 0.1), measured("class.b.homogeneous", 0.3), measured("class.b.t", 0.9))
     assert gated("homogeneous_share", risk).name == "class.b.homogeneous"

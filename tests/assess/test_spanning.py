@@ -13,10 +13,10 @@ from anonpipe.assess._search import coded_positions
 from anonpipe.cluster import class_disclosure
 from anonpipe.context import Context
 from anonpipe.evidence import group_sizes
-from anonpipe.manifest import group_size_histogram
 from anonpipe.mask_stages import group_numbers
 from anonpipe.risk import attribute_inference
 from anonpipe.shelves import partition_cells, released_cells
+from anonpipe.verify.output_control import group_size_histogram
 from tests import small
 from tests.assess.test_assess import COLUMNS, LOOSE, RISK, looked
 
@@ -131,8 +131,8 @@ def test_a_limit_that_nothing_can_be_held_against_says_what_can(tmp_path):
     assert any("gates.linked_share cannot be held" in warning for warning in given.warnings())
     outcome = small.run(given)
     assert outcome.version is None
-    failed = [check.name for check in outcome.verdict.checks if check.outcome == "failed"]
+    failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
     assert [name for name in failed if name.startswith("risk")] == ["risk, linked_share: records linked correctly"]
     assert any("gates.membership_auc" in note and "linked_share failed" in note for note in outcome.verdict.notes)
-    reasons = [check.limit for check in outcome.verdict.checks if check.name == "record linkage by distances"]
+    reasons = [check.limit for check in outcome.verdict.lines if check.name == "record linkage by distances"]
     assert "no released record stands for one person" in reasons[0]

@@ -138,7 +138,7 @@ def compared(frame, fitted, k, job, draws):
         os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"draw {draw + 1}".encode()).hexdigest()
         released, verdict, _ = anonymize(frame, {"k": k} | GATES | job)
         if released is None:
-            sys.exit(f"a gate failed: {[check.name for check in verdict.checks if check.outcome == 'failed']}")
+            sys.exit(f"a gate failed: {[check.name for check in verdict.lines if check.outcome == 'failed']}")
         for model in fitted:
             comparison = model.compare(released)
             if comparison.released.problem:

@@ -15,8 +15,9 @@ from anonpipe.compare import DEFAULT_METHODS, grid
 from anonpipe.compare._names import check_names, known_names
 from anonpipe.compare._settings import _FORMS, _forms, digest_of
 from anonpipe.errors import JobError
-from anonpipe.job import RISK_LIMITS, load_job, parse_job, parse_setting
+from anonpipe.job import load_job, parse_job, parse_setting
 from anonpipe.options import Mask, names_of
+from anonpipe.verify.catalogue import MEASURED
 from tests import small
 
 BASES = {
@@ -98,10 +99,12 @@ def test_every_form_is_read(name):
 def test_names_of_measures_are_those_of_the_code():
     """Each name that stands in the code of a measure, and no other."""
     package = Path(anonpipe.__file__).parent
-    code = "".join(path.read_text() for part in ("measure", "risk", "assess") for path in (package / part).glob("*.py"))
+    code = "".join(
+        path.read_text() for part in ("measure", "risk", "assess", "verify") for path in (package / part).glob("*.py")
+    )
     known = known_names(base())
     families = {name.partition(".")[0] for name in known if not name.startswith(("class.", "closest_record."))}
-    families -= {*RISK_LIMITS, "conditional_privacy"}
+    families -= {*MEASURED, "conditional_privacy"}
     written = set(re.findall(rf'"((?:{"|".join(families)})\.[a-z_0-9]+)"', code))
     assert len(written) > 30 and written - {"membership.auc_"} <= set(known)
     for name in known:

@@ -21,7 +21,9 @@ from anonpipe.measure import (
 )
 from anonpipe.report import Facts
 from anonpipe.schema import Kind
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_least, at_most
+from anonpipe.verify.catalogue import Reason
+from anonpipe.verify.check import Check, held
+from anonpipe.verify.verdict import Verdict
 
 CANARY = "canary-90417"
 """A text that no recipient may see."""
@@ -86,10 +88,10 @@ def measurement(name: str = "linkage.first", **changes: Any) -> Measurement:
 def checks(failed: bool = False) -> tuple[Check, ...]:
     """Lines of a verdict."""
     return (
-        at_least("smallest group", 3 if failed else 5, 5, "all groups", unit="records", mandatory=True),
-        at_most("mean", 0.0031, 0.02, "2 written files", unit="sd", mandatory=True),
-        at_most("covariance", 0.034, 0.09, "2 written files", unit="sd x sd", mandatory=True),
-        Check("share that an intruder links", Outcome.NOT_CHECKED, "3.4 %", "no limit", "2,000 records"),
+        held("group.smallest", 3 if failed else 5, 5),
+        held("mean", 0.0031, 0.02, about={"files": 2}, records=20000, compared=3),
+        held("covariance", 0.034, 0.09, about={"files": 2}, records=20000, compared=3),
+        held("risk.linked_share", 0.034, None, records=2000, of=20000),
     )
 
 
@@ -184,7 +186,7 @@ def assessment(secret: tuple[Measurement, ...] = (), open_: tuple[Measurement, .
         utility=(auc, *secret),
         risk=(measurement(), *open_, *secret),
         analyses=(AnalysisOutcome(comparison(), {"outside": 0.3, "overlap": 0.5}, 20000, 20000),),
-        not_checked=(NotChecked("membership inference", "no hold-out (measure.hold_out is 0)"),),
+        not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),),
     )
 
 
@@ -211,7 +213,7 @@ def facts(failed: bool = False, **changes: Any) -> Facts:
             for name, column in job().columns.items()
             if column.role.released
         },
-        "releasable_checks": verdict.to_dict()["checks"],
+        "overlaps": False,
         "created": "2026-01-31T12:00:00+00:00",
         "anonpipe": "0.1.0",
         "rows": 20000,

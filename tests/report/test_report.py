@@ -17,7 +17,9 @@ from anonpipe.errors import InputError, printable
 from anonpipe.measure import Curve, Distribution
 from anonpipe.report import Report, documents, internal, read_report, releasable, render, words
 from anonpipe.schema import Kind
-from anonpipe.verify.verdict import Verdict, at_least
+from anonpipe.verify.check import held
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import line
 from tests.report import made
 
 VOID = {"meta", "link", "br"}
@@ -163,9 +165,9 @@ def test_columns_are_those_of_the_files():
 
 
 def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
-    alike = at_least("fewest rows that are alike in all synthetic columns", 6, 5, "all rows", mandatory=True)
+    alike = held("alike.fewest", 6, 5)
     checks = Verdict((*made.checks()[1:], alike))
-    given = {"group_sizes": None, "verdict": checks, "releasable_checks": checks.to_dict()["checks"], "identical": True}
+    given = {"group_sizes": None, "verdict": checks, "identical": True}
     wide = made.job(gates={"mean": 5, "covariance": 0.05, "rows_under_k": 3, "linked_share": 0.2})
     told = releasable(made.facts(**given, job=wide))
     page = render(told)
@@ -216,7 +218,7 @@ def test_what_is_promised_fits_the_method():
     assert "Unchanged columns tell apart" in alike.limits_of_promise[0]
     masked = {"mask": {"method": "noise"}, "cluster": None, "synthesize": None, "classes": None}
     verdict = made.Verdict(made.checks()[1:])
-    free = made.facts(job=made.job(**masked), verdict=verdict, releasable_checks=verdict.to_dict()["checks"])
+    free = made.facts(job=made.job(**masked), verdict=verdict)
     told = internal(free, "v")
     assert "no groups" in told.promises[0] and "k=5 says nothing" in told.limits_of_promise[0]
     assert [method.name for method in told.methods] == ["noise", ""]
@@ -226,7 +228,7 @@ def test_what_is_promised_fits_the_method():
 
 def test_gates_carry_measured_value_limit_and_bytes(reports):
     text = " ".join(Page(render(reports["internal"])).texts)
-    for check in made.checks():
+    for check in map(line, made.checks()):
         assert all(part in text for part in (check.name, check.measured, check.limit, check.on, check.outcome.value))
     assert "no hold-out (measure.hold_out is 0)" in text
     assert "not k-anonymity" in text and "not differential privacy" in text

@@ -52,7 +52,7 @@ def test_a_release_has_both_reports(tmp_path, table):
     whole = read_report(inside)
     assert whole.audience == "internal" and whole.source == given.input and whole.warnings == outcome.warnings
     assert whole.correlations.original is not None and len(whole.utility) > len(told.utility) > 0
-    assert [line.name for line in whole.checks] == [check.name for check in outcome.verdict.checks]
+    assert [line.name for line in whole.checks] == [check.name for check in outcome.verdict.lines]
 
     for content in (page.read_text(), (version / "_report.json").read_text()):
         assert str(tmp_path) not in content

@@ -8,32 +8,35 @@ import pytest
 
 from anonpipe import cli, display
 from anonpipe.errors import GateError
-from anonpipe.verify.remedies import remedies
-from anonpipe.verify.verdict import Check, Outcome, Verdict, at_most
+from anonpipe.verify.check import held
+from anonpipe.verify.words import remedies
 from tests import runs, small
 
 
-def told(*names: str, measured: float = 1.0) -> tuple[str, ...]:
-    return remedies(Verdict(tuple(at_most(name, measured, 0.5, "-") for name in names)))
+def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
+    return remedies(tuple(held(key, measured, 0.5, about=about) for key in keys))
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("key", "name", "words"),
     [
-        ("covariance with unchanged columns in each stratum", "strata.by"),
-        ("covariance (all but category probabilities) with unchanged columns", "strata.by"),
-        ("covariance (all but category probabilities)", "finer step"),
-        ("covariance in each stratum", "wider bounds"),
-        ("mean", "gates.mean"),
-        ("mean, in its own unit, of a column masked by its logarithm", "gates.mean_in_unit"),
-        ("risk, linked_share: records linked correctly", "larger k"),
-        ("risk, homogeneous_share: records in groups of one class", "l_diversity"),
+        ("covariance.unchanged", "covariance with unchanged columns", "strata.by"),
+        ("covariance.unchanged", "covariance (all but category probabilities) with unchanged columns", "strata.by"),
+        ("covariance", "covariance (all but category probabilities)", "finer step"),
+        ("covariance.stratum", "covariance in each stratum", "wider bounds"),
+        ("mean", "mean", "gates.mean"),
+        ("mean.own_unit", "mean, in its own unit, of a column masked by its logarithm", "gates.mean_in_unit"),
+        ("risk.linked_share", "risk, linked_share: records linked correctly", "larger k"),
+        ("risk.homogeneous_share", "risk, homogeneous_share: records in groups of one class", "l_diversity"),
     ],
 )
-def test_failed_gates_have_a_remedy(name, words):
-    (line,) = told(name)
+def test_failed_gates_have_a_remedy(key, name, words):
+    about = {"probabilities": "probabilities" in name}
+    (line,) = told(key, **about)
     assert line.startswith(f"{name}: ") and words in line
-    assert told(name, measured=0.1) == ()
+    assert told(key, measured=0.1, **about) == ()
+    (worst,) = remedies((held(key, 1.0, 0.5, columns=("visits",), about=about),))
+    assert worst.startswith(f"{name}, most in column 'visits': ")
 
 
 def visits(rows: int = 1_000) -> pa.Table:
@@ -74,10 +77,10 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
 
 
 def test_what_has_no_remedy_and_what_is_said_once():
-    assert told("mean: as promised", "covariance in each stratum: as promised", "rows lost or added") == ()
-    assert len(told("mean", "mean in each stratum", "covariance")) == 2
-    missing = Check("risk, linked_share: records linked", Outcome.FAILED, "not measured", "at most 0.1", "-")
-    assert remedies(Verdict((missing,))) == ()
+    assert told("promise.mean", "promise.covariance.stratum", "rows.lost") == ()
+    assert len(told("mean", "mean.stratum", "covariance")) == 2
+    missing = held("risk.linked_share", None, 0.1)
+    assert missing.outcome == "failed" and remedies((missing,)) == ()
 
 
 def test_a_failed_run_prints_remedies(tmp_path, capsys, monkeypatch):

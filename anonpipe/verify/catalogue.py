@@ -1,0 +1,575 @@
+"""Every check that a verdict can hold, and every gate that a job can set: one record each.
+
+A record has all that others ask of a check: its words, its unit, which way the
+limit is, who may see it, what can be done where it fails. The job's `gates`,
+the verdict, the remedies, the reports and `output_control` are made from these
+records: a new gate is one of them, and a call that measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from anonpipe.audience import Audience
+
+About = Mapping[str, str | int | float | bool]
+Words = str | Callable[[About], str]
+"""A template that is filled with what a check is about, or a function of it."""
+
+
+class Scope(StrEnum):
+    """What a figure is the worst of."""
+
+    TABLE = "table"
+    STRATUM = "stratum"
+    GROUP = "group"
+    COLUMN = "column"
+    RECORD = "record"
+    MODEL = "model"
+
+
+class Counts(StrEnum):
+    """What a figure counts: told to nobody but the steward where it is of fewer than k."""
+
+    NOTHING = "nothing"
+    ROWS = "rows"
+    SHARE = "share of rows"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit that a job may set.
+
+    Attributes
+    ----------
+    name
+        Its key under `gates` of the job.
+    usual
+        The limit where the job says nothing; None for none.
+    limited
+        What it limits, in words for a list.
+    meaning
+        For who writes a job.
+    least, above, most
+        Which limits there are: from `least` on or only `above` it, up to `most`.
+    figures
+        Of a gate on measures the names of these, the first that there is
+        counting; `*` stands for a column's name, and the worst column counts.
+    unmeasured
+        Of such a gate the key of what is told where nothing was measured.
+    needs
+        What else the job must have: `hold_out`, `classes`.
+    example
+        A limit to be named as an example.
+    """
+
+    name: str
+    usual: float | None
+    limited: str
+    meaning: str
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    figures: tuple[str, ...] = ()
+    unmeasured: str = ""
+    needs: tuple[str, ...] = ()
+    example: float = 0.05
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is checked.
+
+    Attributes
+    ----------
+    key
+        Stable between versions; other programs may rely on it.
+    title, on
+        The check in words, and the rows or bytes that it was measured on.
+    audience
+        Who may see the figure; the others see the outcome.
+    unit
+        Of measured value and limit, where a check has no other.
+    scope
+        What the figure is the worst of.
+    at_least
+        Whether the limit is the least that passes, not the most.
+    counts
+        Whether the figure counts persons.
+    mandatory
+        Whether it may never be "not checked".
+    gate
+        The limit that the job sets; None for a limit that nobody can set.
+    remedy
+        What the steward can do where it fails; empty for nothing.
+    """
+
+    key: str
+    title: Words
+    on: Words
+    audience: Audience
+    unit: str = ""
+    scope: Scope = Scope.TABLE
+    at_least: bool = False
+    counts: Counts = Counts.NOTHING
+    mandatory: bool = False
+    gate: Gate | None = None
+    remedy: str = ""
+
+    def within(self, scope: Scope) -> Kind:
+        """The same check of the worst stratum or group."""
+        return replace(self, key=scoped(self.key, scope), scope=scope)
+
+
+def scoped(key: str, scope: Scope) -> str:
+    """The key of a check of the table, or of the worst stratum or group.
+
+    Examples
+    --------
+    >>> scoped("mean", Scope.TABLE), scoped("mean", Scope.STRATUM)
+    ('mean', 'mean.stratum')
+    """
+    return key if scope is Scope.TABLE else f"{key}.{scope}"
+
+
+_FILES = "{files:written file}"
+_POINTS = "synthetic points before decoding"
+_STAGING = "all rows in the staging, at every reading, against the scan of the input"
+_RECORDS = "{records:,} of {of:,} records"
+
+_DECODING = (
+    "for a column with many values at a bound that it cannot cross (counts and costs with many 0), transform: log, or "
+    "synthesize: {method: pca, moments: expected}, whose noise is that of the group; for others a finer step, or wider "
+    "bounds if values beyond them make sense; or"
+)
+"""Wider bounds alone would release visits below 0."""
+
+_DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
+
+
+def _rows_lost(about: About) -> str:
+    return f"rows lost or added (beyond declared {'drops and the hold-out' if about.get('held_out') else 'drops'})"
+
+
+def _covariance(about: About) -> str:
+    return "covariance" + (" (all but category probabilities)" if about.get("probabilities") else "")
+
+
+def _of_risk(gate: Gate, title: str, remedy: str) -> Kind:
+    """A gate on a measure of risk."""
+    return Kind(
+        f"risk.{gate.name}",
+        f"risk, {gate.name}: {title}",
+        lambda about: (
+            "{records:,} of {of:,} records" + (", upper end of the 95 % interval" if about.get("end") else "")
+        ),
+        Audience.ENOUGH,
+        scope=Scope.RECORD,
+        counts=Counts.SHARE,
+        gate=gate,
+        remedy=remedy,
+    )
+
+
+def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = False) -> Kind:
+    """What became of the coefficients of a recipient's model."""
+    return Kind(
+        f"analysis.{key}",
+        "analysis {analysis!r}: " + title,
+        "{coefficients} coefficients, " + _RECORDS,
+        audience,
+        scope=Scope.MODEL,
+        at_least=at_least,
+    )
+
+
+_MEAN = Kind(
+    "mean",
+    "mean{where}",
+    _FILES,
+    Audience.SEVERAL,
+    unit="sd",
+    mandatory=True,
+    gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0),
+    remedy=f"{_DECODING} raise gates.mean",
+)
+_COVARIANCE = Kind(
+    "covariance",
+    lambda about: f"{_covariance(about)}{{where}}",
+    _FILES,
+    Audience.SEVERAL,
+    unit="sd x sd",
+    mandatory=True,
+    gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
+    remedy=f"{_DECODING} raise gates.covariance",
+)
+_PROMISED_MEAN = Kind("promise.mean", "mean{where}: as promised", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True)
+_PROMISED_COVARIANCE = Kind(
+    "promise.covariance", "covariance{where}: as promised", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True
+)
+
+_GATED = (
+    _MEAN,
+    _MEAN.within(Scope.STRATUM),
+    _COVARIANCE,
+    _COVARIANCE.within(Scope.STRATUM),
+    Kind(
+        "covariance.unchanged",
+        lambda about: f"{_covariance(about)} with unchanged columns",
+        _FILES,
+        Audience.SEVERAL,
+        unit="sd x sd",
+        gate=Gate(
+            "covariance_unchanged",
+            0.1,
+            "covariances with unchanged columns",
+            "as covariance, for pairs of a synthetic and an unchanged column",
+            above=0,
+        ),
+        remedy="put an unchanged column of few values into strata.by, so that groups do not cross it, make it "
+        "synthetic, or raise gates.covariance_unchanged",
+    ),
+    Kind(
+        "category_share",
+        "share of a category",
+        _FILES,
+        Audience.SEVERAL,
+        gate=Gate(
+            "category_share",
+            0.005,
+            "shares of categories",
+            "difference of a category's shares; of categories that are released as probabilities, of the mean "
+            "probability from the share",
+            above=0,
+        ),
+    ),
+    Kind(
+        "null_share",
+        "share of nulls",
+        _FILES,
+        Audience.SEVERAL,
+        gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0),
+    ),
+    Kind(
+        "unchanged.rare",
+        "rows whose unchanged columns ({names}) occur fewer than {k} times together",
+        _FILES,
+        Audience.OPEN,
+        counts=Counts.ROWS,
+        mandatory=True,
+        gate=Gate(
+            "rows_under_k",
+            0,
+            "rows that unchanged columns single out",
+            "rows whose combination of unchanged columns may occur fewer than k times",
+            least=0,
+        ),
+        remedy="make a column of many values synthetic or dropped, or coarsen it in the input",
+    ),
+    Kind(
+        "rows.as_they_were",
+        "share of rows that equal an original row of their {inside} shared by fewer than {k}",
+        "all {inside}s, after decoding",
+        Audience.OPEN,
+        counts=Counts.SHARE,
+        gate=Gate(
+            "share_as_they_were",
+            0.01,
+            "rows that equal an original one",
+            "share of rows that may equal, in all synthetic columns, an original row of their group which fewer than "
+            "k persons share",
+            least=0,
+        ),
+    ),
+    Kind(
+        "suppressed",
+        "share of rows changed by suppression of rare categories, in the column with most",
+        "the input",
+        Audience.OPEN,
+        scope=Scope.COLUMN,
+        counts=Counts.SHARE,
+        gate=Gate(
+            "suppressed_share",
+            0.05,
+            "rows changed by suppression",
+            "share of rows that suppression of rare categories may change in one column",
+            least=0,
+        ),
+        remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
+        "categories are counted, drop the column, or take a smaller k",
+    ),
+    Kind(
+        "mean.own_unit",
+        "mean, in its own unit, of a column masked by its logarithm",
+        _FILES,
+        Audience.SEVERAL,
+        unit="sd",
+        gate=Gate(
+            "mean_in_unit",
+            0.1,
+            "means of columns that are masked by their logarithm",
+            "for columns with transform: log, whose logarithms the other limits are held against: how far the mean of "
+            "the values themselves may be from the original, in standard deviations of these",
+            above=0,
+        ),
+        remedy="leave out transform: log of the column, or raise gates.mean_in_unit",
+    ),
+    _of_risk(
+        Gate(
+            "linked_share",
+            None,
+            "records linked correctly",
+            "records whose closest released record is their own; of a group of n (of the same unchanged columns) that "
+            "has no single sources, each counts 1/n. A mask after which no record or group stands for one of the "
+            "original has no such share, and fails the limit",
+            least=0,
+            most=1,
+            figures=("linkage.first", "linkage.expected"),
+            unmeasured="unmeasured.linkage",
+        ),
+        "records linked correctly",
+        "a larger k, or for a mask more change, links fewer records",
+    ),
+    _of_risk(
+        Gate(
+            "homogeneous_share",
+            None,
+            "records in groups of one class",
+            "records in groups, or sets of equal rows, of one class, of the class column with most",
+            least=0,
+            most=1,
+            figures=("class.*.homogeneous",),
+            unmeasured="unmeasured.classes",
+            needs=("classes",),
+        ),
+        "records in groups of one class",
+        "a larger k, or classes.l_diversity with a method that heeds it, mixes classes",
+    ),
+    _of_risk(
+        Gate(
+            "membership_auc",
+            None,
+            "membership inference, area under the curve",
+            "the area under the curve of telling members from others",
+            least=0.5,
+            most=1,
+            figures=("membership.auc",),
+            unmeasured="unmeasured.membership",
+            needs=("hold_out",),
+            example=0.6,
+        ),
+        "members told from others (AUC)",
+        "a larger k, or for a mask more change, tells members less from others",
+    ),
+    _of_risk(
+        Gate(
+            "attribute_inference",
+            None,
+            "attribute inference beyond the hold-out",
+            "what the release adds to guessing one column from the others, of the column with most",
+            least=0,
+            most=1,
+            figures=("attribute_inference.risk",),
+            unmeasured="unmeasured.attribute_inference",
+            needs=("hold_out",),
+        ),
+        "given away of the worst column",
+        "a larger k, or for a mask more change, gives away less",
+    ),
+)
+"""Held against a limit of the job, in the order of its `gates`."""
+
+_FIXED = (
+    Kind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True),
+    Kind(
+        "group.smallest",
+        "smallest group",
+        lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
+        Audience.OPEN,
+        unit="records",
+        scope=Scope.GROUP,
+        at_least=True,
+        mandatory=True,
+    ),
+    Kind(
+        "alike.fewest",
+        "fewest rows that are alike in all synthetic columns",
+        "all rows, after decoding",
+        Audience.OPEN,
+        unit="rows",
+        scope=Scope.GROUP,
+        at_least=True,
+        mandatory=True,
+    ),
+    Kind(
+        "columns.forbidden",
+        "identifier or dropped columns released",
+        _FILES,
+        Audience.OPEN,
+        mandatory=True,
+    ),
+    Kind("values.beyond", "values beyond declared bounds or steps", _FILES, Audience.OPEN, counts=Counts.ROWS),
+    Kind(
+        "staging.counts",
+        "rows, nulls or categories in the staging that the scan did not count",
+        _STAGING,
+        Audience.OPEN,
+        counts=Counts.ROWS,
+        mandatory=True,
+        remedy=_DAMAGED,
+    ),
+    Kind(
+        "staging.moments",
+        "means and variances of the rows in the staging: as in the input",
+        _STAGING,
+        Audience.SEVERAL,
+        unit="sd",
+        mandatory=True,
+        remedy=_DAMAGED,
+    ),
+    Kind(
+        "class.l_diversity",
+        "{diversity} l-diversity of {column!r}, the least diverse group",
+        "all groups",
+        Audience.OPEN,
+        unit="classes",
+        scope=Scope.GROUP,
+        at_least=True,
+        mandatory=True,
+    ),
+    Kind(
+        "class.t_closeness",
+        lambda about: f"t-closeness of {{column!r}} ({str(about['closeness']).replace('_', ' ')}), the furthest group",
+        "all groups",
+        Audience.OPEN,
+        scope=Scope.GROUP,
+        mandatory=True,
+    ),
+    Kind(
+        "values.handed_on",
+        "values of masked numbers and dates that fewer than {k} records hold, released beyond chance",
+        _FILES,
+        Audience.OPEN,
+        scope=Scope.COLUMN,
+        counts=Counts.ROWS,
+        mandatory=True,
+        remedy="take another method, or a form that does not hand on values of persons: decode.jitter_restored_times "
+        "for restored survival times, mask.basis spectral, more noise; where the values are coarse, declare their step",
+    ),
+    _PROMISED_MEAN,
+    _PROMISED_MEAN.within(Scope.STRATUM),
+    _PROMISED_MEAN.within(Scope.GROUP),
+    _PROMISED_COVARIANCE,
+    _PROMISED_COVARIANCE.within(Scope.STRATUM),
+    _PROMISED_COVARIANCE.within(Scope.GROUP),
+    Kind(
+        "promise.columns",
+        "columns that hold other values than promised",
+        _POINTS,
+        Audience.OPEN,
+        mandatory=True,
+    ),
+    Kind(
+        "covariance.probabilities",
+        "covariance of category probabilities with other columns",
+        _FILES,
+        Audience.SEVERAL,
+        unit="sd x sd",
+    ),
+    _of_analysis("changed_significance", "share with changed significance", Audience.ENOUGH),
+    _of_analysis("changed_direction", "share with changed direction", Audience.ENOUGH),
+    _of_analysis("outside", "share outside the 95 % interval", Audience.ENOUGH),
+    # of few coefficients the overlap leads back to the original's intervals
+    _of_analysis("overlap", "mean overlap of the intervals", Audience.STEWARD, at_least=True),
+)
+"""Held against a limit that nobody can set, or against none."""
+
+
+SAID = "said"
+"""What a measure says that refuses these records."""
+
+
+class Reason(StrEnum):
+    """Why something was not measured."""
+
+    UTILITY_OFF = "utility off"
+    RISK_OFF = "risk off"
+    NO_ANALYSES = "no analyses"
+    PROBABILITIES = "probabilities"
+    ONLY_PROBABILITIES = "only probabilities"
+    NO_HOLD_OUT = "no hold-out"
+    FEW_HELD = "few held"
+    NO_LINK = "no link"
+    NO_PAIRS = "no pairs"
+    NO_GROUPS = "no groups"
+    NO_GROUP_SAMPLED = "no group sampled"
+    ONE_GROUP_SAMPLED = "one group sampled"
+    AVERAGED = "averaged"
+    AVERAGED_UNDEFINED = "averaged, undefined"
+    ONE_COLUMN = "one column"
+    NO_CLASS = "no class"
+    REFUSED = "refused"
+    WITHHELD = "withheld"
+
+
+REASONS: dict[Reason, str] = {
+    Reason.UTILITY_OFF: "measure.utility is off",
+    Reason.RISK_OFF: "measure.risk is off",
+    Reason.NO_ANALYSES: "the job lists none",
+    Reason.PROBABILITIES: "released as probabilities (decode.categories)",
+    Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
+    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out is 0)",
+    Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
+    "measure.hold_out",
+    Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "
+    "measured instead: closest records, prediction measures and, with measure.hold_out, membership and attribute "
+    "inference",
+    Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
+    Reason.NO_GROUPS: "the mask forms no groups",
+    Reason.NO_GROUP_SAMPLED: "no group was sampled; raise measure.queries",
+    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were sampled; raise measure.queries",
+    Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
+    Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not foresee",
+    Reason.ONE_COLUMN: "one column of points leaves nothing to recover from another",
+    Reason.NO_CLASS: "no column with role class can mix in a group",
+    Reason.REFUSED: f"{{{SAID}}}",
+    Reason.WITHHELD: "these records do not allow it",
+}
+"""The same in words; a measure that refuses these records says why itself, to the steward alone."""
+
+UNMEASURED = {
+    "unmeasured.utility": "utility",
+    "unmeasured.utility_of_columns": "utility of the columns {names}",
+    "unmeasured.risk": "disclosure risk (linkage and attribute attacks)",
+    "unmeasured.analyses": "analyses of the recipients",
+    "unmeasured.linkage": "record linkage by distances",
+    "unmeasured.rank_linkage": "record linkage by ranks",
+    "unmeasured.lasko": "prediction distance, ambiguity and uncertainty",
+    "unmeasured.conditional_privacy": "conditional privacy",
+    "unmeasured.known_attribute": "attack through a known attribute",
+    "unmeasured.collusion": "collusion of a group's members",
+    "unmeasured.probabilistic": "probabilistic k-anonymity",
+    "unmeasured.classes": "classes in groups",
+    "unmeasured.membership": "membership inference",
+    "unmeasured.attribute_inference": "attribute inference",
+    "unmeasured.closest_record": "distance to the closest record",
+}
+"""What may stay unmeasured, and what it is called."""
+
+KINDS: dict[str, Kind] = {kind.key: kind for kind in (*_GATED, *_FIXED)} | {
+    key: Kind(key, title, "-", Audience.OPEN) for key, title in UNMEASURED.items()
+}
+"""Every check by its key."""
+
+GATES: dict[str, Gate] = {kind.gate.name: kind.gate for kind in _GATED if kind.gate is not None}
+"""Every limit of a job by its name, in the order of the job's documentation."""
+
+MEASURED = {name: gate for name, gate in GATES.items() if gate.figures}
+"""The limits that are held against measures."""
+
+
+def kind_of(gate: str) -> Kind:
+    """The check that a gate limits; of the table, where there is one of the strata too."""
+    return next(kind for kind in _GATED if kind.gate is not None and kind.gate.name == gate)

@@ -1,0 +1,182 @@
+"""A check as data: what was measured, against which limit, on what, and how it came out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.verify.catalogue import KINDS, About, Kind, Reason
+
+
+class Outcome(StrEnum):
+    """The outcome of one check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHECKED = "not checked"
+
+
+class Withheld(StrEnum):
+    """Why a figure is not told to recipients; see `anonpipe.verify.output_control`."""
+
+    FEW_ROWS = "fewer than k rows"
+    FEW_OF_SHARE = "a share of fewer than k rows"
+    FIGURE = "the figure"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a verdict.
+
+    Attributes
+    ----------
+    key
+        Which; its record is in `catalogue.KINDS`.
+    outcome
+        Passed, failed or not checked.
+    measured, limit
+        None where it was not measured, and for no limit.
+    unit
+        Of both.
+    records, of
+        Records that the figure rests on, and that there are; None where that is not known.
+    columns
+        What it is the figure of: the column, or pair, nearest to its limit; empty for none.
+    compared
+        Columns among which that is the worst; None where that is not known.
+    about
+        What else its words name: column names, k, numbers of files. No value of the data.
+    reason
+        Why it was not measured; None where it was, or nobody knows.
+    withheld
+        In place of the figure, for recipients.
+    """
+
+    key: str
+    outcome: Outcome
+    measured: float | None = None
+    limit: float | None = None
+    unit: str = ""
+    records: int | None = None
+    of: int | None = None
+    columns: tuple[str, ...] = ()
+    compared: int | None = None
+    about: About = field(default_factory=dict)
+    reason: Reason | None = None
+    withheld: Withheld | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """Its record; None for a key that this version does not know."""
+        return KINDS.get(self.key)
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether it may never be "not checked"; so is what nobody knows."""
+        return self.kind is None or self.kind.mandatory
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing may be released for it."""
+        return self.outcome is Outcome.FAILED or (self.mandatory and self.outcome is not Outcome.PASSED)
+
+    @property
+    def ratio(self) -> float:
+        """Measured over the most that passes: over 1 fails.
+
+        Infinite where a number is missing, or may only be 0 and is not.
+        """
+        measured, limit = (np.nan if value is None else value for value in (self.measured, self.limit))
+        if not measured > 0:
+            return 0.0 if measured <= limit else float("inf")
+        return measured / limit if limit > 0 else float("inf")
+
+
+def held(key: str, measured: float | None, limit: float | None, *, unit: str | None = None, **given: Any) -> Check:
+    """Hold a number against its limit, the way that the check's record says; a missing number fails.
+
+    Parameters
+    ----------
+    key
+        One of `catalogue.KINDS`.
+    measured, limit
+        Without a limit the number is told, and judged by nobody.
+    unit
+        Where it is not the record's.
+    given
+        What else a `Check` has.
+
+    Examples
+    --------
+    >>> held("rows.lost", 0, 0).outcome.value, held("group.smallest", 4, 5).outcome.value
+    ('passed', 'failed')
+    >>> held("mean", float("nan"), 0.1).outcome.value, held("covariance.probabilities", 0.1, None).outcome.value
+    ('failed', 'not checked')
+    """
+    kind = KINDS[key]
+    outcome = Outcome.NOT_CHECKED
+    if limit is not None:
+        number = np.nan if measured is None else measured
+        outcome = Outcome.PASSED if (number >= limit if kind.at_least else number <= limit) else Outcome.FAILED
+    return Check(key, outcome, measured, limit, kind.unit if unit is None else unit, **given)
+
+
+def worst_of(checks: Sequence[Check]) -> Check:
+    """Of the same check of several things the one with the largest ratio; the first of equals.
+
+    Examples
+    --------
+    >>> worst_of([held("mean", 3.0, 9.0), held("mean", 2.0, 3.0)]).measured
+    2.0
+    """
+    return max(checks, key=lambda each: each.ratio)
+
+
+def worst_entry(
+    key: str,
+    measured: npt.NDArray[np.float64],
+    limit: npt.NDArray[np.float64] | float,
+    names: Sequence[Sequence[str]] = (),
+    **given: Any,
+) -> Check:
+    """Entries held each against its own limit: the one with the largest ratio; 0 of no entries.
+
+    Parameters
+    ----------
+    measured, limit
+        Of equal shape, or one limit.
+    names
+        Of each axis the column that each place is of, an empty name where that is not known.
+    given
+        As in `held`. What is compared are the columns of the first axis, if `compared` is not given.
+
+    Examples
+    --------
+    >>> found = worst_entry("covariance", np.array([[0.2, 0.1]]), np.array([[0.5, 0.12]]), (["a"], ["a", "b"]))
+    >>> found.measured, found.limit, found.columns, found.compared
+    (0.1, 0.12, ('a', 'b'), 1)
+    >>> worst_entry("mean", np.array([np.nan]), 1.0).outcome.value
+    'failed'
+    """
+    if names:
+        given = {"compared": len(set(names[0]) - {""})} | given
+    limits = np.broadcast_to(limit, measured.shape)
+    if not measured.size:
+        return held(key, 0.0, 0.0, **given)
+    ratio = np.full(measured.shape, np.inf)
+    np.divide(measured, limits, out=ratio, where=limits > 0)
+    ratio[measured <= 0] = 0.0
+    ratio[np.isnan(measured) | np.isnan(limits)] = np.inf
+    at = tuple(int(place) for place in np.unravel_index(int(ratio.argmax()), measured.shape))
+    columns = dict.fromkeys(of[place] for of, place in zip(names, at, strict=bool(names)))
+    return held(key, float(measured[at]), float(limits[at]), columns=tuple(filter(None, columns)), **given)
+
+
+def unmeasured(key: str, reason: Reason, **given: Any) -> Check:
+    """What nobody measured, and why."""
+    return replace(held(key, None, None, **given), reason=reason)

@@ -1,0 +1,174 @@
+"""Checks in words: the one place where a check becomes text, for terminal, reports, artifacts and manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from string import Formatter
+from typing import Any
+
+from anonpipe.verify.catalogue import REASONS, Scope, Words
+from anonpipe.verify.check import Check, Outcome, Withheld
+
+
+@dataclass(frozen=True)
+class Line:
+    """A check in words.
+
+    Attributes
+    ----------
+    key, outcome, mandatory
+        The check's.
+    name
+        What was checked.
+    measured, limit
+        With their unit.
+    on
+        Which rows or bytes it was measured on, and in which column it is worst.
+    """
+
+    key: str
+    name: str
+    outcome: Outcome
+    measured: str
+    limit: str
+    on: str
+    mandatory: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able content."""
+        return asdict(self) | {"outcome": self.outcome.value}
+
+
+NOT_MEASURED = "not measured"
+
+_WHERE = {Scope.STRATUM: " in each stratum", Scope.GROUP: " in each group"}
+
+_SHORT = {"standard errors": "s.e."}
+"""Units as a table has them that is to fit in 80 columns."""
+
+
+class _Filled(Formatter):
+    """Templates of the catalogue: `{files:written file}` is a number of files, as `2 written files`."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return kwargs.get(str(key), "?")  # as in a verdict of another version
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec[:1].isalpha():
+            return f"{_number(value)} {format_spec}{'' if value == 1 else 's'}"
+        return _number(value) if format_spec == "," else str(super().format_field(value, format_spec))
+
+
+def line(check: Check) -> Line:
+    """A check in words.
+
+    Examples
+    --------
+    >>> from anonpipe.verify.check import held
+    >>> told = line(held("mean.stratum", 0.0079, 0.0368, about={"files": 2}, columns=("age",)))
+    >>> told.name, told.measured, told.limit, told.on
+    ('mean in each stratum', '0.0079 sd', 'at most 0.0368 sd', "2 written files, most in column 'age'")
+    """
+    return Line(check.key, name(check), check.outcome, measured(check), limit(check), on(check), check.mandatory)
+
+
+def name(check: Check) -> str:
+    """What was checked; the key of a check that this version does not know."""
+    return check.key if check.kind is None else _filled(check.kind.title, check)
+
+
+def on(check: Check) -> str:
+    """Which rows or bytes it was measured on, and in which column it is worst."""
+    if check.kind is None or (check.measured is None and check.withheld is None):
+        return "-"
+    return ", ".join(filter(None, [_filled(check.kind.on, check), worst_in(check)]))
+
+
+def worst_in(check: Check) -> str:
+    """In which column, or pair, a check is nearest to its limit; empty where there is none."""
+    if not check.columns:
+        return ""
+    return f"most in column{'s' if len(check.columns) > 1 else ''} {' and '.join(map(repr, check.columns))}"
+
+
+def named(check: Check) -> str:
+    """What was checked, and in which column it is worst."""
+    return ", ".join(filter(None, [name(check), worst_in(check)]))
+
+
+def measured(check: Check, short: bool = False) -> str:
+    """The figure with its unit, or what stands in its place."""
+    k = check.about.get("k")
+    if check.withheld is Withheld.FEW_ROWS:
+        return f"fewer than {k}"
+    if check.withheld is Withheld.FEW_OF_SHARE:
+        return f"fewer than {k} rows"
+    if check.withheld is not None:
+        return "within the limit" if check.outcome is Outcome.PASSED else "not told"
+    if check.measured is None:
+        return NOT_MEASURED
+    unit = _SHORT.get(check.unit, check.unit) if short else check.unit
+    undefined = check.limit is None and not abs(check.measured) < float("inf")
+    return "not defined" if undefined else f"{_number(check.measured)} {unit}".strip()
+
+
+def limit(check: Check, short: bool = False) -> str:
+    """The limit with its unit, in a table without; where nothing was measured, the reason."""
+    if check.reason is not None:
+        return _Filled().vformat(REASONS[check.reason], (), check.about)
+    if check.limit is None or check.kind is None:
+        return "no limit"
+    way = "at least" if check.kind.at_least else "at most"
+    return f"{way} {_number(check.limit)} {'' if short else check.unit}".strip()
+
+
+def remedies(checks: tuple[Check, ...]) -> tuple[str, ...]:
+    """For each failed check that has a known remedy a line, with what to do; the same advice once.
+
+    What a method promises and did not keep, or what was not measured, has none.
+
+    Examples
+    --------
+    >>> from anonpipe.verify.check import held
+    >>> failed = held("mean.stratum", 0.3, 0.1), held("mean", 0.2, 0.1), held("promise.mean", 9, 6)
+    >>> (advice,) = remedies(failed)
+    >>> advice.partition(",")[0]
+    'mean in each stratum: for a column with many values at a bound that it cannot cross (counts and costs with many 0)'
+    """
+    found: dict[str, str] = {}
+    for check in checks:
+        if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
+            found.setdefault(check.kind.remedy, named(check))
+    return tuple(f"{name}: {advice}" for advice, name in found.items())
+
+
+def unmeasured(checks: tuple[Check, ...]) -> dict[str, str]:
+    """Of each reason why something was not measured, what was not."""
+    found: dict[str, str] = {}
+    for check in checks:
+        if reason_only(check):
+            why = limit(check)
+            found[why] = f"{found[why]}, {name(check)}" if why in found else name(check)
+    return found
+
+
+def reason_only(check: Check) -> bool:
+    """Whether a check holds no figure, but the reason why there is none."""
+    return check.measured is None and check.reason is not None and not check.blocks
+
+
+def _filled(words: Words, check: Check) -> str:
+    given: Mapping[str, Any] = {
+        **check.about,
+        "records": check.records,
+        "of": check.of,
+        "where": _WHERE.get(check.kind.scope, "") if check.kind else "",
+    }
+    return _Filled().vformat(words if isinstance(words, str) else words(check.about), (), given)
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return "?"
+    return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.3g}"
