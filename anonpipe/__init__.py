@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from anonpipe.api import Anonymized as Anonymized
     from anonpipe.api import anonymize as anonymize
     from anonpipe.errors import AnonpipeError as AnonpipeError
-    from anonpipe.job import Job as Job
-    from anonpipe.job import load_job as load_job
-    from anonpipe.job import parse_job as parse_job
+    from anonpipe.job.model import Job as Job
+    from anonpipe.job.model import load_job as load_job
+    from anonpipe.job.model import parse_job as parse_job
 
 _PLACES = {
     "Anonymized": "anonpipe.api",
     "AnonpipeError": "anonpipe.errors",
-    "Job": "anonpipe.job",
+    "Job": "anonpipe.job.model",
     "anonymize": "anonpipe.api",
-    "load_job": "anonpipe.job",
-    "parse_job": "anonpipe.job",
+    "load_job": "anonpipe.job.model",
+    "parse_job": "anonpipe.job.model",
 }
 
 __all__ = sorted(_PLACES)

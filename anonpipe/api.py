@@ -12,12 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe import release
 from anonpipe.errors import InputError
-from anonpipe.job import Job, load_job, parse_job
-from anonpipe.pipeline import execute
+from anonpipe.job.model import Job, load_job, parse_job
+from anonpipe.pipeline.run import execute
 from anonpipe.progress import OnProgress
-from anonpipe.store import Staging, lock, make_private, remove, staging_root
+from anonpipe.storage import release
+from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
 from anonpipe.verify.verdict import Verdict
 
 TableLike = TypeVar("TableLike", pa.Table, pd.DataFrame)

@@ -19,8 +19,8 @@ from anonpipe.display import Form, counted
 from anonpipe.errors import AnonpipeError, InputError, JobError
 
 if TYPE_CHECKING:
-    from anonpipe.job import Job
-    from anonpipe.pipeline import Outcome
+    from anonpipe.job.model import Job
+    from anonpipe.pipeline.run import Outcome
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -95,11 +95,11 @@ def init(
     ] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output; it holds column names but no value of the data."""
-    from anonpipe.propose import propose_job
+    from anonpipe.propose.propose import propose_job
 
     wanted: tuple[Any, ...] = ()
     if analyses is not None:
-        from anonpipe.recipient import read_analyses
+        from anonpipe.job.analyses import read_analyses
 
         wanted = read_analyses(analyses)
     sys.stdout.write(propose_job(source, output, k, wanted))
@@ -115,7 +115,7 @@ def plan(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the warnings alone")] = False,
 ) -> None:
     """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates."""
-    from anonpipe.preview import preview
+    from anonpipe.pipeline.preview import preview
 
     form = _form(as_json, quiet)
     content = preview(_load(job, settings, {"run.workers": workers}))
@@ -198,7 +198,7 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Make a cancer-registry-like table and anonymise it: the whole main job on made-up data."""
-    from anonpipe.demo import demo_job, write_registry
+    from anonpipe.propose.demo import demo_job, write_registry
 
     folder.mkdir(parents=True, exist_ok=True)
     data, job_file = folder / "registry.parquet", folder / "job.yaml"
@@ -210,7 +210,7 @@ def demo(
         display.show_log()
     with interrupts.stoppable():
         _finish(loaded, _execute(loaded, resume=False), None)
-    from anonpipe.before_after import compare_tables, draw_comparison, show_comparison
+    from anonpipe.compare.before_after import compare_tables, draw_comparison, show_comparison
 
     compared = compare_tables(loaded, str(data), loaded.output)
     display.out.print(show_comparison(compared))
@@ -226,7 +226,7 @@ def summary(
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
 ) -> None:
     """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
-    from anonpipe.before_after import compare_tables, draw_comparison, show_comparison
+    from anonpipe.compare.before_after import compare_tables, draw_comparison, show_comparison
 
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
@@ -261,7 +261,7 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema."""
-    from anonpipe.release import check, read_manifest, resolve
+    from anonpipe.storage.release import check, read_manifest, resolve
 
     form = _form(as_json, quiet)
     problems = check(release)
@@ -312,11 +312,11 @@ def methods(
 
 def _registries() -> dict[str, dict[str, Any]]:
     """The methods by the key of the job that names them."""
-    from anonpipe.cluster import METHODS as CLUSTERERS
-    from anonpipe.codec.probabilities import PROBABILITIES
-    from anonpipe.mask import MASKERS
-    from anonpipe.options import Synthesize, names_of
-    from anonpipe.synthesize import METHODS as SYNTHESIZERS
+    from anonpipe.encoding.probabilities import PROBABILITIES
+    from anonpipe.job.options import Synthesize, names_of
+    from anonpipe.methods.grouping import METHODS as CLUSTERERS
+    from anonpipe.methods.masking import MASKERS
+    from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
     chosen = names_of(Synthesize)
     return {
@@ -331,7 +331,7 @@ def _registries() -> dict[str, dict[str, Any]]:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of a job, by which editors complete and check job files."""
-    from anonpipe.job import Job
+    from anonpipe.job.model import Job
 
     display.as_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Job.model_json_schema()})
 
@@ -342,9 +342,9 @@ def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted")] = False,
 ) -> None:
     """Delete what crashed runs left in staging (raw data) and outputs; live runs are not touched."""
-    from anonpipe.release import clean_up
-    from anonpipe.store import purge as purge_staging
-    from anonpipe.store import staging_root
+    from anonpipe.storage.release import clean_up
+    from anonpipe.storage.staging import purge as purge_staging
+    from anonpipe.storage.staging import staging_root
 
     outputs = [] if dry_run else _outputs(purge_staging(staging_root(staging), dry_run=True))
     gone = purge_staging(staging_root(staging), dry_run)
@@ -365,7 +365,7 @@ def _outputs(stagings: list[Path]) -> list[str]:
 
 
 def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Job:
-    from anonpipe.job import load_job, parse_setting
+    from anonpipe.job.model import load_job, parse_setting
 
     overrides = {key: value for key, value in options.items() if value is not None}
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
@@ -374,7 +374,7 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
 def _execute(job: Job, resume: bool, form: Form = Form.TABLES) -> Outcome:
     if form is Form.TABLES:
         _tell_if_cold(job)
-    from anonpipe.pipeline import execute
+    from anonpipe.pipeline.run import execute
 
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
@@ -430,7 +430,7 @@ def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TAB
 
 def _prune(job: Job, keep: int) -> list[str]:
     """Delete old versions; the release is out, so that what fails is a warning."""
-    from anonpipe.release import prune
+    from anonpipe.storage.release import prune
 
     problem, gone = "Ctrl-C came" if interrupts.asked_to_stop() else None, []
     if problem is None:

@@ -26,7 +26,7 @@ from anonpipe.errors import printable
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
-    from anonpipe.pipeline import Outcome
+    from anonpipe.pipeline.run import Outcome
     from anonpipe.verify.verdict import Verdict
 
 

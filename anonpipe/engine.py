@@ -30,7 +30,7 @@ import psutil
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.rng import secret_withheld
-from anonpipe.store import FULL, disk_error, make_private, system_code
+from anonpipe.storage.staging import FULL, disk_error, make_private, system_code
 
 Receipt = dict[str, Any]
 

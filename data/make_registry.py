@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anonpipe.demo import write_registry
+from anonpipe.propose.demo import write_registry
 
 SMALL_ROWS = 5_000
 SMALL_PATH = Path(__file__).parent / "registry_small.parquet"

@@ -1,4 +1,4 @@
-"""The Prefect flow: one task a stage, the stages of `anonpipe.pipeline`, and nothing else.
+"""The Prefect flow: one task a stage, the stages of `anonpipe.pipeline.run`, and nothing else.
 
 No `from __future__ import annotations` here: with it, `flow.serve()` cannot
 resolve the job model.
@@ -44,13 +44,15 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 
-from anonpipe import engine, pipeline, release
+from anonpipe import engine
 from anonpipe.engine import Mapper
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
-from anonpipe.job import Job, load_job
-from anonpipe.pipeline import Outcome, Run
+from anonpipe.job.model import Job, load_job
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.run import Outcome, Run
 from anonpipe.progress import Progress, logged
 from anonpipe.rng import require_secret, secret_withheld
+from anonpipe.storage import release
 from anonpipe.verify import words
 from anonpipe.verify.check import Check
 from anonpipe.verify.check import Outcome as CheckOutcome

@@ -24,7 +24,7 @@ from prefect.artifacts import create_image_artifact, create_markdown_artifact, c
 from anonpipe.compare import DEFAULT_K, DEFAULT_METHODS, Study, cells, compare, why, write_study
 from anonpipe.compare import draw_map as draw
 from anonpipe.errors import AnonpipeError
-from anonpipe.job import Job, load_job
+from anonpipe.job.model import Job, load_job
 from anonpipe.rng import secret_withheld
 
 from .access import refuse_open_api, refuse_open_server

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from anonpipe.demo import write_registry
+from anonpipe.propose.demo import write_registry
 
 STAGES = ("scan", "route", "group", "synthesize", "write")
 

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from anonpipe import cli, display, pipeline, release
+from anonpipe import cli, display
 from anonpipe.compare import _study
-from anonpipe.job import Job, parse_job
-from anonpipe.pipeline import Outcome, execute
+from anonpipe.job.model import Job, parse_job
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.run import Outcome, execute
+from anonpipe.storage import release
 
 CANARY = "canary83741"
 """A text value that no message may show."""

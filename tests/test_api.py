@@ -15,7 +15,7 @@ import yaml
 
 from anonpipe import anonymize
 from anonpipe.errors import InputError, JobError
-from anonpipe.job import parse_job
+from anonpipe.job.model import parse_job
 from tests import runs, small
 
 ROWS = 600

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.store import Shelf
+from anonpipe.storage.staging import Shelf
 from tests import small
 
 LOST = "rows, nulls or categories in the staging that the scan did not count"

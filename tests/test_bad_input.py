@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from anonpipe import cli, release, store
+from anonpipe import cli
 from anonpipe.engine import MINIMUM_MEMORY
 from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, JobError, OutputError
-from anonpipe.job import load_job, parse_job
-from anonpipe.pipeline import run_id
-from anonpipe.preview import preview
+from anonpipe.job.model import load_job, parse_job
+from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.run import run_id
+from anonpipe.storage import release
+from anonpipe.storage import staging as store
 from tests import runs, small
 from tests.small import CANARY, CANARY_NUMBER, COLUMNS
 
@@ -490,7 +492,7 @@ def test_a_job_that_is_running(tmp_path):
 def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
     with monkeypatch.context() as patch:
-        patch.setattr("anonpipe.pipeline.MAPPED_STAGES", (_crash,))
+        patch.setattr("anonpipe.pipeline.run.MAPPED_STAGES", (_crash,))
         with pytest.raises(EngineError, match="RuntimeError at test_bad_input"):
             small.run(given)
     small.write_table(tmp_path, small.plain_table(seed=9))
@@ -617,7 +619,7 @@ def test_unforeseen_errors_tell_their_place_and_no_value(tmp_path, capsys, monke
     def broken(*_):
         raise ZeroDivisionError(CANARY)
 
-    monkeypatch.setattr("anonpipe.preview.preview", broken)
+    monkeypatch.setattr("anonpipe.pipeline.preview.preview", broken)
     code, out, err = _call(capsys, "plan", _job_file(tmp_path, small.write_table(tmp_path, small.plain_table())))
     assert code == 1 and out == "" and "ZeroDivisionError" in err and "test_bad_input.py:" in err
 
@@ -649,7 +651,7 @@ def test_verify_with_a_broken_manifest(tmp_path, capsys, manifest):
 
 def test_files_in_the_private_staging_are_private(tmp_path, monkeypatch):
     given = small.job(tmp_path, small.plain_table())
-    monkeypatch.setattr("anonpipe.pipeline.verify", lambda run: _crash(run, None))
+    monkeypatch.setattr("anonpipe.pipeline.run.verify", lambda run: _crash(run, None))
     with pytest.raises(EngineError):
         small.run(given)
     found = [path for folder in small.stagings() for path in [folder, *folder.rglob("*")]]

@@ -18,10 +18,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from anonpipe import cli, display, pipeline, store
-from anonpipe.demo import write_registry
-from anonpipe.job import load_job
-from anonpipe.preview import preview
+from anonpipe import cli, display
+from anonpipe.job.model import load_job
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.preview import preview
+from anonpipe.propose.demo import write_registry
+from anonpipe.storage import staging as store
 from tests import runs, small
 from tests.small import CANARY
 
@@ -148,7 +150,7 @@ def test_from_init_to_verify(call, tmp_path):
 
 def test_summary_is_readable_at_80_columns(call, tmp_path):
     write_registry(tmp_path / "registry.parquet", 1_500)
-    from anonpipe.demo import demo_job
+    from anonpipe.propose.demo import demo_job
 
     job = tmp_path / "job.yaml"
     job.write_text(demo_job(str(tmp_path / "registry.parquet"), str(tmp_path / "out"), 5))
@@ -195,9 +197,9 @@ def test_summary_without_a_release(call, job_file):
 
 
 def test_methods_are_listed_and_told_apart(call):
-    from anonpipe.cluster import METHODS as clusterers
-    from anonpipe.mask import MASKERS
-    from anonpipe.synthesize import METHODS as synthesizers
+    from anonpipe.methods.grouping import METHODS as clusterers
+    from anonpipe.methods.masking import MASKERS
+    from anonpipe.methods.synthesis import METHODS as synthesizers
 
     answer = call("methods")
     assert answer.code == 0 and max(map(len, answer.out.splitlines())) <= 80
@@ -261,7 +263,7 @@ def test_interrupt(call, job_file, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("anonpipe.pipeline.MAPPED_STAGES", (pipeline.scan, interrupt))
+    monkeypatch.setattr("anonpipe.pipeline.run.MAPPED_STAGES", (pipeline.scan, interrupt))
     answer = call("run", job_file)
     assert answer.code == 130 and "--resume" in answer.err and "purge" in answer.err
 

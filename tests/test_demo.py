@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe import demo
+from anonpipe.columns import Role
 from anonpipe.errors import InputError, OutputError
-from anonpipe.job import load_job
-from anonpipe.schema import Role
+from anonpipe.job.model import load_job
+from anonpipe.propose import demo
 
 ROWS = 60_000
 SMALL = Path(__file__).parent.parent / "data" / "registry_small.parquet"

@@ -16,9 +16,10 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
-from anonpipe import engine, interrupts, pipeline
+from anonpipe import engine, interrupts
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
-from anonpipe.job import load_job
+from anonpipe.job.model import load_job
+from anonpipe.pipeline import run as pipeline
 from tests import engine_tasks, runs
 
 

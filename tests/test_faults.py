@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anonpipe import engine, pipeline, stages
+from anonpipe import engine
 from anonpipe.engine import Task
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
-from anonpipe.pipeline import execute
-from anonpipe.shelves import routed_shelf
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline import stages
+from anonpipe.pipeline.run import execute
+from anonpipe.pipeline.staged import routed_shelf
 from tests import small
 from tests.faults import inputs, staging
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.cluster import METHODS
 from anonpipe.errors import InputError, JobError
+from anonpipe.methods.grouping import METHODS
 from tests import small
 
 COLUMNS = {

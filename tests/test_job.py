@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from anonpipe.errors import JobError
-from anonpipe.job import Job, load_job, parse_job, parse_setting
-from anonpipe.recipient import read_analyses
+from anonpipe.job.analyses import read_analyses
+from anonpipe.job.model import Job, load_job, parse_job, parse_setting
 
 BASE = {
     "input": "in.parquet",
@@ -201,8 +201,8 @@ def test_the_json_schema_tells_the_methods_apart():
 
 
 def test_every_grouping_method_can_be_asked_for_with_its_options():
-    from anonpipe.cluster import METHODS
-    from anonpipe.options import Cluster, Grouping, names_of
+    from anonpipe.job.options import Cluster, Grouping, names_of
+    from anonpipe.methods.grouping import METHODS
 
     models = {
         name: model
@@ -221,9 +221,9 @@ def test_every_grouping_method_can_be_asked_for_with_its_options():
 
 
 def test_every_masker_can_be_asked_for_with_its_options():
-    from anonpipe.mask import MASKERS
-    from anonpipe.masker import FILLED
-    from anonpipe.options import Mask
+    from anonpipe.job.options import Mask
+    from anonpipe.methods.masking import MASKERS
+    from anonpipe.pipeline.masker import FILLED
 
     models = {model.model_fields["method"].annotation.__args__[0]: model for model in Mask.__origin__.__args__}
     assert set(models) == set(MASKERS)
@@ -238,8 +238,8 @@ def test_every_masker_can_be_asked_for_with_its_options():
 
 
 def test_every_synthesizer_can_be_asked_for_but_the_one_of_categories():
-    from anonpipe.options import Synthesize, names_of
-    from anonpipe.synthesize import METHODS
+    from anonpipe.job.options import Synthesize, names_of
+    from anonpipe.methods.synthesis import METHODS
 
     assert set(names_of(Synthesize)) == {name for name, record in METHODS.items() if record.takes == "points"}
 

@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import pipeline, release
-from anonpipe.context import Context
 from anonpipe.errors import AnonpipeError, JobError
-from anonpipe.mask import _local_synthesis, run_steps
-from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, partition_lengths, scopes
-from anonpipe.preview import preview
+from anonpipe.methods.masking import _local_synthesis, run_steps
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.mask_stages import POINTS, StepTask, channel_shelf, partition_lengths, scopes
+from anonpipe.pipeline.preview import preview
+from anonpipe.storage import release
 from tests import small
 
 MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe import anonymize
-from anonpipe.codec.cells import CellCodec
-from anonpipe.codec.columns import merge_columns, scan_numbers
-from anonpipe.codec.points import PointCodec
-from anonpipe.codec.scan import scan_batch
+from anonpipe.columns import Column
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.columns import merge_columns, scan_numbers
+from anonpipe.encoding.points import PointCodec
+from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import JobError
-from anonpipe.job import parse_job
-from anonpipe.propose import propose_job
-from anonpipe.schema import Column
+from anonpipe.job.model import parse_job
+from anonpipe.propose.propose import propose_job
 
 COST = {"kind": "continuous", "bounds": [0.01, 1e6], "step": 0.01, "transform": "log"}
 DAYS = {"kind": "integer", "bounds": [0, None], "transform": "log"}

@@ -10,18 +10,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from anonpipe import pipeline, release
-from anonpipe.context import Context
-from anonpipe.demo import write_registry
 from anonpipe.errors import EngineError, InputError, JobError
-from anonpipe.job import load_job
-from anonpipe.mask import MASKERS, Rows, run_steps
-from anonpipe.mask._order_statistics import averaged_by_rank
-from anonpipe.mask_stages import POINTS, StepTask, channel_shelf, mask_step, partition_lengths, read_column, scopes
-from anonpipe.options import Mask, names_of
-from anonpipe.preview import preview
+from anonpipe.job.model import load_job
+from anonpipe.job.options import Mask, names_of
+from anonpipe.methods.masking import MASKERS, Rows, run_steps
+from anonpipe.methods.masking._order_statistics import averaged_by_rank
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.mask_stages import (
+    POINTS,
+    StepTask,
+    channel_shelf,
+    mask_step,
+    partition_lengths,
+    read_column,
+    scopes,
+)
+from anonpipe.pipeline.preview import preview
+from anonpipe.propose.demo import write_registry
 from anonpipe.report import read_report
-from anonpipe.store import Staging
+from anonpipe.storage import release
+from anonpipe.storage.staging import Staging
 from tests import runs, small
 from tests.runs import registry_columns
 
@@ -287,7 +296,7 @@ def _hashes(given):
 
 
 def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, monkeypatch):
-    from anonpipe.mask import _noise
+    from anonpipe.methods.masking import _noise
 
     monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * 1.5)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "noise"}))
@@ -296,7 +305,7 @@ def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, mo
 
 
 def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, monkeypatch):
-    from anonpipe.mask import _data_shuffle
+    from anonpipe.methods.masking import _data_shuffle
 
     whole = _data_shuffle.shuffle
 
@@ -312,7 +321,7 @@ def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, 
 
 
 def test_a_step_that_makes_nonsense_is_found_out(tmp_path, registry, monkeypatch):
-    from anonpipe.mask import _noise
+    from anonpipe.methods.masking import _noise
 
     monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * np.nan)
     with pytest.raises(pipeline.engine.AnonpipeError, match="not finite"):

@@ -10,7 +10,8 @@ from scipy.stats import chi2, ncx2
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.kernels.rotate import draw_groups
+from anonpipe.methods.synthesis import noise_scatter, synthesize
+from anonpipe.methods.synthesis._rotate_kernel import draw_groups
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,
@@ -28,9 +29,8 @@ from anonpipe.moments import (
     s_delta,
     sampling_limit,
 )
-from anonpipe.synthesize import noise_scatter, synthesize
+from tests.methods.synthesis.grouped import groupings, shuffled_groups, tiled
 from tests.naive import synthesize as naive
-from tests.synthesize.grouped import groupings, shuffled_groups, tiled
 
 Z = 7.0
 """Normal quantile of all statistical tests here: 2.6e-12 an entry two-sided, under 1e-9 for a whole test."""

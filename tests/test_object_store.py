@@ -5,9 +5,10 @@ from __future__ import annotations
 import fsspec
 import pytest
 
-from anonpipe import pipeline, release, versions
 from anonpipe.errors import JobError, OutputError
-from anonpipe.job import parse_job
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline import run as pipeline
+from anonpipe.storage import release, versions
 from tests import small
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from anonpipe import cli
-from anonpipe.demo import demo_job
 from anonpipe.errors import InputError
+from anonpipe.propose.demo import demo_job
 from tests import runs, small
 
 FRAMES = set("─│┌┐└┘├┤┬┴┼━┃╇╡")

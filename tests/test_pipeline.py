@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from anonpipe import api, pipeline, release
-from anonpipe.demo import write_registry
+from anonpipe import api
 from anonpipe.errors import JobError
-from anonpipe.options import Synthesize, names_of
-from anonpipe.preview import preview
+from anonpipe.job.options import Synthesize, names_of
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.preview import preview
+from anonpipe.propose.demo import write_registry
+from anonpipe.storage import release
 from tests import small
 from tests.runs import registry_columns
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.job import parse_job
-from anonpipe.plan import Plan, build_plan, leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.partitioning import Plan, build_plan, leaf_counts, partition_rows, predicted_peak_bytes
 
 JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}})
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe import anonymize
-from anonpipe.mask import MASKERS
-from anonpipe.synthesize import METHODS as SYNTHESIZERS
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from tests import small
 
 COST, BORN = 98_765_432.11, np.datetime64("1871-03-17")

@@ -8,7 +8,7 @@ import pytest
 
 from anonpipe import display
 from anonpipe.errors import InputError, JobError, printable
-from anonpipe.job import parse_job
+from anonpipe.job.model import parse_job
 from anonpipe.report.page import _template
 
 EVIL = "ag\x1b]0;owned\x07\x1b[2Je\u202e\x9b31m\r"

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import anonymize, release
+from anonpipe import anonymize
 from anonpipe.errors import JobError
-from anonpipe.job import parse_job
+from anonpipe.job.model import parse_job
 from anonpipe.report import read_report
+from anonpipe.storage import release
 from tests import small
 
 COLUMNS = {
@@ -117,7 +118,7 @@ def test_the_whole_run(tmp_path):
 
 def test_a_wrong_share_fails(monkeypatch):
     """Without calibration the 5 % become 29 %, and the gates say so."""
-    monkeypatch.setattr("anonpipe.codec.probabilities.calibrated_probabilities", lambda chances, *_: chances)
+    monkeypatch.setattr("anonpipe.encoding.probabilities.calibrated_probabilities", lambda chances, *_: chances)
     table, verdict, _ = anonymize(people(), job(synthesize={"method": "centroid"}, gates={"share_as_they_were": 1.0}))
     assert table is None
     failed = {check.name for check in verdict.lines if check.outcome.value == "failed"}

@@ -14,12 +14,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe import propose
-from anonpipe.demo import REGISTRY_SCHEMA, write_registry
+from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
-from anonpipe.job import load_job, parse_job
-from anonpipe.propose import SAMPLE_ROWS, derived, guess, look_at, propose_job
-from anonpipe.schema import Kind, Role
+from anonpipe.job.model import load_job, parse_job
+from anonpipe.propose import propose
+from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
+from anonpipe.propose.propose import SAMPLE_ROWS, derived, guess, look_at, propose_job
 from anonpipe.source import check_types, open_source
 
 ROWS = 3_000

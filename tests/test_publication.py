@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from anonpipe import cli, interrupts, pipeline, release, store, versions
+from anonpipe import cli, interrupts
 from anonpipe.errors import BusyError, InputError
+from anonpipe.pipeline import run as pipeline
+from anonpipe.storage import release, versions
+from anonpipe.storage import staging as store
 from tests import small
 from tests.faults import publishing, steps
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.codec.rare import suppress_rare
-from anonpipe.codec.scan import merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
+from anonpipe.columns import Column
+from anonpipe.encoding.rare import suppress_rare
+from anonpipe.encoding.scan import merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
 from anonpipe.partition.strata import Strata
-from anonpipe.schema import Column
 from tests import small
 
 COLUMNS = {

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from anonpipe.errors import JobError
-from anonpipe.job import RecipientAnalysis, load_job, parse_job
-from anonpipe.propose import propose_job
-from anonpipe.recipient import USUAL_LIMITS, needs_of, read_analyses
+from anonpipe.job.analyses import USUAL_LIMITS, needs_of, read_analyses
+from anonpipe.job.model import RecipientAnalysis, load_job, parse_job
+from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types
 
 COX = {"name": "survival", "model": "cox", "formula": "months ~ age + stage", "event": "vital in ['Qdead', 'Qlost']"}

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anonpipe import release
 from anonpipe.errors import InputError, OutputError
+from anonpipe.storage import release
 from tests.faults import publishing as faults
 
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from anonpipe import release
-from anonpipe.measure import Analysis, compare_models
-from anonpipe.preview import preview
-from anonpipe.schema import Column
+from anonpipe.columns import Column
+from anonpipe.evaluate.utility import Analysis, compare_models
+from anonpipe.pipeline.preview import preview
+from anonpipe.storage import release
 from anonpipe.verify.unchanged import rows_without_spread
 from tests import small
 
@@ -121,7 +121,7 @@ def test_times_below_0_are_the_reason_and_times_of_0_are_none():
 
 
 def test_a_model_without_fit_is_a_note_of_the_verdict():
-    from anonpipe.assess import AnalysisOutcome, Assessment, notes
+    from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, notes
 
     frame = followed()
     lost = compare_models(frame, frame.assign(months=frame["months"] - 1), [COX])

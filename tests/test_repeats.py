@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import ledger
 from anonpipe.api import anonymize
-from anonpipe.codec.scan import scan_batch
-from anonpipe.codec.sketch import Tracer
+from anonpipe.columns import Column
+from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.sketch import Tracer
 from anonpipe.errors import InputError, JobError
-from anonpipe.job import parse_job
-from anonpipe.ledger import Trace, look, note_release, withdraw_note
-from anonpipe.release import place
+from anonpipe.job.model import parse_job
 from anonpipe.rng import keyed, require_secret, steward_secret
-from anonpipe.schema import Column
+from anonpipe.storage import release_log as ledger
+from anonpipe.storage.release import place
+from anonpipe.storage.release_log import Trace, look, note_release, withdraw_note
 from tests import small
 
 SECRET = b"s" * 32

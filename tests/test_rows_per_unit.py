@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import anonymize, release
+from anonpipe import anonymize
+from anonpipe.columns import Role
 from anonpipe.errors import InputError
-from anonpipe.preview import preview
-from anonpipe.propose import guess, look_at
-from anonpipe.schema import Role
+from anonpipe.pipeline.preview import preview
+from anonpipe.propose.propose import guess, look_at
+from anonpipe.storage import release
 from tests import small
 
 COLUMNS = {**small.COLUMNS, "person": {"role": "identifier"}, "row": {"role": "identifier"}}

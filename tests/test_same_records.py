@@ -8,9 +8,9 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
+from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.job import parse_job
-from anonpipe.schema import Column
+from anonpipe.job.model import parse_job
 from anonpipe.source import open_source
 from tests import small
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe import sealed, store
 from anonpipe.engine import account
 from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
 from anonpipe.files import write_atomic
+from anonpipe.storage import sealed
+from anonpipe.storage import staging as store
 from tests import small
 from tests.faults.staging import FAULTS
 
@@ -188,7 +189,7 @@ def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
     with store.lock(staging), pytest.raises(BusyError), store.lock(staging):
         pass
     code = (
-        "import os, pathlib; from anonpipe import store\n"
+        "import os, pathlib; from anonpipe.storage import staging as store\n"
         f"with store.lock(store.Staging(pathlib.Path({str(staging.root)!r}))): os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.cluster import cluster, refine
+from anonpipe.methods.grouping import cluster, refine
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from anonpipe.compare._settings import Setting
 from anonpipe.engine import Receipt
 from anonpipe.errors import JobError
-from anonpipe.job import Job
+from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
 USUAL_UTILITY = ("analyses.overlap", "propensity.tree_ratio", "propensity.logistic_ratio")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from anonpipe.errors import JobError
-from anonpipe.job import Job
+from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
 _ANALYSES = ("changed_significance", "changed_direction", "outside", "overlap")
@@ -48,7 +48,7 @@ def known_names(job: Job) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from anonpipe.job import parse_job
+    >>> from anonpipe.job.model import parse_job
     >>> asked = parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
     >>> names = known_names(asked)
     >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names

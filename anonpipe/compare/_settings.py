@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel
 
 from anonpipe.errors import JobError
-from anonpipe.job import Job, parse_job
-from anonpipe.options import Cluster, Grouping, Mask, Synthesize, names_of
+from anonpipe.job.model import Job, parse_job
+from anonpipe.job.options import Cluster, Grouping, Mask, Synthesize, names_of
 
 DEFAULT_METHODS = (
     "mdav+micro_perturbation",

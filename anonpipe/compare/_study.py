@@ -18,12 +18,12 @@ from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
-from anonpipe.job import Job
-from anonpipe.pipeline import open_mapper
+from anonpipe.job.model import Job
+from anonpipe.pipeline.run import open_mapper
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
-from anonpipe.store import Staging, lock, make_private, read_json, remove, staging_root, write_json
+from anonpipe.storage.staging import Staging, lock, make_private, read_json, remove, staging_root, write_json
 
 Results = dict[str, Receipt]
 

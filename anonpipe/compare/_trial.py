@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anonpipe.assess import Assessment, gated
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import OutputError
-from anonpipe.job import parse_job
-from anonpipe.measure import Measurement, shares_changed
-from anonpipe.pipeline import assess_only
+from anonpipe.evaluate.utility import Measurement, shares_changed
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.evaluation import Assessment, gated
+from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import trial_secret
-from anonpipe.store import Staging, read_json
+from anonpipe.storage.staging import Staging, read_json
 from anonpipe.verify import words
 from anonpipe.verify.catalogue import MEASURED
 from anonpipe.verify.verdict import Verdict

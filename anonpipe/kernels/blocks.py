@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from anonpipe.kernels.points import checked_points
 from anonpipe.kernels.principal import split_recursively
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 
 def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 BLOCK = 256
 """Rows multiplied at a time; a multiple of 4."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import IntArray
 
 
 @nb.njit(cache=True, nogil=True)

@@ -15,8 +15,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 TILE = 256
 """Rows handled at a time."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.kernels.group_moments import BLOCK, group_mean
 from anonpipe.kernels.orthogonal import triangularise
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)

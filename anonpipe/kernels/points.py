@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.types import FloatArray
 
 LARGEST = 1e100
 """Squares of larger numbers, summed, could leave the range of float64."""

@@ -17,14 +17,11 @@ from typing import NamedTuple
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.kernels.distance import squared_distances
 from anonpipe.kernels.exact_sum import add_row
 from anonpipe.kernels.principal import split_recursively, split_rows
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 ROOM = 16
 """Records a leaf has room for."""

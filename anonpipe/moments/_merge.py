@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.types import FloatArray
 
 
 class _Mergeable(Protocol):

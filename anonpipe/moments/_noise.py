@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.noise import centre_in_groups, fold_rows
 from anonpipe.moments._merge import as_array, divide, record_to_dict, same_width
 from anonpipe.moments._moments import GroupedMoments
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 FORMS = ("independent", "centred", "published")
 """Forms of micro-perturbation whose noise has a given covariance; see `s_delta`. The fourth is `exact`."""

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.kernels.group_moments import cross_products
 from anonpipe.moments._merge import as_array, as_table, divide, record_to_dict, same_width
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.errors import JobError
 from anonpipe.moments._merge import merge_all
@@ -14,8 +13,7 @@ from anonpipe.moments._moments import GroupedMoments
 from anonpipe.moments._noise import FORMS, known_form, s_delta
 from anonpipe.moments._spread import GroupSpread
 from anonpipe.moments._tails import centred_eigenvalue, form_eigenvalue, product_variance
-
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.types import FloatArray
 
 PROMISED_FORMS: dict[str, tuple[str | None, ...]] = {
     "centroid": (None,),

@@ -7,14 +7,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.kernels.group_moments import spread_sums
 from anonpipe.moments._merge import as_array, as_table, record_to_dict, same_width
 from anonpipe.moments._moments import GroupedMoments
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import norm
 
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.types import FloatArray
 
 
 def mean_limit(error: FloatArray, chance: float) -> FloatArray:

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 100_000
 

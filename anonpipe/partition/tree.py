@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from anonpipe.kernels.points import checked_points
 from anonpipe.kernels.principal import principal_direction
-from anonpipe.kernels.route import project_rows, route_rows
+from anonpipe.partition._route_kernel import project_rows, route_rows
+from anonpipe.types import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 KeyArray = npt.NDArray[np.uint64]
 
 

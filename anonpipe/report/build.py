@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anonpipe.job import Job
-from anonpipe.measure import Analysis, Estimate, Fit, Measurement
+from anonpipe.evaluate.utility import Analysis, Estimate, Fit, Measurement
+from anonpipe.job.model import Job
 from anonpipe.report import words
 from anonpipe.report.content import (
     AnalysisPart,
@@ -37,8 +37,8 @@ from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import limit, line, name
 
 if TYPE_CHECKING:
-    from anonpipe.assess import AnalysisOutcome, Assessment
-    from anonpipe.measure import CorrelationMatrices, Distribution
+    from anonpipe.evaluate.utility import CorrelationMatrices, Distribution
+    from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class CurveLine(Part):
 
 
 class Figure(Part):
-    """A measure of risk or utility; see `anonpipe.measure.Measurement`, whose fields these are."""
+    """A measure of risk or utility; see `anonpipe.evaluate.utility.Measurement`, whose fields these are."""
 
     name: str
     title: str
@@ -163,7 +163,7 @@ class Coefficient(Part):
 class AnalysisPart(Part):
     """An analysis of the recipients, fitted to the release and (for the steward) to the original.
 
-    `shares` are those of `anonpipe.measure.Shares`, over all coefficients but
+    `shares` are those of `anonpipe.evaluate.utility.Shares`, over all coefficients but
     the intercept; None where there is nothing to share.
     """
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from anonpipe.assess import load_assessment, sampled_tables
-from anonpipe.context import Context
-from anonpipe.evidence import promise_of
-from anonpipe.masker import masker_of
-from anonpipe.measure import correlation_changes, distributions
+from anonpipe.evaluate.utility import correlation_changes, distributions
+from anonpipe.pipeline.collect import promise_of
+from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.evaluation import load_assessment, sampled_tables
+from anonpipe.pipeline.masker import masker_of
 from anonpipe.report.build import Facts
 from anonpipe.verify.verdict import Verdict
 

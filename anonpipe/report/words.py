@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anonpipe.cluster import METHODS as CLUSTERERS
-from anonpipe.codec.identifiers import many_rows
-from anonpipe.job import Job
-from anonpipe.mask import MASKERS
-from anonpipe.masker import masks_strata
+from anonpipe.encoding.identifiers import many_rows
+from anonpipe.job.model import Job
+from anonpipe.methods.grouping import METHODS as CLUSTERERS
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.pipeline.masker import masks_strata
 from anonpipe.report.content import ColumnLine, Line, MethodLine, Treatment
-from anonpipe.synthesize import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import GATES, kind_of
 
 

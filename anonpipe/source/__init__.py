@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.schema import Column
 from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._files import find_files

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from anonpipe.codec.cells import check_order
-from anonpipe.codec.values import check_grid, is_date, is_number, is_supported, level_array, plain_type
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.cells import check_order
+from anonpipe.encoding.values import check_grid, is_date, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import InputError
-from anonpipe.schema import Column, Kind
 
 
 def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:

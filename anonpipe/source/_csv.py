@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from anonpipe.columns import Column, Kind
 from anonpipe.errors import InputError
-from anonpipe.schema import Column, Kind
 from anonpipe.source._files import File, guarded, open_bytes
 from anonpipe.source._model import Unit
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anonpipe.codec.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.private import table_from_bytes, table_to_bytes
 
 
 @dataclass(frozen=True)

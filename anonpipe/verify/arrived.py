@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.codec.tally import Tally
+from anonpipe.encoding.tally import Tally
+from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.check import Check, held, worst_entry, worst_of
 from anonpipe.verify.promises import EXACT
 from anonpipe.verify.view import View
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _EPS = 1e-12
 """Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.cluster import CONFIDENCE, ClassDisclosure, LossBound
-from anonpipe.mask import expect_together
+from anonpipe.methods.grouping import CONFIDENCE, ClassDisclosure, LossBound
+from anonpipe.methods.masking import expect_together
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, together
+from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, held, worst_entry
@@ -19,10 +19,6 @@ from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.promises import CHANCE, Promise, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 Limits = Mapping[str, float]
 """The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`."""

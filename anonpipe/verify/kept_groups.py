@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.mask import RecordsAndDraws
+from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import merge_all
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.promises import EXACT

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from anonpipe.mask import Expected
+from anonpipe.methods.masking import Expected
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,
@@ -23,10 +22,9 @@ from anonpipe.moments import (
     s_delta,
     sampling_limit,
 )
+from anonpipe.types import FloatArray
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, worst_entry, worst_of
-
-FloatArray = npt.NDArray[np.float64]
 
 EXACT = 1e-9
 """Relative tolerance of what a method promises exactly, before decoding."""

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from pandas.util import hash_array
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from anonpipe.types import FloatArray, IntArray
+
 HashArray = npt.NDArray[np.uint64]
 
 

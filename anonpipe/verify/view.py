@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.schema import Column, Kind
-
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.columns import Column, Kind
+from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True)

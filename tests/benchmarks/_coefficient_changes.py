@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.measure._changes import LEAST, Changes, relative_changes
-from anonpipe.measure._check import check_least, checked_tables, spreads
-
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.evaluate.utility._changes import LEAST, Changes, relative_changes
+from anonpipe.evaluate.utility._check import check_least, checked_tables, spreads
+from anonpipe.types import FloatArray
 
 _RANK = 1e-9
 """Singular values of the z-scores below this, times the largest, count as 0."""

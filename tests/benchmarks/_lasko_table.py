@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from anonpipe.measure._average_bias import correlations
-from anonpipe.measure._changes import Changes, summary
-from anonpipe.measure._check import checked_tables, spreads
-
-FloatArray = npt.NDArray[np.float64]
+from anonpipe.evaluate.utility._average_bias import correlations
+from anonpipe.evaluate.utility._changes import Changes, summary
+from anonpipe.evaluate.utility._check import checked_tables, spreads
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import csv
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from anonpipe.cluster import class_disclosure, cluster, information_loss
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import class_disclosure, cluster, information_loss
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.synthesize import synthesize
-from tests.cluster.data import reference_folder, standardized
+from tests.methods.grouping.data import reference_folder, standardized
 
 METHODS: tuple[tuple[str, dict[str, float]], ...] = (
     ("mdav", {}),

@@ -20,16 +20,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from anonpipe.partition.blocks import block_order
 from threadpoolctl import threadpool_limits
 
-from anonpipe import pipeline
-from anonpipe.cluster import cluster, refine
-from anonpipe.demo import write_numeric
-from anonpipe.job import Job, parse_job
+from anonpipe.job.model import Job, parse_job
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster, refine
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.partition.blocks import block_order
-from anonpipe.synthesize import synthesize
+from anonpipe.pipeline import run as pipeline
+from anonpipe.propose.demo import write_numeric
 
 
 @contextmanager

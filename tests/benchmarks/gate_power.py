@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from anonpipe.cluster import cluster
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import MASKERS, mask
-from anonpipe.mask._basis import axes_of
+from anonpipe.methods.grouping import cluster
+from anonpipe.methods.masking import MASKERS, mask
+from anonpipe.methods.masking._basis import axes_of
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
-from anonpipe.synthesize import synthesize
 from anonpipe.verify.promises import Promise, Target, against_promise, of_groups
 
 WIDTH = 4

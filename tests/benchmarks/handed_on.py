@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from anonpipe.mask import mask
+from anonpipe.methods.masking import mask
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.synthesize import synthesize
-from anonpipe.verify.handed_on import Chances, Fineness, chances, coarsest_grid, means_lie_on
+from anonpipe.verify.original_values import Chances, Fineness, chances, coarsest_grid, means_lie_on
 
 METHODS = ("micro_perturbation", "gaussian", "noise", "synthesis", "centroid")
 SINGLE = float(np.finfo(np.float32).eps)
@@ -99,7 +99,7 @@ def release(points: Any, method: str, k: int, rng: np.random.Generator) -> Any:
 
 
 def compare(original: Any, released: Any, kind: Kind, k: int) -> Chances:
-    """One column, as `anonpipe.handed_on` does it."""
+    """One column, as `anonpipe.pipeline.original_values` does it."""
     values, rows = np.unique(original, return_counts=True)
     rare = values[(rows < k) & (values != kind.low)]
     relative = SINGLE if kind.single else 0.0

@@ -19,8 +19,8 @@ import time
 import numpy as np
 import pandas as pd
 
-from anonpipe.cluster import METHODS, cluster, information_loss, information_loss_bound, refine
-from tests.cluster.data import reference_folder, standardized
+from anonpipe.methods.grouping import METHODS, cluster, information_loss, information_loss_bound, refine
+from tests.methods.grouping.data import reference_folder, standardized
 
 PUBLISHED = {
     "MDAV-MHM": ("mhm", {"order": "mdav"}),

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from anonpipe.mask import mask
-from anonpipe.risk import LaskoMeasures, lasko_measures, nearest, predictions
-from anonpipe.risk._lasko import MEASURES
+from anonpipe.evaluate.risk import LaskoMeasures, lasko_measures, nearest, predictions
+from anonpipe.evaluate.risk._lasko import MEASURES
+from anonpipe.methods.masking import mask
 from tests.benchmarks.masker_table import METHODS, coded, population, spectral_rhs
 
 K = 5

@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from anonpipe.cluster import cluster, refine
-from anonpipe.demo import write_numeric
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster, refine
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.synthesize import synthesize
+from anonpipe.propose.demo import write_numeric
 
 METHODS = (
     ("micro_perturbation", "independent"),

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import numpy as np
 
-from anonpipe.cluster import class_disclosure, cluster
+from anonpipe.evaluate.risk import nearest, score_linkage
+from anonpipe.evaluate.utility import abico, abim, abisd
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.measure import abico, abim, abisd
+from anonpipe.methods.grouping import class_disclosure, cluster
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.risk import nearest, score_linkage
-from anonpipe.synthesize import synthesize
-from tests.cluster.data import reference_folder
+from tests.methods.grouping.data import reference_folder
 
 DRAWS = 5
 METHODS = {

@@ -54,11 +54,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from anonpipe.cluster import cluster
+from anonpipe.evaluate.utility import interaction_terms, moment_changes, propensity
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import mask
-from anonpipe.measure import interaction_terms, moment_changes, propensity
-from anonpipe.mixture import (
+from anonpipe.methods.grouping import cluster
+from anonpipe.methods.masking import mask
+from anonpipe.methods.mixture import (
     affine_maps,
     class_constraints,
     classes_over,
@@ -71,9 +71,9 @@ from anonpipe.mixture import (
     group_statistics,
     synthesize_rows,
 )
-from anonpipe.synthesize import synthesize
+from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
-from tests.cluster.data import reference_folder, standardized
+from tests.methods.grouping.data import reference_folder, standardized
 
 NUMBERS = ["age", "TSH", "T3", "T4U", "FTI"]
 DECIMALS = (0, 2, 1, 2, 0)

@@ -21,12 +21,12 @@ import time
 import numpy as np
 import pandas as pd
 
-from anonpipe.cluster import cluster
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import mask
-from anonpipe.synthesize import centroid
+from anonpipe.methods.grouping import cluster
+from anonpipe.methods.masking import mask
+from anonpipe.methods.synthesis import centroid
 from tests.benchmarks._lasko_table import lasko_table
-from tests.cluster.data import reference_folder, standardized
+from tests.methods.grouping.data import reference_folder, standardized
 
 CONTINUOUS, ORDINAL, BINARY = 10, 6, 12
 METHODS = {

@@ -16,10 +16,10 @@ import time
 
 import numpy as np
 
-from anonpipe.cluster import cluster, information_loss, information_loss_bound, refine
-from anonpipe.kernels.mdav import pairs_of_groups
+from anonpipe.methods.grouping import cluster, information_loss, information_loss_bound, refine
+from anonpipe.methods.grouping._mdav_kernel import pairs_of_groups
 from tests.benchmarks.plain_mdav import plain_pairs
-from tests.cluster.data import reference_folder, standardized
+from tests.methods.grouping.data import reference_folder, standardized
 
 BLOCK_ROWS = 2_000
 

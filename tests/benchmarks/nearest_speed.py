@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.neighbors import KDTree, NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from anonpipe.risk import nearest
+from anonpipe.evaluate.risk import nearest
 
 COUNT = 5
 

@@ -13,10 +13,10 @@ import argparse
 
 import numpy as np
 
-from anonpipe.cluster import cluster
 from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, Moments, merge_all, noise_factor, s_delta
-from anonpipe.synthesize import synthesize
 
 STRATA = ((400, 0.5), (1_200, 1.0), (2_400, 1.6))
 

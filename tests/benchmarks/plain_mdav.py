@@ -7,12 +7,12 @@ import numpy as np
 
 from anonpipe.kernels.distance import gather_columns, squared_distances
 from anonpipe.kernels.exact_sum import add_row, mean_of, sum_rows
-from anonpipe.kernels.mdav import furthest, k_nearest
+from anonpipe.methods.grouping._mdav_kernel import furthest, k_nearest
 
 
 @nb.njit(cache=True, nogil=True)
 def plain_pairs(points, k, least):
-    """The labels of `anonpipe.kernels.mdav.pairs_of_groups`."""
+    """The labels of `anonpipe.methods.grouping._mdav_kernel.pairs_of_groups`."""
     n = points.shape[0]
     rows = np.arange(n)
     columns, ids, labels = gather_columns(points, rows), rows.copy(), np.full(n, -1)

@@ -48,13 +48,14 @@ import time
 import numpy as np
 import pandas as pd
 
-from anonpipe import anonymize, certificate
-from anonpipe.cluster import cluster
+from anonpipe import anonymize
+from anonpipe.evaluate.utility import Analysis, fit_models
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import mask
-from anonpipe.measure import Analysis, fit_models
-from anonpipe.synthesize import restore_by_rank, synthesize
-from tests.cluster.data import reference_folder, standardized
+from anonpipe.methods.grouping import cluster
+from anonpipe.methods.masking import mask
+from anonpipe.methods.synthesis import restore_by_rank, synthesize
+from anonpipe.pipeline import loss_bound as certificate
+from tests.methods.grouping.data import reference_folder, standardized
 
 COLUMNS = {
     "months": {"kind": "integer", "role": "survival_time", "bounds": [0, 360]},

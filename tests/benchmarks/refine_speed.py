@@ -19,9 +19,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from anonpipe.cluster import cluster, information_loss, refine
+from anonpipe.methods.grouping import cluster, information_loss, refine
 from tests.benchmarks.mdav_speed import generated
-from tests.cluster.data import reference_folder, standardized
+from tests.methods.grouping.data import reference_folder, standardized
 
 COLUMNS = {
     "tarragona": None,

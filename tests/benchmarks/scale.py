@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from anonpipe.demo import demo_job, write_registry
+from anonpipe.propose.demo import demo_job, write_registry
 
 
 def pss_bytes(process: psutil.Process) -> int:

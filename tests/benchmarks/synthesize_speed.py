@@ -7,18 +7,10 @@ import time
 
 import numpy as np
 
-from anonpipe.kernels.bounds import keep_group_sums
+from anonpipe.encoding._bounds_kernel import keep_group_sums
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.moments import (
-    GroupedMoments,
-    GroupSpread,
-    Moments,
-    PairwiseMoments,
-    exact_factor,
-    noise_factor,
-    s_delta,
-)
-from anonpipe.synthesize import noise_scatter, restore_by_rank, synthesize
+from anonpipe.methods.synthesis import noise_scatter, restore_by_rank, synthesize
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, exact_factor, noise_factor, s_delta
 
 
 def main(rows: int, columns: int, k: int) -> None:

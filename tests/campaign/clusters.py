@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import yaml
 
-from anonpipe.job import Run
+from anonpipe.job.model import Run
 from tests.campaign.faults import Trial
 from tests.campaign.world import SECRET, Ending, World
 from tests.runs import environment, kill_driver, workers_of

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from anonpipe import release
 from anonpipe.progress import Progress
+from anonpipe.storage import release
 from tests.campaign.world import Child, Ending, World, damage, kill_after, run, start
 
 DAMAGES = ("flip", "zero", "truncate", "delete")

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from anonpipe import release
-from anonpipe.demo import write_registry
 from anonpipe.errors import AnonpipeError
-from anonpipe.job import Job, parse_job
-from anonpipe.pipeline import execute
+from anonpipe.job.model import Job, parse_job
+from anonpipe.pipeline.run import execute
 from anonpipe.progress import Progress
+from anonpipe.propose.demo import write_registry
+from anonpipe.storage import release
 from tests.runs import registry_columns
 
 ROWS, FILES = 1_500, 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anonpipe.assess import Assessment
 from anonpipe.compare import _trial
-from anonpipe.measure import Measurement
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.rng import steward_secret
 from anonpipe.source import open_source, read_batches
 from anonpipe.verify.check import held

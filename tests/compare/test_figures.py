@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from anonpipe.compare import Axis, cells, grid, legend, pareto, reasons, summarise, write_study
 from anonpipe.errors import JobError
-from anonpipe.job import parse_job
-from anonpipe.measure import Measurement
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.job.model import parse_job
 from tests import small
 from tests.naive import compare as naive
 

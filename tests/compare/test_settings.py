@@ -15,8 +15,8 @@ from anonpipe.compare import DEFAULT_METHODS, grid
 from anonpipe.compare._names import check_names, known_names
 from anonpipe.compare._settings import _FORMS, _forms, digest_of
 from anonpipe.errors import JobError
-from anonpipe.job import load_job, parse_job, parse_setting
-from anonpipe.options import Mask, names_of
+from anonpipe.job.model import load_job, parse_job, parse_setting
+from anonpipe.job.options import Mask, names_of
 from anonpipe.verify.catalogue import MEASURED
 from tests import small
 

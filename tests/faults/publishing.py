@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe import release
+from anonpipe.storage import release
 
 
 def staged(folder: Path) -> tuple[list[Path], dict[str, Any]]:

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe import release
 from anonpipe.errors import AnonpipeError
-from anonpipe.job import Job
-from anonpipe.pipeline import execute
+from anonpipe.job.model import Job
+from anonpipe.pipeline.run import execute
 from anonpipe.progress import Progress
+from anonpipe.storage import release
 from tests import small
 
 Inject = Callable[[Path, np.random.Generator], None]

@@ -103,7 +103,7 @@ def _child(make: Callable[..., Act], given: tuple[Any, ...], scenario: Scenario,
 def start(make: Callable[..., Act], given: tuple[Any, ...], scenario: Scenario, *arguments: Any) -> Any:
     """A process that runs `scenario(*arguments)` with `make(*given)` at its steps."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["anonpipe.release", "tests.faults.publishing"])
+    context.set_forkserver_preload(["anonpipe.storage.release", "tests.faults.publishing"])
     process = context.Process(target=_child, args=(make, given, scenario, arguments))
     process.start()
     return process

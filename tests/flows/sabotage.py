@@ -15,8 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from anonpipe import stages
 from anonpipe.engine import Task
+from anonpipe.pipeline import stages
 
 
 def folder() -> Path:
@@ -77,8 +77,9 @@ def main(job: str, *options: str) -> int:
     once), `naked` (error texts are passed on: what must not be), `door` (notes
     what the run's own server answers to a stranger).
     """
-    from anonpipe import engine, pipeline
-    from anonpipe.job import load_job
+    from anonpipe import engine
+    from anonpipe.job.model import load_job
+    from anonpipe.pipeline import run as pipeline
     from tests.flows import sabotage
 
     pipeline.work = sabotage.work

@@ -10,15 +10,15 @@ import time
 import psutil
 import yaml
 
-from anonpipe.job import load_job
-from anonpipe.pipeline import run_id
-from anonpipe.store import Staging, lock
+from anonpipe.job.model import load_job
+from anonpipe.pipeline.run import run_id
+from anonpipe.storage.staging import Staging, lock
 from tests import runs
 from tests.flows.poison import Poison, console, staging
 
 CODES = """
 import json, sys
-from anonpipe import pipeline
+from anonpipe.pipeline import run as pipeline
 opened = pipeline.open_mapper
 pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
 from flows import anonymize
@@ -127,7 +127,7 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
     code = """
 from types import SimpleNamespace
 from flows import anonymize
-from anonpipe.pipeline import Outcome
+from anonpipe.pipeline.run import Outcome
 from anonpipe.verify.verdict import Verdict
 def gone(*_, **__):
     raise ConnectionError

@@ -12,7 +12,7 @@ POISON = Poison("canary-compared", 98765.4321)
 
 FLOW = """
 import sys
-from anonpipe.job import load_job
+from anonpipe.job.model import load_job
 from flows.compare import compare_settings, main
 assert main([]) == 2
 compare_settings(load_job(sys.argv[1]), sys.argv[2], ["kd_tree+centroid", "crest+centroid"], [5], risk="linked_share")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.bounds import keep_group_sums
+from anonpipe.encoding._bounds_kernel import keep_group_sums
+from tests.methods.synthesis.grouped import shuffled_groups
 from tests.naive import synthesize as naive
-from tests.synthesize.grouped import shuffled_groups
 
 LIMITS = [(-1.0, 1.0), (0.0, np.inf), (-np.inf, 0.5), (-np.inf, np.inf), (0.25, 0.25), (0.0, 1e6)]
 

@@ -51,7 +51,7 @@ def test_a_changed_kernel_changes_the_folder_of_all_that_import_it_and_of_no_oth
     sources = {
         "far": "x = 1\n",
         "near": "from anonpipe.kernels.far import x\n",
-        "user": "from anonpipe.kernels.near import x\n",
+        "user": "from anonpipe.methods.grouping._near_kernel import x\n",
         "other": "y = 2\n",
     }
     for name, text in sources.items():

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.exact_sum import mean_of, sum_rows
-from anonpipe.kernels.mdav import pairs_of_groups
 from anonpipe.kernels.remaining import (
     FAN,
     ROOM,
@@ -15,6 +14,7 @@ from anonpipe.kernels.remaining import (
     take_out,
     tidied,
 )
+from anonpipe.methods.grouping._mdav_kernel import pairs_of_groups
 from tests.benchmarks.plain_mdav import plain_pairs
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.blocks import block_order
-from tests.cluster.data import grouping_problems, principal_blocks
+from tests.methods.grouping.data import grouping_problems, principal_blocks
 
 
 @settings(deadline=None)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.partition.tree import Tree, fit_tree, route
-from tests.cluster.data import grouping_problems
+from tests.methods.grouping.data import grouping_problems
 from tests.naive import cluster as naive
 
 

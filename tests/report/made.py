@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.assess import AnalysisOutcome, Assessment, NotChecked
-from anonpipe.job import parse_job
-from anonpipe.measure import (
+from anonpipe.columns import Kind
+from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,
     CorrelationMatrices,
@@ -19,8 +18,9 @@ from anonpipe.measure import (
     Measurement,
     ModelComparison,
 )
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.report import Facts
-from anonpipe.schema import Kind
 from anonpipe.verify.catalogue import Reason
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.verdict import Verdict

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
-from anonpipe.measure import Curve, Distribution
+from anonpipe.evaluate.utility import Curve, Distribution
 from anonpipe.report import Report, documents, internal, read_report, releasable, render, words
-from anonpipe.schema import Kind
 from anonpipe.verify.check import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line

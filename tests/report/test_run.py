@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anonpipe import pipeline, release
 from anonpipe.cli import main
 from anonpipe.errors import EngineError
+from anonpipe.pipeline import run as pipeline
 from anonpipe.report import read_report
+from anonpipe.storage import release
 from anonpipe.verify.verdict import Verdict
 from tests import small
 from tests.small import CANARY, CANARY_NUMBER

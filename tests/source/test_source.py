@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.schema import Column
 from anonpipe.source import Source, _parquet, check_types, open_source, read_batches, source_from_bytes, source_to_bytes
 
 CANARY = "CANARY4711"

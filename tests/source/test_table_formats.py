@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anonpipe import pipeline
 from anonpipe.errors import InputError
-from anonpipe.preview import preview
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.preview import preview
 from anonpipe.source import open_source
 from tests import small
 

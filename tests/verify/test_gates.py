@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anonpipe.cluster import LossBound, class_disclosure
-from anonpipe.codec.tally import Tally
+from anonpipe.columns import Column
+from anonpipe.encoding.tally import Tally
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.mask import MASKERS, mask
+from anonpipe.methods.grouping import LossBound, class_disclosure
+from anonpipe.methods.masking import MASKERS, mask
+from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
-from anonpipe.schema import Column
-from anonpipe.synthesize import synthesize
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, Outcome, held, worst_entry, worst_of

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anonpipe import handed_on
-from anonpipe.handed_on import ranges
-from anonpipe.verify.handed_on import FALSE_ALARM, LEEWAY, Chances, Fineness, chances, coarsest_grid, means_lie_on
+from anonpipe.pipeline import original_values as handed_on
+from anonpipe.pipeline.original_values import ranges
+from anonpipe.verify.original_values import FALSE_ALARM, LEEWAY, Chances, Fineness, chances, coarsest_grid, means_lie_on
 
 
 def _beyond(original, released, step=0.0, k=5, columns=5):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.mask import RecordsAndDraws
+from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.verify.check import Outcome
 from anonpipe.verify.kept_groups import KeptGroups
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.schema import Column
+from anonpipe.columns import Column
 from anonpipe.verify.view import build_view
 
 COLUMNS = {

@@ -1,0 +1,99 @@
+"""Values held inside bounds without moving the sums of their groups."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
+    """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
+
+    Walks from one change of slope to the next: a value above `high` starts to
+    move when it comes inside, a value at `low` stops. The values inside are
+    always x[bottom:top].
+    """
+    n = x.shape[0]
+    bottom, top = np.searchsorted(x, low, "right"), np.searchsorted(x, high, "right")
+    fall = 0.0
+    while bottom < n:
+        until = x[bottom] - low
+        if top < n:
+            until = min(until, x[top] - high)
+        loss = (top - bottom) * (until - fall)
+        if loss >= excess:
+            return fall + excess / (top - bottom)
+        excess -= max(loss, 0.0)
+        fall = max(fall, until)
+        while top < n and x[top] - high <= fall:
+            top += 1
+        while bottom < n and x[bottom] - low <= fall:
+            bottom += 1
+    return fall
+
+
+@nb.njit(cache=True, nogil=True)
+def _project(x: FloatArray, low: float, high: float) -> float:
+    """The shift t for which clip(x + t) has the sum of x; 0 where no shift has it."""
+    n = x.shape[0]
+    total, clipped = 0.0, 0.0
+    for value in x:
+        total += value
+        clipped += min(max(value, low), high)
+    if total < n * low or total > n * high:
+        return 0.0
+    if clipped > total:
+        return -_fall(np.sort(x), low, high, clipped - total)
+    if clipped < total:
+        return float(_fall(np.sort(-x), -high, -low, total - clipped))
+    return 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
+    """Move values into [low, high] by the least squares that keep the sum of every group.
+
+    Parameters
+    ----------
+    values
+        One column, shape (n_rows,); NaN stays NaN and counts for nothing.
+    order, starts
+        The groups; see `anonpipe.kernels.groups.sort_groups`.
+    low, high
+        The bounds, low <= high; minus and plus infinity for none.
+
+    Returns
+    -------
+    float64, shape (n_rows,)
+        clip(x + t) with one shift t for each group, which is the nearest point
+        of the box with the group's sum. Groups inside the bounds stay bit by
+        bit as they are. Where no point of the box has the group's sum, the
+        values are clipped only.
+
+    Examples
+    --------
+    >>> keep_group_sums(np.array([-2.0, 3.0, 5.0]), np.arange(3), np.array([0, 3]), 0.0, np.inf).tolist()
+    [0.0, 2.0, 4.0]
+    """
+    out = values.copy()
+    largest = 0
+    for g in range(starts.shape[0] - 1):
+        largest = max(largest, starts[g + 1] - starts[g])
+    x = np.empty(largest)
+    for g in range(starts.shape[0] - 1):
+        n, outside = 0, False
+        for row in order[starts[g] : starts[g + 1]]:
+            if not np.isnan(values[row]):
+                x[n] = values[row]
+                n += 1
+                outside = outside or values[row] < low or values[row] > high
+        if not outside:
+            continue
+        shift = _project(x[:n], low, high)
+        for row in order[starts[g] : starts[g + 1]]:
+            if not np.isnan(values[row]):
+                out[row] = min(max(values[row] + shift, low), high)
+    return out

@@ -1,0 +1,241 @@
+"""Table to cells and back: one float64 a value in natural units, and the input's exact types again.
+
+Numbers stay numbers, dates are days since 1970-01-01, and what is carried as
+codes is the position among the column's categories, nulls the position after
+the last. Missing numbers are NaN; so are the nulls of an ordinal column whose
+values are replaced, as those are handled as numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.columns import code_of
+from anonpipe.encoding.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.values import (
+    Grid,
+    as_dictionary,
+    encoded,
+    from_numbers,
+    grid_of,
+    level_array,
+    numbers,
+    plain_type,
+    present,
+)
+from anonpipe.errors import InputError
+from anonpipe.types import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class CellCodec:
+    """How the released columns of a table become cells and cells a table.
+
+    Attributes
+    ----------
+    names, columns
+        The released columns in the input's order, and what the job says of them.
+    schema
+        The released table's: the input's restricted to `names`, without
+        metadata. A dictionary's index type is widened where the categories
+        of the whole input need it.
+    has_nulls
+        Whether each column holds nulls.
+    categories
+        Of each column carried as codes, its plain values in the order of the codes.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    has_nulls: tuple[bool, ...]
+    categories: dict[str, pa.Array]
+
+    @classmethod
+    def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> CellCodec:
+        """The codec of an input.
+
+        Parameters
+        ----------
+        schema
+            The input's.
+        columns
+            The job's.
+        scan
+            Of the whole input.
+
+        Examples
+        --------
+        >>> from anonpipe.encoding.scan import scan_batch
+        >>> batch = pa.record_batch({"age": [30, 50], "sex": ["m", "f"]})
+        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
+        >>> codec = CellCodec.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
+        >>> codec.to_cells(batch).tolist()
+        [[30.0, 1.0], [50.0, 0.0]]
+        >>> codec.from_cells(codec.to_cells(batch)).equals(batch)
+        True
+        """
+        names = tuple(name for name in schema.names if name in scan.columns)
+        scanned = [scan.columns[name] for name in names]
+        categories = {n: s.categories for n, s in zip(names, scanned, strict=True) if s.categories is not None}
+        fields = [_released_field(schema.field(name), len(categories.get(name, ()))) for name in names]
+        kept = tuple(columns[name] for name in names)
+        return cls(names, kept, pa.schema(fields), tuple(s.nulls > 0 for s in scanned), categories)
+
+    def code_count(self, name: str) -> int:
+        """Number of codes of a column carried as codes, one for nulls included if it holds any."""
+        return len(self.categories[name]) + self.has_nulls[self.names.index(name)]
+
+    def event_codes(self, position: int) -> BoolArray:
+        """Which codes of a survival status mean that the event happened, shape (n_codes,).
+
+        Raises
+        ------
+        InputError
+            None of the declared events occurs.
+        """
+        name, column = self.names[position], self.columns[position]
+        events = level_array(name, column.event or (), self.categories[name].type)
+        happened = np.zeros(self.code_count(name), dtype=bool)
+        codes = code_of(events, self.categories[name])
+        happened[codes[codes < len(self.categories[name])]] = True
+        if not happened.any():
+            raise InputError(
+                f"none of the values that the job's event lists for column {name!r} occurs in the input; "
+                "mend the list (spelling, upper and lower case, text in quotes)"
+            )
+        return happened
+
+    def grid(self, position: int) -> Grid:
+        """The values that a replaced number or ordinal may take."""
+        name, column = self.names[position], self.columns[position]
+        if column.kind is Kind.ORDINAL:
+            return Grid(1.0, 0.0, float(len(self.categories[name]) - 1))
+        return grid_of(column, self.schema.field(name).type)
+
+    def to_cells(self, batch: pa.RecordBatch, given: Mapping[str, FloatArray] | None = None) -> FloatArray:
+        """Cells of the rows, shape (n_rows, n_columns).
+
+        Parameters
+        ----------
+        batch
+            The rows.
+        given
+            Cells of columns that the batch does not hold, by name.
+
+        Raises
+        ------
+        InputError
+            A column holds a category that the scan did not see.
+        """
+        cells = np.empty((batch.num_rows, len(self.names)))
+        for position, name in enumerate(self.names):
+            if given is not None and name in given:
+                cells[:, position] = given[name]
+                continue
+            array = batch.column(name)
+            cells[:, position] = self._codes(position, array) if name in self.categories else numbers(array)
+        return cells
+
+    def _codes(self, position: int, array: pa.Array) -> FloatArray:
+        name, column = self.names[position], self.columns[position]
+        array = as_dictionary(array)
+        codes = code_of(array, self.categories[name]).astype(np.float64)
+        unknown = codes == len(self.categories[name])
+        if (unknown & present(array)).any():
+            raise InputError(f"column {name!r} holds categories that the first pass did not see; run again")
+        if column.role.synthesized and column.kind is Kind.ORDINAL:
+            codes[unknown] = np.nan
+        return codes
+
+    def from_cells(self, cells: FloatArray) -> pa.RecordBatch:
+        """The rows of the cells, in exactly the input's types.
+
+        Numbers are put on their steps inside their bounds. A dictionary holds
+        the categories of these rows only; an ordered one, whose levels are
+        declared, holds them all in their order.
+
+        Parameters
+        ----------
+        cells
+            Shape (n_rows, n_columns).
+        """
+        if cells.ndim != 2 or cells.shape[1] != len(self.names):
+            raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
+        arrays = []
+        for position, name in enumerate(self.names):
+            field, values = self.schema.field(position), cells[:, position]
+            if name in self.categories:
+                arrays.append(_from_codes(values, self.categories[name], field.type))
+            else:
+                grid = self.grid(position)
+                arrays.append(from_numbers(grid.round(values), field, grid.step))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def to_bytes(self) -> memoryview:
+        """The codec as bytes."""
+        lists = [
+            pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in self.categories.values()
+        ]
+        content = {
+            "columns": [column.model_dump(mode="json") for column in self.columns],
+            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
+            "has_nulls": list(self.has_nulls),
+        }
+        return table_to_bytes(pa.table(lists, names=list(self.categories)), {"cells": json.dumps(content)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes | memoryview) -> CellCodec:
+        """Read what `to_bytes` gave."""
+        table, metadata = table_from_bytes(content)
+        told = json.loads(metadata["cells"])
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
+        return cls(
+            tuple(schema.names),
+            tuple(Column.model_validate(column) for column in told["columns"]),
+            schema,
+            tuple(told["has_nulls"]),
+            {name: table.column(name).chunk(0).flatten() for name in table.column_names},
+        )
+
+
+def _released_field(field: pa.Field, categories: int) -> pa.Field:
+    """The field without metadata; a dictionary gets an index that can number all categories."""
+    kind = field.type
+    if pa.types.is_dictionary(kind) and categories - 1 > np.iinfo(kind.index_type.to_pandas_dtype()).max:
+        kind = pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _from_codes(values: FloatArray, categories: pa.Array, kind: pa.DataType) -> pa.Array:
+    missing = np.isnan(values) | (values >= len(categories))
+    codes = np.where(missing, 0, np.rint(np.where(missing, 0.0, values))).astype(np.int64)
+    if not pa.types.is_dictionary(kind):
+        return encoded(categories.take(pa.array(codes, mask=missing)), kind)
+    used = np.arange(len(categories)) if kind.ordered else np.unique(codes[~missing])
+    indices = pa.array(np.searchsorted(used, codes), mask=missing).cast(kind.index_type)
+    labels = categories.take(pa.array(used)).cast(kind.value_type)
+    return pa.DictionaryArray.from_arrays(indices, labels, ordered=kind.ordered)
+
+
+def check_order(name: str, column: Column, kind: pa.DataType) -> None:
+    """Refuse an ordered dictionary whose levels are not declared: the order of a file's dictionaries is not reliable.
+
+    Raises
+    ------
+    InputError
+        With the remedy.
+    """
+    if pa.types.is_dictionary(kind) and kind.ordered and column.staged_as_codes and column.levels is None:
+        raise InputError(
+            f"column {name!r} is an ordered dictionary of {plain_type(kind)}, whose order files do not keep reliably; "
+            "declare levels: [lowest, ..., highest]"
+        )

@@ -1,0 +1,320 @@
+"""What one column holds: counts, moments and categories, mergeable in any cut."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.exact import Sums
+from anonpipe.encoding.values import as_dictionary, level_array, numbers, plain, positions, present
+from anonpipe.errors import InputError
+from anonpipe.types import FloatArray, IntArray
+
+Numbers = tuple[FloatArray, FloatArray, FloatArray]
+"""How many, their mean, and the sum of squared deviations from it."""
+
+MOST_CATEGORIES = 10_000
+LARGEST = 1e150
+"""Larger numbers count as infinite: their squares could not be added up."""
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnScan:
+    """What one column holds.
+
+    Attributes
+    ----------
+    rows, nulls, infinite
+        Counts; NaN counts as null, and numbers beyond 1e150 as infinite.
+    mean, m2
+        Mean of the finite values in natural units, and the sum of squared
+        deviations from it; of a column carried as codes, those of the codes.
+    constant
+        Whether there is one value only.
+    outside
+        Numbers beyond the bounds, or values not among the levels.
+    log_mean, log_m2
+        Like `mean` and `m2`, of the logarithms of a column that is masked by
+        them; 0 for other columns.
+    least, most
+        The smallest and the largest finite number; NaN where there is none,
+        and of a column carried as codes. Each is one person's true value: it
+        leaves the private staging only as a count of released values.
+    sums, log_sums
+        From which mean and squared deviations of a column of numbers come,
+        exact, so that no order of the rows shows in them.
+    categories, counts
+        Of a column carried as codes: the distinct values in ascending order
+        (or the declared levels in theirs) and the records of each; else None.
+    """
+
+    rows: int
+    nulls: int
+    infinite: int
+    mean: float
+    m2: float
+    constant: bool
+    outside: int
+    categories: pa.Array | None = None
+    counts: IntArray | None = None
+    log_mean: float = 0.0
+    log_m2: float = 0.0
+    least: float = math.nan
+    most: float = math.nan
+    sums: Sums | None = None
+    log_sums: Sums | None = None
+
+    @property
+    def values(self) -> int:
+        """Finite values that are there."""
+        return self.rows - self.nulls - self.infinite
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation, with n - 1; 0 for a constant."""
+        return 0.0 if self.constant or self.values < 2 else math.sqrt(self.m2 / (self.values - 1))
+
+    @property
+    def log_sd(self) -> float:
+        """The same of the logarithms."""
+        return 0.0 if self.constant or self.values < 2 else math.sqrt(self.log_m2 / (self.values - 1))
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether it is carried as codes of texts."""
+        return self.categories is not None and bool(pa.types.is_string(self.categories.type))
+
+    @property
+    def code_counts(self) -> IntArray:
+        """Records of each code, the nulls last if there are any; empty for a column of numbers."""
+        if self.counts is None:
+            return np.empty(0, dtype=np.int64)
+        return np.append(self.counts, self.nulls) if self.nulls else self.counts
+
+    @property
+    def occupied(self) -> IntArray:
+        """The codes that occur, ascending."""
+        return np.flatnonzero(self.code_counts)
+
+
+def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
+    """The scan of a column carried as numbers.
+
+    Examples
+    --------
+    >>> scan_numbers(pa.array([1.0, 3.0, None]), Column(kind="continuous")).mean
+    2.0
+    """
+    everything = numbers(array)
+    values = everything[np.abs(everything) <= LARGEST]  # false for NaN
+    nulls = int(np.isnan(everything).sum())
+    low, high = column.numeric_bounds
+    outside = 0 if low is None else int((values < low).sum())
+    outside += 0 if high is None else int((values > high).sum())
+    return _with_moments(
+        ColumnScan(
+            rows=len(everything),
+            nulls=nulls,
+            infinite=len(everything) - nulls - len(values),
+            mean=0.0,
+            m2=0.0,
+            constant=bool((values == values[:1]).all()),
+            outside=outside,
+            least=float(values.min()) if len(values) else math.nan,
+            most=float(values.max()) if len(values) else math.nan,
+            sums=Sums.of(values),
+            log_sums=_of_logarithms(values, column),
+        )
+    )
+
+
+def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
+    """How many finite numbers a column carried as numbers holds at each place, their mean and squared deviations.
+
+    Examples
+    --------
+    >>> n, mean, m2 = numbers_by(pa.array([1.0, 3.0, None]), np.array([0, 0, 1]), 2)
+    >>> n.tolist(), mean.tolist(), m2.tolist()
+    ([2.0, 0.0], [2.0, 0.0], [2.0, 0.0])
+    """
+    values = numbers(array)
+    there = np.abs(values) <= LARGEST  # false for NaN
+    found = np.where(there, values, 0.0)
+    return pooled(which, size, there.astype(np.float64), found, np.zeros(len(found)))
+
+
+def _with_moments(scanned: ColumnScan) -> ColumnScan:
+    """The scan with the moments that follow from its sums."""
+    if scanned.sums is None:
+        return scanned
+    log_mean, log_m2 = (0.0, 0.0) if scanned.log_sums is None else scanned.log_sums.moments(scanned.values)
+    mean, m2 = scanned.sums.moments(scanned.values)
+    return replace(scanned, mean=mean, m2=m2, log_mean=log_mean, log_m2=log_m2)
+
+
+def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> Sums | None:
+    """Sums of the logarithms; of values below the declared bound, of the bound."""
+    if column.offset is None:
+        return None
+    return Sums.of(np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + column.offset))
+
+
+def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, IntArray]:
+    """The column's scan, and the code of each record (nulls and undeclared values: the number of categories)."""
+    if column.levels is not None:
+        categories = level_array(name, column.levels, array.type)
+    else:
+        used = np.unique(pc.drop_null(array.indices).to_numpy())
+        categories = _ascending(plain(array.dictionary).take(pa.array(used)).unique().drop_null())
+        _limit_categories(name, len(categories))
+    codes = code_of(array, categories)
+    counts = np.bincount(codes, minlength=len(categories) + 1)
+    nulls = int(np.count_nonzero(~present(array)))
+    return _coded_scan(categories, counts[:-1], nulls, int(counts[-1]) - nulls), codes
+
+
+def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
+    """Position of each value among the categories; the number of categories for nulls and other values.
+
+    Examples
+    --------
+    >>> code_of(pa.array(["b", None, "a"]), pa.array(["a", "b"])).tolist()
+    [1, 2, 0]
+    """
+    array = as_dictionary(array)
+    found = pc.index_in(plain(array.dictionary), value_set=categories, skip_nulls=True)
+    of_values = np.append(positions(found, len(categories)), len(categories))
+    return np.asarray(of_values[positions(array.indices, len(of_values) - 1)])
+
+
+def _ascending(values: pa.Array) -> pa.Array:
+    return values.take(pc.array_sort_indices(values))
+
+
+def _limit_categories(name: str, count: int) -> None:
+    if count > MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} has more than {MOST_CATEGORIES:,} distinct values, too many for categories; "
+            "drop it (role: dropped), coarsen it, or give it a numeric kind and role masked"
+        )
+
+
+def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int) -> ColumnScan:
+    inside = int(counts.sum())
+    codes = np.arange(len(counts))
+    mean = float((codes * counts).sum() / inside) if inside else 0.0
+    seen = np.flatnonzero(counts)
+    return ColumnScan(
+        rows=inside + nulls + outside,
+        nulls=nulls,
+        infinite=0,
+        mean=mean,
+        m2=float((np.square(codes - mean) * counts).sum()),
+        constant=len(seen) <= 1,
+        outside=outside,
+        categories=categories,
+        counts=counts.astype(np.int64),
+    )
+
+
+def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
+    """The scan of two parts of a column together.
+
+    Raises
+    ------
+    InputError
+        It has more than 10,000 categories.
+    """
+    if a.counts is not None and b.counts is not None:
+        return _merge_coded(name, a, b, a.counts, b.counts)
+    return _with_moments(
+        ColumnScan(
+            rows=a.rows + b.rows,
+            nulls=a.nulls + b.nulls,
+            infinite=a.infinite + b.infinite,
+            mean=0.0,
+            m2=0.0,
+            constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
+            outside=a.outside + b.outside,
+            least=float(np.fmin(a.least, b.least)),
+            most=float(np.fmax(a.most, b.most)),
+            sums=_added(a.sums, b.sums),
+            log_sums=_added(a.log_sums, b.log_sums),
+        )
+    )
+
+
+def _added(a: Sums | None, b: Sums | None) -> Sums | None:
+    return None if a is None or b is None else a + b
+
+
+def pooled(
+    which: IntArray, size: int, n: FloatArray, mean: FloatArray, m2: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
+
+    Parameters
+    ----------
+    which
+        Place of each part, shape (n_parts,).
+    size
+        Number of places.
+    n, mean, m2
+        Of each part, shape (n_parts,) or (n_parts, n_columns).
+
+    Returns
+    -------
+    n, mean, m2
+        One row a place; the mean of nothing is 0.
+
+    Examples
+    --------
+    >>> n, mean, m2 = pooled(np.array([0, 1, 0]), 2, np.ones(3), np.array([1.0, 5.0, 3.0]), np.zeros(3))
+    >>> n.tolist(), mean.tolist(), m2.tolist()
+    ([2.0, 1.0], [2.0, 5.0], [2.0, 0.0])
+    """
+    total = _summed(which, size, n)
+    centre = np.divide(_summed(which, size, n * mean), total, out=np.zeros_like(total), where=total > 0)
+    return total, centre, _summed(which, size, m2 + n * np.square(mean - centre[which]))
+
+
+def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
+    if values.ndim == 1:
+        return np.bincount(which, weights=values, minlength=size).astype(np.float64)
+    total = np.zeros((size, *values.shape[1:]))
+    np.add.at(total, which, values)
+    return total
+
+
+def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:
+    nulls, outside = a.nulls + b.nulls, a.outside + b.outside
+    categories: Any = a.categories
+    if categories.equals(b.categories):
+        return _coded_scan(categories, in_a + in_b, nulls, outside)
+    categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
+    _limit_categories(name, len(categories))
+    counts = np.zeros(len(categories), dtype=np.int64)
+    counts[code_of(a.categories, categories)] += in_a
+    counts[code_of(b.categories, categories)] += in_b
+    return _coded_scan(categories, counts, nulls, outside)
+
+
+def point_width(column: Column, scanned: ColumnScan) -> int:
+    """How many columns of points one column of the table takes; 0 where its values are not replaced.
+
+    A number or an ordinal takes one, and one more for its nulls. A category
+    takes one a category that occurs, but only one for two, and none for one.
+    """
+    if not column.role.synthesized:
+        return 0
+    if not column.kind.coded or column.kind is Kind.ORDINAL:
+        return 1 + (scanned.nulls > 0)
+    found = len(scanned.occupied)
+    return {1: 0, 2: 1}.get(found, found)

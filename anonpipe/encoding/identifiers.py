@@ -1,0 +1,339 @@
+"""Whether a row is a person: how often the values of an identifier repeat, counted on disk.
+
+A scan leaves, of each identifier, runs of keyed 128-bit digests of its values
+in the private staging: a run has each digest once, with its rows, in ascending
+order. All runs are then counted together, one range of digests after the
+other, so that memory depends on neither the rows nor on how often one repeats.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.util import hash_array
+
+from anonpipe.encoding.values import is_date, plain, plain_type
+from anonpipe.errors import InputError
+from anonpipe.rng import keyed, number_keys
+
+Digests = npt.NDArray[np.void]
+
+Save = Callable[[str, Digests], None]
+
+FOLDER = "identifiers"
+"""Where runs lie in the staging."""
+
+RUN_ROWS = 2**20
+"""Values that are sorted at once."""
+
+RANGE_ROWS = 2**21
+"""Entries of all runs that are counted at once, in expectation."""
+
+_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("rows", "<i8")])
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often the values of one identifier occur.
+
+    Attributes
+    ----------
+    name
+        The column.
+    rows, nulls
+        All rows, and those without a value, whose persons nobody can tell.
+    distinct
+        Different values.
+    most
+        Rows of the value with most.
+    """
+
+    name: str
+    rows: int
+    nulls: int
+    distinct: int = 0
+    most: int = 0
+
+    @property
+    def repeated(self) -> bool:
+        """Whether some value occurs in several rows."""
+        return self.most > 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able content."""
+        return asdict(self)
+
+
+def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
+    """Each distinct value of an array by its keyed digest, and the number of nulls.
+
+    Numbers and dates are turned one to one, so that no two have one digest;
+    texts and bytes by two keyed 64-bit hashes: among 10^8
+    different values two agree with a probability of 1.5e-23.
+
+    Parameters
+    ----------
+    name
+        The column.
+    array
+        Its values; the encoding does not matter.
+    key
+        16 bytes or more.
+
+    Returns
+    -------
+    tuple
+        Records of `high`, `low` and `rows`, ascending by the first two; and the nulls.
+
+    Raises
+    ------
+    InputError
+        The type is nested, so that its values cannot be compared.
+
+    Examples
+    --------
+    >>> found, nulls = digests("id", pa.array(["a", "b", None, "a"]), b"k" * 16)
+    >>> sorted(found["rows"].tolist()), nulls
+    ([1, 2], 1)
+    """
+    values = _comparable(name, array)
+    nulls = values.null_count
+    values = values.drop_null()
+    entries = np.zeros(len(values), dtype=_ENTRY)
+    entries["rows"] = 1
+    if pa.types.is_integer(values.type):
+        entries["high"] = number_keys(key, values.to_numpy(zero_copy_only=False).view(np.int64))
+    elif len(values):
+        objects = values.to_numpy(zero_copy_only=False).astype(object)
+        for lane in ("high", "low"):
+            entries[lane] = hash_array(objects, hash_key=keyed(key, lane).hex()[:16], categorize=False)
+    return merged([entries]), nulls
+
+
+def _comparable(name: str, array: pa.Array) -> pa.Array:
+    """The values as 64-bit integers, texts or bytes, two of them equal where the values are."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    problem = pa.types.is_nested(array.type)
+    try:
+        if pa.types.is_binary(array.type) or pa.types.is_fixed_size_binary(array.type):
+            return array.cast(pa.binary())
+        if pa.types.is_large_binary(array.type) or pa.types.is_null(array.type):
+            return array
+        values = plain(array)
+        kind = plain_type(values.type)
+        if kind == pa.uint64():
+            return values.view(pa.int64())
+        if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+            return values.view(pa.int32()).cast(pa.int64())
+        if is_date(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
+            return values.view(pa.int64())
+        if pa.types.is_floating(kind):
+            filled = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # one zero
+            return pa.array(filled.view(np.int64), mask=values.is_null().to_numpy(zero_copy_only=False))
+        return values.cast(pa.int64() if pa.types.is_integer(kind) else pa.string())
+    except (pa.ArrowException, NotImplementedError):
+        problem = True
+    if problem:
+        raise InputError(
+            f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
+            "convert it to text or numbers, or give it role dropped if it names no person"
+        )
+    return array
+
+
+def merged(parts: Sequence[Digests]) -> Digests:
+    """Entries of several lists together, each digest once, ascending."""
+    together = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    together = together[np.lexsort((together["low"], together["high"]))]
+    if not len(together):
+        return together
+    first = np.append(True, (np.diff(together["high"]) != 0) | (np.diff(together["low"]) != 0))
+    starts = np.flatnonzero(first)
+    out = together[starts].copy()
+    out["rows"] = np.add.reduceat(together["rows"], starts)
+    return out
+
+
+class DigestWriter:
+    """Collects the digests of one identifier in one unit, and writes a run whenever enough have come.
+
+    Parameters
+    ----------
+    save
+        Keeps a run under a name.
+    stem
+        What names of runs begin with.
+    name
+        The column.
+    key
+        Of the digests.
+    """
+
+    def __init__(self, save: Save, stem: str, name: str, key: bytes) -> None:
+        self._save, self._stem, self._name, self._key = save, stem, name, key
+        self._held: list[Digests] = []
+        self._runs = self._rows = self._nulls = 0
+
+    def add(self, array: pa.Array) -> None:
+        """Take the next values."""
+        found, nulls = digests(self._name, array, self._key)
+        self._held.append(found)
+        self._rows += len(array)
+        self._nulls += nulls
+        if sum(map(len, self._held)) >= RUN_ROWS:
+            self._write()
+
+    def close(self) -> Repeats:
+        """Write what is left; rows and nulls of the unit."""
+        if self._held:
+            self._write()
+        return Repeats(self._name, self._rows, self._nulls)
+
+    def _write(self) -> None:
+        self._save(f"{self._stem}-{self._runs}.npy", merged(self._held))
+        self._held.clear()
+        self._runs += 1
+
+
+def digest_writers(save: Save, names: Sequence[str], key: bytes, unit: int) -> dict[str, DigestWriter]:
+    """A writer for each identifier of one unit; names stand in the files' names by their place."""
+    return {name: DigestWriter(save, f"{FOLDER}/{place}-{unit}", name, key) for place, name in enumerate(names)}
+
+
+def keep_in(folder: Path) -> Save:
+    """Keep runs as files of a folder."""
+
+    def save(name: str, run: Digests) -> None:
+        (folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        np.save(folder / name, run)
+
+    return save
+
+
+def runs_in(folder: Path, names: Sequence[str]) -> list[list[Path]]:
+    """The runs of each identifier that were kept in a folder."""
+    return [sorted((folder / FOLDER).glob(f"{place}-*.npy")) for place in range(len(names))]
+
+
+def is_run(file: str, place: int) -> bool:
+    """Whether a file is a run of the identifier at this place."""
+    return file.startswith(f"{FOLDER}/{place}-")
+
+
+def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Repeats]:
+    """Of each identifier, how often its values occur in all units.
+
+    Parameters
+    ----------
+    runs
+        The files of each identifier's runs.
+    counted
+        Of each unit what its writers' `close` gave, as dicts.
+    """
+    return [
+        count_repeats([Repeats(**one) for one in units], files)
+        for files, units in zip(runs, zip(*counted, strict=True), strict=True)
+    ]
+
+
+def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path]) -> Repeats:
+    """How often the values of one identifier occur in all units together.
+
+    Parameters
+    ----------
+    counted
+        Rows and nulls of each unit.
+    runs
+        The files of all of them.
+    """
+    whole = replace(counted[0], rows=sum(one.rows for one in counted), nulls=sum(one.nulls for one in counted))
+    distinct = most = 0
+    for entries in _ranges([np.load(path, mmap_mode="r") for path in runs]):
+        distinct += len(entries)
+        most = max(most, int(entries["rows"].max(initial=0)))
+    return replace(whole, distinct=distinct, most=most)
+
+
+def _ranges(runs: Sequence[Digests]) -> Iterator[Digests]:
+    """All digests once, in ranges of bounded size: digests are as good as random, so that all are about as full."""
+    ranges = -(-sum(map(len, runs)) // RANGE_ROWS)
+    begins = [0] * len(runs)
+    for place in range(1, ranges + 1):
+        limit = 2**64 * place // ranges
+        ends = [bisect.bisect_left(run["high"], limit) if limit < 2**64 else len(run) for run in runs]
+        yield merged([np.asarray(run[low:high]) for run, low, high in zip(runs, begins, ends, strict=True)])
+        begins = ends
+
+
+def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str) -> list[str]:
+    """Refuse a table that has several rows a person, unless the job says so.
+
+    Parameters
+    ----------
+    counted
+        Of each identifier; each has to hold by itself, because a number of the
+        row beside a number of the person must not hide that persons repeat.
+    k
+        Smallest group, in rows.
+    rows_per_unit
+        `one` or `many`, see the job.
+
+    Returns
+    -------
+    list of str
+        Warnings: names and counts, never a value.
+
+    Raises
+    ------
+    InputError
+        An identifier repeats, and the job says `one`.
+    """
+    found = [
+        f"column {one.name!r} (role identifier) has {_rows(one.nulls)} without a value: whether they are rows of one "
+        "person cannot be told, and they count as rows of different ones"
+        for one in counted
+        if one.nulls
+    ]
+    repeated = [one for one in counted if one.repeated]
+    if repeated and rows_per_unit == "one":
+        raise InputError("\n".join(_refused(one, k) for one in repeated))
+    if rows_per_unit == "many":
+        found.append(f"rows_per_unit is many: {many_rows(k)}")
+    return found + [_counts(one) for one in repeated]
+
+
+def many_rows(k: int) -> str:
+    """What k means where a person may have several rows."""
+    return (
+        f"k={k} counts rows, not persons: a person may have several rows, and the {k} rows of a group, a category or a "
+        "combination may be those of one person; what is said of k protects rows"
+    )
+
+
+def _refused(one: Repeats, k: int) -> str:
+    return (
+        f"{_counts(one)}; k={k} counts rows, so that a group of {k} rows may hold one person only. Make one row of "
+        "each person (aggregate the rows, or lay repeated measurements side by side as columns); or say "
+        "rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons share "
+        "the value by right (a household, a surname), give the column role dropped"
+    )
+
+
+def _counts(one: Repeats) -> str:
+    return (
+        f"column {one.name!r} (role identifier) repeats: {_rows(one.rows - one.nulls)} with a value hold "
+        f"{one.distinct:,} distinct identifiers, and one of them has {_rows(one.most)}"
+    )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

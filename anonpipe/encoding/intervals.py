@@ -1,0 +1,118 @@
+"""The ends of intervals as columns of the release, beside the middle that a generalised column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.points import NumberBlock, PointCodec
+from anonpipe.encoding.values import from_numbers, is_date, plain_type
+from anonpipe.errors import JobError
+from anonpipe.types import FloatArray
+
+SUFFIXES = "_from", "_to"
+"""Of the names of the columns that hold the lower and the upper ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalCodec:
+    """Two columns for each masked number and date: where its interval begins and ends, both ends included.
+
+    Attributes
+    ----------
+    blocks
+        The numbers and dates, each with its place among the points.
+    fields
+        Of the columns of the release, lower and upper end of each in turn: of
+        the type of the column for dates, else 64-bit integers where all ends
+        are whole, or floating-point numbers.
+    steps, origins
+        Of each, what ends are multiples of, counted from where; a step of 0
+        for columns whose ends are values of the column.
+    """
+
+    blocks: tuple[NumberBlock, ...]
+    fields: tuple[pa.Field, ...]
+    steps: tuple[float, ...]
+    origins: tuple[float, ...]
+
+    @classmethod
+    def fit(
+        cls, cells: CellCodec, points: PointCodec, steps: Mapping[str, float], origins: Mapping[str, float]
+    ) -> IntervalCodec:
+        """The codec for the columns of a table.
+
+        Raises
+        ------
+        JobError
+            The table has a column of such a name already.
+
+        Examples
+        --------
+        >>> from anonpipe.encoding.scan import scan_batch
+        >>> from anonpipe.columns import Column
+        >>> batch = pa.record_batch({"age": [30, 50]})
+        >>> columns = {"age": Column(kind="integer")}
+        >>> scan = scan_batch(batch, columns, 0, [])
+        >>> codec = CellCodec.fit(batch.schema, columns, scan)
+        >>> [field.name for field in IntervalCodec.fit(codec, PointCodec.fit(codec, scan), {"age": 5}, {}).fields]
+        ['age_from', 'age_to']
+        """
+        blocks = tuple(block for block in points.numbers if not block.ordinal)
+        step = tuple(float(steps.get(block.name, 0.0)) for block in blocks)
+        origin = tuple(float(origins.get(block.name, 0.0)) for block in blocks)
+        fields = []
+        for block, *widened in zip(blocks, step, origin, strict=True):
+            kind = _end_type(plain_type(cells.schema.field(block.position).type), widened)
+            fields += [pa.field(block.name + suffix, kind) for suffix in SUFFIXES]
+        if taken := [field.name for field in fields if field.name in cells.names]:
+            raise JobError(
+                f"mask.release interval adds columns {', '.join(map(repr, taken))}, and the input has such columns; "
+                "rename these"
+            )
+        return cls(blocks, tuple(fields), step, origin)
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The column that each added column belongs to."""
+        names = [block.name for block in self.blocks for _ in SUFFIXES]
+        return {field.name: name for field, name in zip(self.fields, names, strict=True)}
+
+    def ends(self, low: FloatArray, high: FloatArray, released: FloatArray) -> FloatArray:
+        """The ends in the columns' units, NaN where the released middle is missing.
+
+        Parameters
+        ----------
+        low, high
+            Ends among the points, shape (n_rows, width).
+        released
+            Released cells, shape (n_rows, n_cells).
+
+        Returns
+        -------
+        float64, shape (n_rows, 2 * number of columns)
+        """
+        columns = []
+        for block, step, origin in zip(self.blocks, self.steps, self.origins, strict=True):
+            missing = np.isnan(released[:, block.position])
+            for points in (low, high):
+                values = block.in_unit(block.mean + block.sd * points[:, block.start])
+                values = origin + np.rint((values - origin) / step) * step if step else block.grid.round(values)
+                columns.append(np.where(missing, np.nan, values))
+        return np.stack(columns, axis=1) if columns else np.empty((len(low), 0))
+
+    def arrays(self, ends: FloatArray) -> list[pa.Array]:
+        """The columns of the release."""
+        step = [width or block.grid.step for block, width in zip(self.blocks, self.steps, strict=True)]
+        return [from_numbers(ends[:, at], field, step[at // 2]) for at, field in enumerate(self.fields)]
+
+
+def _end_type(plain: pa.DataType, widened: list[float]) -> pa.DataType:
+    if is_date(plain):
+        return plain
+    whole = pa.types.is_integer(plain) and all(float(number).is_integer() for number in widened)
+    return pa.int64() if whole else pa.float64()

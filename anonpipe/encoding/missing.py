@@ -1,0 +1,114 @@
+"""Missing numbers filled for the moments of a group; which values are missing is carried beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.encoding._missing_kernel import fill_column
+from anonpipe.types import FloatArray, IntArray
+
+DONORS = 20
+"""Records, those with missing values among them, that share their donors."""
+
+
+def fill_missing(
+    cells: FloatArray, numeric_columns: Sequence[int], order: IntArray, starts: IntArray, rng: np.random.Generator
+) -> FloatArray:
+    """Fill each missing number with a value of its group (hot deck within groups).
+
+    The group's values are donors in turn, from a random one on, so that no
+    donor is used twice before all are used once. A group without any value
+    takes the mean of the others; a column without any stays missing.
+
+    Parameters
+    ----------
+    cells
+        Shape (n_rows, n_columns); not changed.
+    numeric_columns
+        Positions of the columns to fill.
+    order, starts
+        The groups (`anonpipe.kernels.groups.sort_groups`).
+    rng
+        One number a group is drawn for each column that has missing values.
+
+    Returns
+    -------
+    numpy.ndarray
+        The filled cells, a new array.
+
+    Examples
+    --------
+    >>> cells = np.array([[1.0], [np.nan], [3.0], [np.nan]])
+    >>> order, starts = np.arange(4), np.array([0, 4])
+    >>> sorted(fill_missing(cells, [0], order, starts, np.random.default_rng(1))[:, 0].tolist())
+    [1.0, 1.0, 3.0, 3.0]
+    """
+    filled = cells.copy()
+    for column in numeric_columns:
+        values = np.ascontiguousarray(cells[:, column])
+        missing = np.isnan(values)
+        if missing.any() and not missing.all():
+            values = values.copy()
+            fill_column(values, order, starts, rng.random(len(starts) - 1), float(values[~missing].mean()))
+            filled[:, column] = values
+    return filled
+
+
+def fill_predicted(
+    cells: FloatArray, columns: Mapping[int, Sequence[int]], points: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Fill each missing number with a value of a record of which about the same is predicted.
+
+    The column is regressed on all others; records are put in the order of
+    what the regression predicts, and in runs of 20 those with a value are
+    donors to those without (predictive mean matching). So what the column has
+    to do with the others stays, which donors from anywhere in the table would
+    dilute by the share of missing values.
+
+    Parameters
+    ----------
+    cells
+        Shape (n_rows, n_columns); not changed.
+    columns
+        Of each column to fill, by position, its own columns of points.
+    points
+        All columns as finite numbers, missing values at any, shape (n_rows, width).
+    rng
+        One number a run is drawn for each column that has missing values.
+
+    Returns
+    -------
+    numpy.ndarray
+        The filled cells, a new array; a column without any value stays missing.
+
+    References
+    ----------
+    Little (1988), doi:10.1080/07350015.1988.10509663.
+
+    Examples
+    --------
+    >>> cells = np.append(np.arange(59.0), np.nan)[:, None]
+    >>> points = np.stack([np.nan_to_num(cells[:, 0]), np.append(np.arange(59.0), 58.5)], axis=1)
+    >>> bool(fill_predicted(cells, {0: [0]}, points, np.random.default_rng(1))[59, 0] > 38)
+    True
+    """
+    filled = cells.copy()
+    for position, own in columns.items():
+        missing = np.isnan(cells[:, position])
+        if missing.any() and not missing.all():
+            others = np.delete(points, list(own), axis=1)
+            order = np.argsort(_predicted(cells[:, position], others, ~missing), kind="stable")
+            starts = np.append(np.arange(max(1, len(cells) // DONORS)) * DONORS, len(cells))
+            filled[:, position] = fill_missing(cells[:, [position]], [0], order, starts, rng)[:, 0]
+    return filled
+
+
+def _predicted(values: FloatArray, others: FloatArray, known: npt.NDArray[np.bool_]) -> FloatArray:
+    """Least squares of the known values on the other columns, for all records."""
+    centre = others[known].mean(axis=0)
+    centred = others[known] - centre
+    slopes = np.linalg.pinv(centred.T @ centred, rcond=1e-10, hermitian=True) @ (centred.T @ values[known])
+    return np.asarray((others - centre) @ slopes)

@@ -1,0 +1,448 @@
+"""Cells to points and back: what clusterers and synthesizers see of the columns whose values are replaced.
+
+A number (or its logarithm) or an ordinal is one z-score; its nulls, if there are any, one more
+column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
+Vinterbo 2010, section III), null being a category like any other: one column
+a category, but a single one for two categories, and none for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding._bounds_kernel import keep_group_sums
+from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.columns import ColumnScan, point_width
+from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.values import Grid
+from anonpipe.methods.synthesis import restore_by_rank, synthesize
+from anonpipe.types import FloatArray, IntArray
+
+_LARGEST_LOGARITHM = 300.0
+"""Larger ones are of numbers that no column holds."""
+
+Decoding = Literal["calibrated", "most_probable", "sampled", "histogram"]
+Scale = Literal["z_score", "range"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups whose records are decoded.
+
+    Attributes
+    ----------
+    order, starts
+        As from `anonpipe.kernels.groups.sort_groups`.
+    identical
+        Whether the records of a group have one point, and must get one row.
+    """
+
+    order: IntArray
+    starts: IntArray
+    identical: bool
+
+    @property
+    def sizes(self) -> IntArray:
+        """Records of each group, shape (n_groups,)."""
+        return np.diff(self.starts)
+
+    @property
+    def first(self) -> IntArray:
+        """The first record of each group, shape (n_groups,)."""
+        return self.order[self.starts[:-1]]
+
+    def spread(self, values: IntArray) -> IntArray:
+        """One value a group laid over the group's records, shape (n_rows,)."""
+        out = np.empty(len(self.order), dtype=values.dtype)
+        out[self.order] = np.repeat(values, self.sizes)
+        return out
+
+    def count(self, codes: IntArray, size: int) -> IntArray:
+        """Records of each code in each group, shape (n_groups, size)."""
+        groups = len(self.starts) - 1
+        index = self.spread(np.arange(groups)) * size + codes
+        return np.bincount(index, minlength=groups * size).reshape(groups, size)
+
+    def calibrate(self, points: FloatArray, codes: IntArray) -> IntArray:
+        """Categories of the records such that those of the original `codes` keep their counts, shape (n_rows,)."""
+        size = max(2, points.shape[1])
+        if self.identical:
+            totals = np.bincount(codes, minlength=size)
+            return self.spread(calibrated_groups(probabilities(points[self.first]), self.sizes, totals))
+        return calibrated(probabilities(points), self.order, self.starts, self.count(codes, size))
+
+
+def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+    """The codes of a column (NaN for null) in another order inside each group, all orders being equally likely."""
+    codes = np.where(np.isnan(column), -1.0, column).astype(np.int64)
+    drawn = synthesize(codes[:, None], groups.order, groups.starts, "histogram", rng=rng)[:, 0]
+    return np.where(drawn < 0, np.nan, drawn)
+
+
+@dataclass(frozen=True)
+class NumberBlock:
+    """A column carried as one z-score, and an indicator of its nulls if it holds any.
+
+    Attributes
+    ----------
+    name, position
+        The column, and where it stands among the cells.
+    start, stop
+        Its columns among the points.
+    mean, sd
+        Of its values that are there; sd is 1 for a constant.
+    null_share
+        Share of nulls.
+    weight
+        The job's weight of the column in distances.
+    grid
+        The values that may be released.
+    ordinal
+        Whether the values are positions in an ordered list of categories.
+    offset
+        Where the column is carried as its logarithm (`mean` and `sd` are then
+        those of the logarithms), what is added to a value before; else None.
+    """
+
+    name: str
+    position: int
+    start: int
+    stop: int
+    mean: float
+    sd: float
+    null_share: float
+    weight: float
+    grid: Grid
+    ordinal: bool = False
+    offset: float | None = None
+
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        """Values on the scale that is masked: themselves, or logarithms (of what is below the bound, the bound's)."""
+        if self.offset is None:
+            return values
+        return np.asarray(np.log(np.maximum(values, self.grid.low) + self.offset))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lower and upper bound on the scale that is masked."""
+        if self.offset is None:
+            return self.grid.low, self.grid.high
+        return float(np.log(self.grid.low + self.offset)), float(np.log(self.grid.high + self.offset))
+
+    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
+        """Write the block's points; what is missing even in `filled` stands at the mean."""
+        scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
+        out[:, self.start] = np.where(np.isnan(scaled), 0.0, scaled)
+        if self.stop - self.start == 2:
+            out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
+
+    def distance_weights(self, scale: Scale) -> FloatArray:
+        """Multipliers: by variance, value (nulls at the mean) and indicator together weigh as one number.
+
+        By range, a difference counts in parts of the column's range, a null
+        against a number 1 more.
+        """
+        weights = [1.0, 0.25 / (1.0 - self.null_share)] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
+        return np.array(weights)[: self.stop - self.start]
+
+    @property
+    def _span(self) -> float:
+        span = self.bounds[1] - self.bounds[0]
+        if not np.isfinite(span):
+            raise ValueError(f"column {self.name!r} has no bounds; distances in parts of the range need them declared")
+        return max(span, np.finfo(float).tiny)
+
+    def decode(
+        self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
+    ) -> FloatArray:
+        """Values of the block's column, NaN for nulls, whose counts are calibrated.
+
+        A calibrated ordinal keeps its categories' counts in each group: the
+        group's own values are handed out in the order of the synthetic ones,
+        or by `histogram` at random.
+        """
+        values = self.mean + self.sd * points[:, self.start]
+        if self.stop - self.start == 2:
+            was_null = np.isnan(cells[:, self.position]).astype(np.int64)
+            values[groups.calibrate(points[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
+        if self.ordinal and how == "histogram":
+            return histogram_codes(cells[:, self.position], groups, rng)
+        if self.ordinal and how == "calibrated" and not groups.identical:
+            return restore_by_rank(values, cells[:, self.position], groups.order, groups.starts)
+        if not groups.identical:
+            values = keep_group_sums(values, groups.order, groups.starts, *self.bounds)
+        return self.grid.round(self.in_unit(values))
+
+    def in_unit(self, values: FloatArray) -> FloatArray:
+        """Values on the scale that is masked in the column's unit."""
+        if self.offset is None:
+            return values
+        low, high = self.bounds
+        return np.asarray(np.exp(np.clip(values, low, min(high, _LARGEST_LOGARITHM))) - self.offset)
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryBlock:
+    """A column carried as dummies of its categories.
+
+    Attributes
+    ----------
+    name, position, start, stop, weight
+        As in `NumberBlock`.
+    codes
+        The codes that occur, one a category, shape (q,).
+    shares
+        Share of each of them.
+    """
+
+    name: str
+    position: int
+    start: int
+    stop: int
+    weight: float
+    codes: IntArray
+    shares: FloatArray
+
+    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
+        """Write the block's points; categories need no filling, `filled` is not looked at."""
+        at = self._index(cells)
+        if self.stop - self.start == 1:
+            out[:, self.start] = np.where(at == 1, 1.0, -1.0)
+        elif self.stop > self.start:
+            out[:, self.start : self.stop] = -1.0
+            out[np.arange(len(out)), self.start + at] = 1.0
+
+    def count(self, cells: FloatArray) -> IntArray:
+        """Records of each category, shape (q,)."""
+        return np.bincount(self._index(cells), minlength=len(self.codes))
+
+    def _index(self, cells: FloatArray) -> IntArray:
+        codes = cells[:, self.position].astype(np.int64)
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        if (self.codes[at] != codes).any():
+            raise ValueError(f"the cells of column {self.name!r} hold codes that the codec was not fitted to")
+        return at
+
+    def distance_weights(self, scale: Scale) -> FloatArray:
+        """Multipliers: by variance all dummies weigh as one number; by range unequal categories differ by 1."""
+        if scale == "range":
+            return np.full(self.stop - self.start, 0.25 if self.stop - self.start == 1 else 0.125)
+        variances = 4.0 * self.shares * (1.0 - self.shares)
+        width = self.stop - self.start
+        return np.full(width, 1.0 / variances[:width].sum()) if width else np.empty(0)
+
+    def decode(
+        self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
+    ) -> FloatArray:
+        """Codes of the block's column."""
+        if how == "histogram":
+            return histogram_codes(cells[:, self.position], groups, rng)
+        if self.stop == self.start:
+            return np.full(len(points), float(self.codes[0]))
+        dummies = points[:, self.start : self.stop]
+        if how == "calibrated":
+            chosen = groups.calibrate(dummies, self._index(cells))
+        else:
+            chances = probabilities(dummies[groups.first] if groups.identical else dummies)
+            chosen = most_probable(chances) if how == "most_probable" else sampled(chances, rng)
+            chosen = groups.spread(chosen) if groups.identical else chosen
+        return self.codes[chosen].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class PointCodec:
+    """How the columns whose values are replaced become points and points cells.
+
+    Attributes
+    ----------
+    numbers, categories
+        The columns, each with its place among cells and points.
+    width
+        Number of columns of points.
+    """
+
+    numbers: tuple[NumberBlock, ...]
+    categories: tuple[CategoryBlock, ...]
+    width: int
+
+    @classmethod
+    def fit(cls, cells: CellCodec, scan: Scan) -> PointCodec:
+        """The codec of a scanned input.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from anonpipe.encoding.scan import scan_batch
+        >>> from anonpipe.columns import Column
+        >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
+        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
+        >>> scan = scan_batch(batch, columns, 0, [])
+        >>> codec = CellCodec.fit(batch.schema, columns, scan)
+        >>> PointCodec.fit(codec, scan).encode(codec.to_cells(batch)).round(3).tolist()
+        [[-0.707, -1.0, 1.0], [0.0, 1.0, -1.0], [0.707, -1.0, -1.0]]
+        """
+        numbers: list[NumberBlock] = []
+        categories: list[CategoryBlock] = []
+        start = 0
+        for position, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
+            if not column.role.synthesized:
+                continue
+            scanned = scan.columns[name]
+            stop = start + point_width(column, scanned)
+            if name not in cells.categories or column.kind is Kind.ORDINAL:
+                grid = cells.grid(position)
+                numbers.append(_number_block(name, position, start, stop, column, scanned, grid))
+            else:
+                counts = scanned.code_counts[scanned.occupied]
+                shares = counts / max(1, counts.sum())
+                categories.append(CategoryBlock(name, position, start, stop, column.weight, scanned.occupied, shares))
+            start = stop
+        return cls(tuple(numbers), tuple(categories), start)
+
+    @property
+    def numeric_positions(self) -> tuple[int, ...]:
+        """Where the columns carried as z-scores stand among the cells: those that may need filling."""
+        return tuple(block.position for block in self.numbers)
+
+    @property
+    def category_columns(self) -> tuple[tuple[int, ...], ...]:
+        """The columns of points of each category, and of each number's nulls: all that hold -1 and +1 only."""
+        nulls = [(block.start + 1,) for block in self.numbers if block.stop - block.start == 2]
+        dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.stop > block.start]
+        return (*nulls, *dummies)
+
+    def encode(self, cells: FloatArray, filled: FloatArray | None = None) -> FloatArray:
+        """Points of cells, finite, C order.
+
+        Parameters
+        ----------
+        cells
+            Shape (n_rows, n_cells).
+        filled
+            The same with missing numbers filled (`anonpipe.encoding.missing`);
+            without it they stand at the mean.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n_rows, width).
+        """
+        points = np.empty((len(cells), self.width))
+        for block in self._blocks():
+            block.encode(cells, cells if filled is None else filled, points)
+        return points
+
+    def distance_weights(
+        self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
+    ) -> FloatArray:
+        """Multipliers of squared differences: each column of the table weighs as much as one number.
+
+        Parameters
+        ----------
+        response, response_weight
+            Gal et al. 2014, Algorithm 2, step 2a: the response column gets
+            this share of the whole weight, the other columns share the rest
+            equally. Both or none.
+        scale
+            `z_score`: differences in standard deviations. `range`: in parts of
+            the column's declared bounds, and
+            0/1 for equal and unequal categories (Li & Sarkar 2013, section 4).
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (width,), the job's column weights included.
+
+        Raises
+        ------
+        ValueError
+            The response is not among the columns that are replaced.
+        """
+        weights = np.empty(self.width)
+        blocks = list(self._blocks())
+        if (response is None) != (response_weight is None):
+            raise ValueError("give response and response_weight together")
+        if response is not None and response not in [block.name for block in blocks]:
+            raise ValueError(f"the response {response!r} is not among the columns whose values are replaced")
+        for block in blocks:
+            share = 1.0
+            if response_weight is not None:
+                others = max(1, len(blocks) - 1)
+                share = response_weight if block.name == response else (1.0 - response_weight) / others
+            weights[block.start : block.stop] = block.distance_weights(scale) * block.weight * share
+        return weights
+
+    def decode(
+        self,
+        points: FloatArray,
+        cells: FloatArray,
+        order: IntArray,
+        starts: IntArray,
+        *,
+        rng: np.random.Generator,
+        categories: Decoding = "calibrated",
+        identical_groups: bool = False,
+    ) -> FloatArray:
+        """Cells of synthetic points.
+
+        Parameters
+        ----------
+        points
+            Shape (n_rows, width).
+        cells
+            The original cells of the same rows: they give the counts of
+            categories and nulls, and the columns that are released unchanged.
+        order, starts
+            The groups (`anonpipe.kernels.groups.sort_groups`).
+        rng
+            Used for `sampled` and `histogram` only.
+        categories
+            `calibrated`: each category keeps its count in the group (or, for
+            identical groups, its count in all groups as nearly as possible);
+            `most_probable`, `sampled`: Lasko & Vinterbo 2010, section III;
+            `histogram`: the group's own categories, ordinals too, permuted,
+            also where the points of a group are equal
+            (`anonpipe.methods.synthesis.METHODS["histogram"]`).
+            Nulls of numbers are always calibrated.
+        identical_groups
+            The points of a group are equal, and so will be its cells, but
+            for what `histogram` permutes.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n_rows, n_cells), a new array. Numbers lie on their steps
+            inside their bounds; what a bound cuts off is made up by the other
+            records of the group as far as they can.
+        """
+        if categories not in get_args(Decoding):
+            raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")
+        groups = Groups(order, starts, identical_groups)
+        released = cells.copy()
+        for number in self.numbers:
+            released[:, number.position] = number.decode(points, cells, groups, rng, categories)
+        for block in self.categories:
+            released[:, block.position] = block.decode(points, cells, groups, rng, categories)
+        return released
+
+    def _blocks(self) -> Iterator[NumberBlock | CategoryBlock]:
+        yield from self.numbers
+        yield from self.categories
+
+
+def _number_block(
+    name: str, position: int, start: int, stop: int, column: Column, scanned: ColumnScan, grid: Grid
+) -> NumberBlock:
+    null_share = scanned.nulls / max(1, scanned.rows)
+    by_logarithm = column.offset is not None
+    mean, sd = (scanned.log_mean, scanned.log_sd) if by_logarithm else (scanned.mean, scanned.sd)
+    return NumberBlock(
+        name, position, start, stop, mean, sd or 1.0, null_share, column.weight, grid,
+        column.kind is Kind.ORDINAL, column.offset,
+    )  # fmt: skip

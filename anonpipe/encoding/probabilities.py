@@ -1,0 +1,283 @@
+"""Categories released as probabilities: in place of a column, one column of numbers for each of its categories.
+
+Lasko & Vinterbo 2010, section III: the distribution over the categories that
+the masked dummies stand for may itself be released, as "a type of local
+generalization". As they describe it, it is too even: unmasked dummies of -1
+and +1 make a category of 5 % one of 29 %. Here it is calibrated, so that the
+mean probability of a category is its share, and rounded to a step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from anonpipe.encoding.categories import calibrated_probabilities, probabilities, rounded
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.points import CategoryBlock, Groups, PointCodec
+from anonpipe.encoding.values import numbers
+from anonpipe.errors import JobError
+from anonpipe.types import FloatArray
+
+NULL = "null"
+"""Stands for a category in the name of the column of nulls."""
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """What is known of a way of decoding, as lists of methods show it.
+
+    Attributes
+    ----------
+    name, published, reference, cost, options, promise
+        As in `anonpipe.methods.synthesis.Synthesizer`.
+    """
+
+    name: str
+    published: str
+    reference: str
+    cost: str
+    options: Mapping[str, str]
+    promise: str
+
+
+PROBABILITIES = OutputForm(
+    name="probabilities",
+    published="categories in probabilistic form, by inverse logit and normalisation",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III",
+    cost="time n · q for each of 10 to 100 rounds, q categories of a column; memory: n · q numbers",
+    options={"probability_step": "what probabilities are multiples of, 0.001 by default"},
+    promise=(
+        "in place of a column one of probabilities for each category, which add up to 1 in every record and whose "
+        "means are the shares of the categories; covariances with other columns are smaller than those of the "
+        "categories, and so are variances"
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ProbabilityCodec:
+    """The columns of probabilities of each masked category or binary column.
+
+    Attributes
+    ----------
+    blocks
+        The columns, each with its place among cells and points.
+    fields
+        Of the columns of the release, all of the first block, then all of the
+        second; the order inside a block is that of `CategoryBlock.codes`.
+    texts
+        Of each of them the category, None for nulls.
+    units
+        One over the step.
+    unmasked
+        Of each of them the mean probability in records of other categories
+        and in records of the category, were nothing masked; shape (number of
+        fields, 2).
+    """
+
+    blocks: tuple[CategoryBlock, ...]
+    fields: tuple[pa.Field, ...]
+    texts: tuple[str | None, ...]
+    units: int
+    unmasked: FloatArray
+
+    @classmethod
+    def fit(cls, cells: CellCodec, points: PointCodec, step: float, taken: Collection[str]) -> ProbabilityCodec:
+        """The codec for the columns of a table.
+
+        Parameters
+        ----------
+        cells, points
+            Codecs of the table.
+        step
+            What probabilities are multiples of; one over a whole number.
+        taken
+            Names of other columns that the new ones must not have.
+
+        Raises
+        ------
+        JobError
+            Two columns would have one name.
+
+        Examples
+        --------
+        >>> from anonpipe.encoding.scan import scan_batch
+        >>> from anonpipe.columns import Column
+        >>> batch = pa.record_batch({"site": ["lung", None, "<5 mm"]})
+        >>> columns = {"site": Column(kind="categorical")}
+        >>> scan = scan_batch(batch, columns, 0, [])
+        >>> codec = CellCodec.fit(batch.schema, columns, scan)
+        >>> made = ProbabilityCodec.fit(codec, PointCodec.fit(codec, scan), 0.001, columns)
+        >>> [field.name for field in made.fields]
+        ['site_%3C5%20mm', 'site_lung', 'site_null']
+        """
+        texts, owners = [], []
+        for block in points.categories:
+            known = cells.categories[block.name]
+            texts += [str(known[code].as_py()) if code < len(known) else None for code in block.codes.tolist()]
+            owners += [block.name] * len(block.codes)
+        names = [column_name(owner, text) for owner, text in zip(owners, texts, strict=True)]
+        others = (set(taken) | set(cells.names)) - set(owners)
+        for at, name in enumerate(names):
+            if name in others or name in names[:at]:
+                raise JobError(
+                    "decode.categories probabilities makes a column for each category, and two columns would be "
+                    f"called alike: one of the categories of {owners[at]!r}, and a column of the table, a category "
+                    f"called {NULL!r} beside nulls, or a category of another column; rename the column or the category"
+                )
+        fields = tuple(pa.field(name, pa.float64(), nullable=False) for name in names)
+        marks = [_unmasked(block) for block in points.categories]
+        return cls(points.categories, fields, tuple(texts), round(1.0 / step), np.concatenate(marks))
+
+    def slices(self) -> list[tuple[CategoryBlock, slice]]:
+        """Each column, and where its probabilities stand."""
+        stops = np.cumsum([len(block.codes) for block in self.blocks]).tolist()
+        return [(block, slice(stop - len(block.codes), stop)) for block, stop in zip(self.blocks, stops, strict=True)]
+
+    def decode(self, points: FloatArray, cells: FloatArray, groups: Groups, *, rng: np.random.Generator) -> FloatArray:
+        """Probabilities of synthetic points.
+
+        Parameters
+        ----------
+        points
+            Shape (n_rows, width).
+        cells
+            Cells that hold the categories, in any order, shape (n_rows,
+            n_cells): their shares are what the means come out as.
+        groups
+            Where they are identical, the records of a group get the same.
+        rng
+            Draws what is rounded up.
+
+        Returns
+        -------
+        float64, shape (n_rows, number of fields)
+        """
+        out = np.empty((len(points), len(self.fields)))
+        rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(points)), None)
+        for block, place in self.slices():
+            counts = block.count(cells)
+            chances = np.ones((len(rows), 1))
+            if len(counts) > 1:
+                chances = probabilities(points[rows, block.start : block.stop])
+                chances = calibrated_probabilities(chances, counts / counts.sum(), sizes)
+            steps = rounded(chances, self.units, rng) / self.units
+            if sizes is None:
+                out[:, place] = steps
+            else:
+                out[groups.order, place] = np.repeat(steps, sizes, axis=0)
+        return out
+
+    def put_most_probable(self, cells: FloatArray, shares: FloatArray) -> FloatArray:
+        """A copy of the cells with the most probable category of each record, the first of equals.
+
+        Parameters
+        ----------
+        cells, shares
+            Shapes (n_rows, n_cells) and (n_rows, number of fields).
+        """
+        out = cells.copy()
+        for block, place in self.slices():
+            out[:, block.position] = block.codes[shares[:, place].argmax(axis=1)]
+        return out
+
+    def put_dummies(self, points: FloatArray, shares: FloatArray) -> None:
+        """Write into points the dummies that a reader makes of probabilities who knows how these are made.
+
+        On a straight line through the two means of an unmasked category,
+        which become -1 and +1: both follow from the shares, and these from
+        the release.
+        """
+        for block, place in self.slices():
+            width = block.stop - block.start
+            if width == 0:
+                continue
+            without, with_it = self.unmasked[place].T
+            apart = np.maximum(with_it - without, 0.5 / self.units)
+            dummies = -1.0 + 2.0 * (shares[:, place] - without) / apart
+            points[:, block.start : block.stop] = dummies[:, len(block.codes) - width :]
+
+    def by_code(self, shares: FloatArray) -> dict[int, FloatArray]:
+        """Of each column, by position among the cells, the probabilities by code, shape (n_rows, largest code + 1)."""
+        found = {}
+        for block, place in self.slices():
+            dense = np.zeros((len(shares), int(block.codes.max()) + 1))
+            dense[:, block.codes] = shares[:, place]
+            found[block.position] = dense
+        return found
+
+    def in_place(self, columns: Sequence[pa.Array], shares: FloatArray) -> list[pa.Array]:
+        """The columns of the release: those of the table, but probabilities where categories were."""
+        new = {block.position: [pa.array(shares[:, at]) for at in _places(place)] for block, place in self.slices()}
+        return [each for at, column in enumerate(columns) for each in new.get(at, [column])]
+
+    def described(self) -> dict[str, dict[str, str | None]]:
+        """Of each column of probabilities the column and the category that it tells of (none for nulls)."""
+        owners = [block.name for block in self.blocks for _ in block.codes]
+        told = zip(self.fields, owners, self.texts, strict=True)
+        return {
+            field.name: {"treatment": "probability of a category", "column": owner, "category": text}
+            for field, owner, text in told
+        }
+
+    def schema(self, whole: pa.Schema) -> pa.Schema:
+        """The schema of the release, from that of the table."""
+        new = {block.position: list(self.fields[place]) for block, place in self.slices()}
+        return pa.schema([each for at, field in enumerate(whole) for each in new.get(at, [field])])
+
+    def read(self, cells: CellCodec, batch: pa.RecordBatch) -> tuple[FloatArray, FloatArray]:
+        """Cells, the most probable category in each, and probabilities of rows of the release."""
+        shares = np.stack([numbers(batch.column(field.name)) for field in self.fields], axis=1)
+        blank = np.zeros((batch.num_rows, len(cells.names)))
+        best = self.put_most_probable(blank, shares)
+        return cells.to_cells(batch, {block.name: best[:, block.position] for block in self.blocks}), shares
+
+    def beyond_limits(self, shares: FloatArray) -> int:
+        """Probabilities outside 0 to 1 or off the step, and records whose probabilities do not add up to 1."""
+        steps = shares * self.units
+        bad = np.count_nonzero(~((shares >= 0.0) & (shares <= 1.0) & (np.abs(steps - np.rint(steps)) < 1e-6)))
+        sums = (shares[:, place].sum(axis=1) for _, place in self.slices())
+        return int(bad + sum(np.count_nonzero(~(np.abs(each - 1.0) < 1e-9)) for each in sums))
+
+
+def _unmasked(block: CategoryBlock) -> FloatArray:
+    """Mean probability of each category in records of others and in its own, nothing being masked; shape (q, 2)."""
+    size = len(block.codes)
+    if size == 1:
+        return np.array([[0.0, 1.0]])
+    dummies = 2.0 * np.eye(size) - 1.0
+    chances = probabilities(dummies[:, 1:] if size == 2 else dummies)
+    made = calibrated_probabilities(chances, block.shares, block.shares)
+    own = np.diag(made)
+    return np.stack([(block.shares - block.shares * own) / (1.0 - block.shares), own], axis=1)
+
+
+def _places(place: slice) -> range:
+    return range(place.start, place.stop)
+
+
+def column_name(column: str, category: str | None) -> str:
+    r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
+
+    In the category all but letters, digits, `_` and `-` is written as in
+    addresses of the web (%20 for a blank), because dots, blanks, commas,
+    brackets and line ends are refused, or mean something, in programs that
+    read Parquet. Different categories so have different names.
+
+    Examples
+    --------
+    >>> column_name("stage", "II"), column_name("size", "<5 mm"), column_name("size", None)
+    ('stage_II', 'size_%3C5%20mm', 'size_null')
+    """
+    if category is None:
+        return f"{column}_{NULL}"
+    return f"{column}_" + re.sub(r"[^\w-]", lambda odd: _escaped(odd.group()), category)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())

@@ -1,0 +1,244 @@
+"""Local suppression: no stratum releases a synthetic category, or its null, that fewer than k of its records hold.
+
+A category that one person of a stratum has is that person, whatever else of
+the record is synthetic: methods keep the counts of categories inside strata,
+and which stratum a record belongs to is released. In each stratum the records
+of all categories under k, together with those whose
+value is missing, are released as missing if they are at least k; if they are
+fewer, or if the column may not hold nulls, they join its commonest category.
+Numbers that are missing in fewer than k records are released as numbers of
+their groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.columns import ColumnScan
+from anonpipe.encoding.scan import Scan
+from anonpipe.partition.strata import Strata
+from anonpipe.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """Which codes are released as another one, stratum by stratum.
+
+    Attributes
+    ----------
+    targets
+        Column name to its changes: each the stratum, the code (nulls: the
+        number of categories) and the code that it is released as.
+    missing
+        The code of nulls of each of these columns: its number of categories.
+    ordinal
+        Columns among them whose nulls are NaN in the cells.
+    largest_share
+        Of the records, those that it changes in the column where it changes most.
+    """
+
+    targets: dict[str, list[tuple[int, int, int]]]
+    missing: dict[str, int]
+    ordinal: tuple[str, ...] = ()
+    largest_share: float = 0.0
+
+    def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
+        """Replace suppressed codes in place.
+
+        Parameters
+        ----------
+        cells
+            Shape (n_rows, n_columns).
+        names
+            Their columns.
+        stratum
+            Of each row, -1 for rows that are left out, shape (n_rows,).
+        """
+        for name, changes in self.targets.items():
+            position, missing = names.index(name), self.missing[name]
+            codes = np.where(np.isnan(cells[:, position]), missing, cells[:, position]).astype(np.int64)
+            of, code, target = np.array(sorted(changes), dtype=np.int64).T
+            keys, wanted = of * (missing + 1) + code, stratum * (missing + 1) + codes
+            at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            differs = keys[at] == wanted
+            cells[differs, position] = target[at[differs]]
+            if name in self.ordinal:
+                cells[differs & (target[at] == missing), position] = np.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able content."""
+        return {
+            "targets": self.targets,
+            "missing": self.missing,
+            "ordinal": list(self.ordinal),
+            "largest_share": self.largest_share,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Suppression:
+        """Read what `to_dict` gave."""
+        targets = {name: [(of, code, to) for of, code, to in each] for name, each in content["targets"].items()}
+        return cls(targets, content["missing"], tuple(content["ordinal"]), content["largest_share"])
+
+
+def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:
+    """For each code, nulls last, the code it is released as.
+
+    Parameters
+    ----------
+    counts
+        Records of each category, shape (n_categories,).
+    nulls
+        Records without a value.
+    k
+        Smallest number of records that may share a released category.
+    nullable
+        Whether the column may hold nulls.
+
+    Examples
+    --------
+    >>> released_codes(np.array([50, 2, 4, 30]), 0, 5, True)  # six records become missing
+    [0, 4, 4, 3, 4]
+    >>> released_codes(np.array([50, 2, 30]), 1, 5, True)  # three records join the commonest
+    [0, 0, 2, 0]
+    """
+    missing = len(counts)
+    rare = np.flatnonzero((counts > 0) & (counts < k))
+    affected = int(counts[rare].sum()) + nulls
+    target = missing if nullable and affected >= k else int(np.argmax(counts))
+    codes = list(range(missing + 1))
+    for code in rare:
+        codes[code] = target
+    if nulls > 0 and affected < k:
+        codes[missing] = target
+    return codes
+
+
+def suppress_rare(
+    scan: Scan, columns: Mapping[str, Column], nullable: Mapping[str, bool], k: int, strata: Strata
+) -> tuple[Scan, Suppression, list[str]]:
+    """Plan the suppression, and say what the scan looks like after it.
+
+    Parameters
+    ----------
+    scan
+        Of the whole input; with codes counted inside the strata, if there are any.
+    columns
+        The job's columns.
+    nullable
+        Whether each column may hold nulls.
+    k
+        Smallest number of records that may share a category.
+    strata
+        Which combinations of codes make which stratum.
+
+    Returns
+    -------
+    scan
+        The same as if suppressed values had never been there.
+    suppression
+        To be applied to cells.
+    warnings
+        Columns and counts, no category.
+    """
+    changed, warnings, largest = dict(scan.columns), [], 0
+    targets: dict[str, list[tuple[int, int, int]]] = {}
+    for name, scanned in scan.columns.items():
+        if not columns[name].role.synthesized:
+            continue
+        if scanned.counts is None:
+            if 0 < scanned.nulls < k:
+                changed[name] = replace(scanned, nulls=0, rows=scanned.rows - scanned.nulls)
+                warnings.append(_filled(name, scanned.nulls, k))
+            continue
+        counts = _counts_inside(scan, name, strata)
+        found = [change for of in sorted(counts) for change in _changes(of, counts[of], k, nullable[name])]
+        every = found + _left_out(counts, found)
+        if every:
+            changed[name] = _with_counts(scanned, *_after(counts, every), columns[name])
+            targets[name] = every
+        if found:
+            moved = sum(int(counts[of][code]) for of, code, _ in found)
+            largest = max(largest, moved)
+            warnings.append(_suppressed(name, moved, bool(scan.strata_by)))
+    ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
+    missing = {name: _missing(scan, name) for name in targets}
+    suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows))
+    return replace(scan, columns=changed), suppression, warnings
+
+
+def _missing(scan: Scan, name: str) -> int:
+    """The code of nulls: the number of categories."""
+    return len(scan.columns[name].categories or ())
+
+
+def _counts_inside(scan: Scan, name: str, strata: Strata) -> dict[int, IntArray]:
+    """Records of each code, nulls last, in each stratum; -1 is what is left out with small strata."""
+    scanned, size = scan.columns[name], _missing(scan, name) + 1
+    if not scan.strata_by:
+        return {0: np.append(np.asarray(scanned.counts), scanned.nulls).astype(np.int64)}
+    codes, rows = scan.inside[name]
+    combination = np.zeros(len(codes), dtype=np.int64)
+    for column, count in zip(codes.T[:-1], strata.sizes, strict=True):
+        combination = combination * count + column
+    of = np.asarray(strata.stratum, dtype=np.int64)[combination]
+    found, which = np.unique(of, return_inverse=True)
+    counts = np.zeros((len(found), size), dtype=np.int64)
+    np.add.at(counts, (which, codes[:, -1]), rows)
+    return dict(zip(found.tolist(), counts, strict=True))
+
+
+def _changes(of: int, counts: IntArray, k: int, nullable: bool) -> list[tuple[int, int, int]]:
+    """What is released as another code in one stratum; records that are left out need nothing."""
+    if of < 0:
+        return []
+    codes = released_codes(counts[:-1], int(counts[-1]), k, nullable)
+    return [(of, code, target) for code, target in enumerate(codes) if code != target and counts[code]]
+
+
+def _filled(name: str, nulls: int, k: int) -> str:
+    return f"column {name!r}: {nulls} missing values, fewer than k={k}, are released as numbers of their groups"
+
+
+def _suppressed(name: str, moved: int, stratified: bool) -> str:
+    where = " in their stratum" if stratified else ""
+    return (
+        f"column {name!r}: {moved} records of categories under k{where} (or missing) are released as missing, or as "
+        "the commonest category"
+    )
+
+
+def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> tuple[IntArray, int]:
+    """Records of each category after the changes, and those without a value."""
+    total = np.sum(list(counts.values()), axis=0)
+    for of, code, target in changes:
+        total[target] += counts[of][code]
+        total[code] -= counts[of][code]
+    return total[:-1], int(total[-1])
+
+
+def _left_out(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Records of small strata that are left out take the commonest code where no other has theirs: it is not released.
+
+    They are encoded with the others before they are left out.
+    """
+    if -1 not in counts:
+        return []
+    categories, nulls = _after({of: each for of, each in counts.items() if of >= 0}, changes)
+    kept = np.append(categories, nulls)
+    return [(-1, int(code), int(np.argmax(kept))) for code in np.flatnonzero((counts[-1] > 0) & (kept == 0))]
+
+
+def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Column) -> ColumnScan:
+    changed = replace(scanned, counts=counts, nulls=nulls)
+    if column.kind is not Kind.ORDINAL:
+        return changed
+    codes, total = np.arange(len(counts)), max(1, int(counts.sum()))
+    mean = float((codes * counts).sum() / total)
+    spread = float((np.square(codes - mean) * counts).sum())
+    return replace(changed, mean=mean, m2=spread, constant=int(np.count_nonzero(counts)) <= 1)

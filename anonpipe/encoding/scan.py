@@ -1,0 +1,504 @@
+"""One pass over the input: counts, moments, categories and a fingerprint, all mergeable.
+
+A scan of a batch, of a unit or of the whole input has one form; merging
+the parts in their order gives the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding._fingerprint_kernel import add_column, sum_rows
+from anonpipe.encoding.columns import (
+    ColumnScan,
+    Numbers,
+    code_of,
+    merge_columns,
+    numbers_by,
+    point_width,
+    pooled,
+    scan_codes,
+    scan_numbers,
+)
+from anonpipe.encoding.exact import Sums
+from anonpipe.encoding.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.values import as_dictionary, hashes
+from anonpipe.errors import InputError
+from anonpipe.rng import number_keys
+from anonpipe.types import IntArray
+
+if TYPE_CHECKING:
+    from anonpipe.encoding.cells import CellCodec
+
+
+MOST_DUMMIES = 400
+_MODULUS = 2**64
+_MOST_INDEX = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What a batch, a unit or the whole input holds.
+
+    Attributes
+    ----------
+    rows
+        Number of records.
+    fingerprint
+        Two sums modulo 2^64 of the hashes of the rows, each bound to its
+        place: equal for the same rows in the same order, whatever the file
+        layout and the encoding.
+    population
+        The same without places: equal for the same rows in any order, of
+        which the same are held out.
+    columns
+        The released columns.
+    counted_by, counted_codes, counted_rows
+        Columns whose combinations are counted (strata, classes), the
+        combinations of their codes that occur (nulls: the number of
+        categories), and the records of each; shapes (n_combinations,
+        n_columns) and (n_combinations,).
+    by_combination
+        Of each column carried as numbers how many there are in each of these
+        combinations, their mean, and the sum of squared deviations from it.
+    strata_by, inside
+        The columns that make the strata; and of each masked column carried as
+        codes the combinations of their codes with its own that occur, shape
+        (n, n_strata_columns + 1), and the records of each, shape (n,). Empty
+        without strata.
+    """
+
+    rows: int
+    fingerprint: tuple[int, int]
+    population: tuple[int, int]
+    columns: dict[str, ColumnScan]
+    counted_by: tuple[str, ...] = ()
+    counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    by_combination: dict[str, Numbers] = field(default_factory=dict)
+    strata_by: tuple[str, ...] = ()
+    inside: dict[str, tuple[IntArray, IntArray]] = field(default_factory=dict)
+
+    def code_counts(self, name: str) -> IntArray:
+        """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
+        return self.columns[name].code_counts
+
+    def combination_counts(self, codec: CellCodec, names: Sequence[str]) -> IntArray:
+        """Records of each combination of codes of some counted columns, in mixed radix order.
+
+        Parameters
+        ----------
+        codec
+            Fitted to this scan.
+        names
+            The columns, all among `counted_by`.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, shape (product of the columns' numbers of codes,).
+        """
+        if not set(names) <= set(self.counted_by):
+            raise ValueError("the scan did not count these columns together; scan again")
+        sizes = [codec.code_count(name) for name in names]
+        index = np.zeros(len(self.counted_rows), dtype=np.int64)
+        for name, size in zip(names, sizes, strict=True):
+            index = index * size + self.counted_codes[:, self.counted_by.index(name)]
+        counts = np.zeros(math.prod(sizes), dtype=np.int64)
+        np.add.at(counts, index, self.counted_rows)
+        return counts
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the records: their content, which are held out, and the columns' names.
+
+        Neither the order of rows and columns, nor the file layout, the
+        encoding (dictionaries, large or view strings) or the width of
+        numbers change it.
+        """
+        text = json.dumps([list(self.population), sorted(self.columns)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def scan_batch(
+    batch: pa.RecordBatch,
+    columns: Mapping[str, Column],
+    first_row: int,
+    counted_by: Sequence[str],
+    kept: npt.NDArray[np.bool_] | None = None,
+    strata_by: Sequence[str] = (),
+) -> Scan:
+    """Scan consecutive rows.
+
+    Parameters
+    ----------
+    batch
+        The rows; columns that are not released are passed over.
+    columns
+        The job's columns.
+    first_row
+        Position of the first row in the whole input.
+    counted_by
+        Columns whose combinations are to be counted: those that make the strata, and classes.
+    kept
+        The rows that count, shape (n_rows,); all if not given. The others are
+        in the fingerprint alone.
+    strata_by
+        Columns inside whose combinations the codes of each masked column are
+        counted.
+
+    Raises
+    ------
+    InputError
+        A column carried as codes has more than 10,000 categories.
+
+    Examples
+    --------
+    >>> batch = pa.record_batch({"age": [30, 50, None], "sex": ["m", "f", "m"]})
+    >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary", role="kept")}
+    >>> scan = scan_batch(batch, columns, 0, ["sex"])
+    >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
+    (40.0, 1, [1, 2])
+    """
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    scans: dict[str, ColumnScan] = {}
+    codes: dict[str, IntArray] = {}
+    arrays: dict[str, pa.Array] = {}
+    for name in _released(batch, columns):
+        array = _hashed(lanes, name, batch, columns)
+        if kept is not None:
+            array = array.filter(pa.array(kept))
+        if columns[name].staged_as_codes:
+            scans[name], codes[name] = scan_codes(name, array, columns[name])
+        else:
+            scans[name], arrays[name] = scan_numbers(array, columns[name]), array
+    together = (
+        np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
+    )
+    combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    numbers = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
+    rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
+    inside = {
+        name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
+    }
+    everybody, by = sum_rows_anywhere(lanes, kept), (tuple(counted_by), combinations, counts, numbers)
+    population = int(everybody[0]), int(everybody[1])
+    return Scan(rows, _sums(lanes, first_row), population, scans, *by, tuple(strata_by), inside)
+
+
+def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
+    """The combinations of codes of some columns, and the records of each."""
+    together = np.stack([codes[name] for name in names], axis=1)
+    return _count_combinations(together, np.ones(len(together), dtype=np.int64))[:2]
+
+
+def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int) -> tuple[int, int]:
+    """The fingerprint of consecutive rows alone, as `scan_batch` finds it; see `add_fingerprints`.
+
+    Examples
+    --------
+    >>> columns = {"age": Column(kind="integer")}
+    >>> batch = pa.record_batch({"age": [1, 2]})
+    >>> fingerprint(batch, columns, 7) == scan_batch(batch, columns, 7, []).fingerprint
+    True
+    """
+    return _sums(row_lanes(batch, columns), first_row)
+
+
+def row_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
+    """Two numbers of each row's released content, shape (n_rows, 2); neither order of columns nor types matter."""
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    for name in _released(batch, columns):
+        _hashed(lanes, name, batch, columns)
+    return lanes
+
+
+def add_fingerprints(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """The fingerprint of two sets of rows together."""
+    return (a[0] + b[0]) % _MODULUS, (a[1] + b[1]) % _MODULUS
+
+
+def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
+    """Two numbers of each row's value in one column, shape (n_rows, 2): what it adds to `row_lanes`."""
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    _hashed(lanes, name, batch, columns)
+    return lanes
+
+
+def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
+    return [name for name in batch.schema.names if name in columns and columns[name].role.released]
+
+
+def _hashed(lanes: npt.NDArray[np.uint64], name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.Array:
+    """Add a column to the rows' hashes, in place; returns the column as it was hashed."""
+    array = batch.column(name)
+    if columns[name].staged_as_codes:
+        array = as_dictionary(array)
+    add_column(lanes, *hashes(array), _seeds(name))
+    return array
+
+
+def _sums(lanes: npt.NDArray[np.uint64], first_row: int) -> tuple[int, int]:
+    sums = sum_rows(lanes, np.uint64(first_row))
+    return int(sums[0]), int(sums[1])
+
+
+def sum_rows_anywhere(
+    lanes: npt.NDArray[np.uint64], kept: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.uint64]:
+    """Sum of the rows' hashes modulo 2^64, wherever the rows stand, shape (2,); rows that are not kept count apart."""
+    mixed = number_keys(_POPULATION, lanes.reshape(-1)).reshape(lanes.shape)
+    if kept is not None:
+        mixed[~kept] = number_keys(_HELD_OUT, mixed[~kept].reshape(-1)).reshape(-1, lanes.shape[1])
+    return np.asarray(mixed.sum(axis=0, dtype=np.uint64))
+
+
+_POPULATION, _HELD_OUT = b"population, of no place", b"population, held out"
+
+
+def _seeds(name: str) -> npt.NDArray[np.uint64]:
+    """One number for each lane, from the column's name."""
+    return np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8").astype(np.uint64)
+
+
+def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """The combinations that occur, in ascending order, the sum of `rows` over each, and where each row's stands."""
+    if not codes.size:
+        return codes[:0], np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    index = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        if int(index.max()) > _MOST_INDEX:
+            index = np.unique(index, return_inverse=True)[1]
+        index = index * (int(column.max()) + 1) + column
+    _, first, which = np.unique(index, return_index=True, return_inverse=True)
+    counts = np.zeros(len(first), dtype=np.int64)
+    np.add.at(counts, which, rows)
+    return codes[first], counts, which
+
+
+def merge_scans(scans: Sequence[Scan]) -> Scan:
+    """The scan of all parts together, merged in the given order.
+
+    Raises
+    ------
+    InputError
+        There is no part, or a column has more than 10,000 categories.
+
+    Examples
+    --------
+    >>> columns = {"age": Column(kind="integer")}
+    >>> parts = [scan_batch(pa.record_batch({"age": part}), columns, at, []) for at, part in ((0, [1, 2]), (2, [6]))]
+    >>> merge_scans(parts).columns["age"].mean
+    3.0
+    """
+    if not scans:
+        raise InputError("the input has no rows; give a table of at least k rows")
+    merged = scans[0]
+    for other in scans[1:]:
+        merged = _merge(merged, other)
+    return merged
+
+
+def _merge(a: Scan, b: Scan) -> Scan:
+    if a.counted_by != b.counted_by or list(a.columns) != list(b.columns):
+        raise ValueError("the scans are of different columns")
+    columns = {name: merge_columns(name, a.columns[name], b.columns[name]) for name in a.columns}
+    codes = np.concatenate([_recoded(part, columns) for part in (a, b)])
+    combinations, counts, which = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
+    numbers = {
+        name: _merge_numbers(a, b, name, which, len(counts)) for name in {**a.by_combination, **b.by_combination}
+    }
+    total = add_fingerprints(a.fingerprint, b.fingerprint)
+    inside = {name: _merge_inside(a, b, name, columns) for name in a.inside}
+    everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
+    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside)
+
+
+MOST_INSIDE = 1_000_000
+
+
+def _merge_inside(a: Scan, b: Scan, name: str, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, IntArray]:
+    """Codes of a masked column inside the strata, of two parts together."""
+    names = (*a.strata_by, name)
+    codes = np.concatenate([_in_terms_of(merged, part, names, part.inside[name][0]) for part in (a, b)])
+    found, rows, _ = _count_combinations(codes, np.concatenate([part.inside[name][1] for part in (a, b)]))
+    if len(rows) > MOST_INSIDE:
+        raise InputError(
+            f"column {name!r} has more than {MOST_INSIDE:,} combinations of its categories with those of strata.by; "
+            "take fewer or coarser strata, or coarsen the column"
+        )
+    return found, rows
+
+
+def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> Numbers:
+    """Numbers of a column in the merged combinations, of which `which` tells for those of a, then of b."""
+    nothing = np.empty(0), np.empty(0), np.empty(0)
+    parts = zip(a.by_combination.get(name, nothing), b.by_combination.get(name, nothing), strict=True)
+    n, mean, m2 = (np.concatenate(pair) for pair in parts)
+    return pooled(which, size, n, mean, m2)
+
+
+def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
+    """The counted codes of a part in terms of the merged categories."""
+    return _in_terms_of(merged, part, part.counted_by, part.counted_codes)
+
+
+def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[str], given: IntArray) -> IntArray:
+    """Codes of a part's columns in terms of the merged categories, shape (n, n_names)."""
+    codes = given.copy()
+    for position, name in enumerate(names):
+        new = code_of(part.columns[name].categories, merged[name].categories)
+        codes[:, position] = np.append(new, len(merged[name].categories or ()))[codes[:, position]]
+    return codes
+
+
+def scan_to_bytes(scan: Scan) -> memoryview:
+    """A scan as bytes."""
+    lists = {name: column.categories for name, column in scan.columns.items() if column.categories is not None}
+    arrays = [pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in lists.values()]
+    content = {
+        "rows": scan.rows,
+        "fingerprint": list(scan.fingerprint),
+        "population": list(scan.population),
+        "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
+        "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
+        "strata_by": list(scan.strata_by),
+        "inside": {name: [part.tolist() for part in parts] for name, parts in scan.inside.items()},
+        "by_combination": {name: [part.tolist() for part in parts] for name, parts in scan.by_combination.items()},
+    }
+    return table_to_bytes(pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
+
+
+def _numbers_of(column: ColumnScan) -> dict[str, Any]:
+    content = {name: getattr(column, name) for name in ColumnScan.__dataclass_fields__ if name != "categories"}
+    return content | {"counts": None if column.counts is None else column.counts.tolist()}
+
+
+def scan_from_bytes(given: bytes | memoryview) -> Scan:
+    """Read what `scan_to_bytes` gave."""
+    table, metadata = table_from_bytes(given)
+    content = json.loads(metadata["scan"])
+    columns = {}
+    for name, parts in content["columns"].items():
+        counts = None if parts["counts"] is None else np.array(parts["counts"], dtype=np.int64)
+        categories = None if counts is None else table.column(name).chunk(0).flatten()
+        sums = {each: None if parts[each] is None else Sums(*parts[each]) for each in ("sums", "log_sums")}
+        columns[name] = ColumnScan(**(parts | sums | {"counts": counts, "categories": categories}))
+    by, codes, rows = content["counted"]
+    lanes, anywhere = content["fingerprint"], content["population"]
+    numbers = {}
+    for name, (n, mean, m2) in content["by_combination"].items():
+        numbers[name] = np.array(n), np.array(mean), np.array(m2)
+    shaped = np.array(codes, dtype=np.int64).reshape(len(rows), len(by))
+    strata_by = tuple(content["strata_by"])
+    inside = {
+        name: (np.array(codes, dtype=np.int64).reshape(-1, len(strata_by) + 1), np.array(counts, dtype=np.int64))
+        for name, (codes, counts) in content["inside"].items()
+    }
+    counted = np.array(rows, dtype=np.int64)
+    placed, population = (lanes[0], lanes[1]), (anywhere[0], anywhere[1])
+    combinations = tuple(by), shaped, counted, numbers
+    return Scan(content["rows"], placed, population, columns, *combinations, strata_by, inside)
+
+
+def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:
+    """Hold the input against the job.
+
+    Parameters
+    ----------
+    scan
+        Of the whole input.
+    columns
+        The job's columns.
+    k
+        Smallest group.
+    remedied
+        Unchanged columns whose small categories are merged or dropped later, and so no reason to warn.
+
+    Returns
+    -------
+    list of str
+        Warnings: names and counts, never a value.
+
+    Raises
+    ------
+    InputError
+        One line a problem.
+    """
+    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; lower k or add rows"]
+    warnings: list[str] = []
+    for name, scanned in scan.columns.items():
+        problems += _problems(name, columns[name], scanned)
+        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k)
+    dummies = sum(point_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
+    if dummies > MOST_DUMMIES:
+        problems.append(
+            f"the masked categories make {dummies} columns of points, more than {MOST_DUMMIES}; "
+            "drop or coarsen the columns with most categories"
+        )
+    if problems:
+        raise InputError("\n".join(problems))
+    return warnings
+
+
+def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
+    found = []
+    if scanned.infinite:
+        found.append(
+            f"column {name!r} holds {_rows(scanned.infinite)} with a value that is infinite or beyond 1e150; "
+            "replace them by nulls or drop it"
+        )
+    if column.role.synthesized and scanned.nulls == scanned.rows:
+        found.append(f"column {name!r} holds nulls only, there is nothing to mask; give it role dropped")
+    if column.missing == "error" and scanned.nulls:
+        found.append(
+            f"column {name!r} holds {_rows(scanned.nulls)} with a null, and the job says missing: error; "
+            "mend the input or say missing: carry"
+        )
+    if column.levels is not None and scanned.outside:
+        found.append(
+            f"column {name!r} holds {_rows(scanned.outside)} whose value is not among its declared levels; "
+            "mend the input or complete the levels"
+        )
+    if column.kind is Kind.BINARY and scanned.counts is not None and np.count_nonzero(scanned.counts) > 2:
+        found.append(
+            f"column {name!r} is declared binary and holds {np.count_nonzero(scanned.counts)} distinct values; "
+            "declare it categorical or ordinal"
+        )
+    return found
+
+
+def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[str]:
+    found = []
+    if scanned.constant and scanned.values and not scanned.nulls:
+        found.append(f"column {name!r} holds one value only: it is released as it is")
+    if column.levels is None and scanned.outside:
+        bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
+        found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
+    if column.kind is Kind.ORDINAL and column.levels is None and scanned.holds_text:
+        found.append(f"column {name!r} is ordinal text without levels: its order is alphabetical; declare levels")
+    rare = int(np.count_nonzero((scanned.code_counts > 0) & (scanned.code_counts < k)))
+    if rare and column.role.unchanged:
+        found.append(
+            f"column {name!r} is released unchanged and has {_categories(rare)} with fewer than k={k} records: "
+            "the gate on combinations of unchanged columns will fail; coarsen or mask it"
+        )
+    return found
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _categories(count: int) -> str:
+    return "1 category" if count == 1 else f"{count:,} categories"

@@ -1,0 +1,393 @@
+"""Arrow arrays as numbers, as plain category values, and as hashes; and numbers as Arrow arrays again.
+
+Numbers are in natural units: days since 1970-01-01 (UTC) for dates and
+timestamps. NaN counts as missing throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anonpipe.columns import Column
+from anonpipe.encoding._fingerprint_kernel import hash_texts
+from anonpipe.errors import InputError
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+HashArray = npt.NDArray[np.uint64]
+
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_WHOLE = 1e-9
+_ROUNDING = 1e-14
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, whatever their encoding: dictionaries opened, narrow and view types widened.
+
+    Examples
+    --------
+    >>> plain_type(pa.dictionary(pa.int8(), pa.string()))
+    DataType(string)
+    """
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether plain values are numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Whether plain values are dates or points in time."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def is_supported(kind: pa.DataType) -> bool:
+    """Whether a released column may have this type."""
+    plain = plain_type(kind)
+    return is_number(plain) or is_date(plain) or bool(pa.types.is_boolean(plain) or pa.types.is_string(plain))
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The values without their encoding, NaN as null."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    wanted = plain_type(array.type)
+    if array.type != wanted:
+        array = array.cast(wanted)
+    if pa.types.is_floating(wanted):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, wanted), array)
+    return array
+
+
+def as_dictionary(array: pa.Array) -> pa.DictionaryArray:
+    """The values once each, and where they stand; a dictionary is left as it is."""
+    return array if pa.types.is_dictionary(array.type) else plain(array).dictionary_encode()
+
+
+def present(array: pa.Array) -> BoolArray:
+    """Whether there is a value: neither null nor NaN, nor an index to a null or NaN."""
+    if pa.types.is_dictionary(array.type):
+        of_values = np.append(present(array.dictionary), False)
+        return np.asarray(of_values[positions(array.indices, len(of_values) - 1)])
+    return np.asarray(plain(array).is_valid().to_numpy(zero_copy_only=False))
+
+
+def positions(array: pa.Array, null: int) -> IntArray:
+    """Whole numbers as int64, with a number of their own for nulls."""
+    filled = pc.fill_null(array.cast(pa.int64()), null)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def numbers(array: pa.Array) -> FloatArray:
+    """The values as float64, NaN where missing, shape (n,).
+
+    Examples
+    --------
+    >>> numbers(pa.array([3, None])), numbers(pa.array([86_400_000], pa.timestamp("ms")))
+    (array([ 3., nan]), array([1.]))
+    """
+    array = plain(array)
+    if not is_date(array.type):
+        return np.array(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    counts = _date_counts(array)
+    per_day = units_per_day(array.type)
+    days = counts // per_day + (counts % per_day) / per_day
+    days[missing] = np.nan
+    return np.asarray(days, dtype=np.float64)
+
+
+def _date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The stored numbers of dates or timestamps; anything where null."""
+    stored = array.view(pa.int32()) if pa.types.is_date32(array.type) else array.view(pa.int64())
+    return np.asarray(pc.fill_null(stored, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def units_per_day(kind: pa.DataType) -> int:
+    """How many of a date or timestamp type's units make one day."""
+    if pa.types.is_date32(kind):
+        return 1
+    return _PER_DAY["ms"] if pa.types.is_date64(kind) else _PER_DAY[kind.unit]
+
+
+def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.Array:
+    """Numbers as an array of the field's type.
+
+    Parameters
+    ----------
+    values
+        Natural units, NaN where missing, already rounded to steps.
+    field
+        Its type and whether it may hold nulls; without nulls, NaN stays NaN.
+    step
+        The column's step; dates and timestamps are put on it exactly.
+    """
+    plain = plain_type(field.type)
+    missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
+    present = np.where(missing, 0.0, values)
+    if is_date(plain):
+        array = _dates(present, plain, step or 1.0, missing)
+    elif pa.types.is_floating(plain):
+        array = pa.array(present.astype(plain.to_pandas_dtype()), mask=missing)
+    elif pa.types.is_decimal(plain):
+        array = _decimals(present, plain, missing)
+    else:
+        array = pa.array(_integers(present, plain.to_pandas_dtype()), mask=missing)
+    return encoded(array, field.type)
+
+
+def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.integer]:
+    limits = np.iinfo(dtype)
+    top = float(limits.max)
+    if top > limits.max:  # 2^63 and 2^64 are no numbers of the type: take the next float below
+        top = np.nextafter(top, 0.0)
+    return np.asarray(np.clip(np.rint(values), float(limits.min), top).astype(dtype))
+
+
+def _dates(values: FloatArray, kind: pa.DataType, step: float, missing: BoolArray) -> pa.Array:
+    counts = _integers(values / step, np.int64) * round(step * units_per_day(kind))
+    if pa.types.is_date32(kind):
+        counts = counts.astype(np.int32)
+    return pa.array(counts, mask=missing).view(kind)
+
+
+def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.Array:
+    """Decimals by their storage, two's complement integers of 128 or 256 bits in words of 64."""
+    limit = np.nextafter(10.0**kind.precision, 0.0)
+    counts = np.clip(np.rint(values * 10.0**kind.scale), -limit, limit)
+    words = np.empty((len(values), kind.bit_width // 64), dtype=np.uint64)
+    rest, carry = np.abs(counts), counts < 0
+    for word in range(words.shape[1]):
+        above = np.floor(rest / 2.0**64)
+        part = (rest - above * 2.0**64).astype(np.uint64)
+        words[:, word] = np.where(counts < 0, ~part, part) + carry
+        carry &= words[:, word] == 0
+        rest = above
+    valid = pa.array(~missing).buffers()[1]
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(words)])
+
+
+def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A plain array in the wanted type; a dictionary holds the values that occur, in their order of occurrence."""
+    if not pa.types.is_dictionary(kind):
+        return array if array.type == kind else array.cast(kind)
+    found = array.dictionary_encode()
+    values, indices = found.dictionary.cast(kind.value_type), found.indices.cast(kind.index_type)
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
+
+
+def hashes(array: pa.Array) -> tuple[HashArray, BoolArray]:
+    """A 64-bit number for each value, and whether there is a value; the encoding does not matter.
+
+    Examples
+    --------
+    >>> values = pa.array(["b", "a", "b"])
+    >>> bool((hashes(values)[0] == hashes(values.dictionary_encode())[0]).all())
+    True
+    """
+    if pa.types.is_dictionary(array.type):
+        of_values = np.append(_words(plain(array.dictionary)), np.uint64(0))
+        return of_values[positions(array.indices, len(of_values) - 1)], present(array)
+    return _words(plain(array)), present(array)
+
+
+def _words(array: pa.Array) -> HashArray:
+    """A number for each plain value; the same for equal numbers of any type, and equal times in any unit."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        return _text_words(array)
+    if is_date(kind):
+        return _date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
+    if pa.types.is_decimal(kind):
+        exact = kind.scale == 0 and kind.precision <= _INT64_DIGITS
+        array = array.cast(pa.int64() if exact else pa.float64(), safe=False)
+    stored = pc.fill_null(array, False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False)
+    if np.issubdtype(stored.dtype, np.floating):
+        return number_words(stored.astype(np.float64))
+    if kind == pa.uint64():
+        return np.asarray(stored)
+    return np.asarray(stored.astype(np.int64)).view(np.uint64)
+
+
+_NANOSECONDS = 86_400_000_000_000
+"""Of a day."""
+
+_INT64_DIGITS = 18
+
+
+def number_words(values: FloatArray) -> HashArray:
+    """A number for each float: the whole number itself, else the bits of the nearest single-precision float.
+
+    So a table that is written with other widths has the same numbers.
+
+    Examples
+    --------
+    >>> number_words(np.array([3.0, -0.0])).tolist()
+    [3, 0]
+    >>> bool((number_words(np.array([0.1])) == number_words(np.array([0.1], dtype=np.float32).astype(float))).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32).astype(np.float64)
+    found = np.where((values == np.rint(values)) | np.isinf(single), values, single)
+    whole = (found == np.rint(found)) & (np.abs(found) < _BEYOND_INT64)
+    words = found.view(np.uint64).copy()
+    words[np.isnan(values)] = np.uint64(_NAN_WORD)
+    words[whole] = found[whole].astype(np.int64).view(np.uint64)
+    return words
+
+
+_BEYOND_INT64 = 2.0**63
+_NAN_WORD = 0x7FF8000000000000
+
+
+def _text_words(array: pa.Array) -> HashArray:
+    _, offsets, data = array.buffers()
+    begin = array.offset
+    ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
+    content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+    return np.asarray(hash_texts(ends.astype(np.int64), content))
+
+
+def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: pa.DataType) -> pa.Array:
+    """Declared categories in the column's plain type.
+
+    Raises
+    ------
+    InputError
+        They do not fit the type, or two of them are one value in it.
+    """
+    plain = plain_type(kind)
+    textual = pa.types.is_string(plain) or is_date(plain)
+    if any(isinstance(level, str) != textual for level in levels):
+        raise InputError(
+            f"column {name!r} holds {plain}, and some of its declared levels or events are of another type; "
+            "write text and dates in quotes (YAML reads a bare yes, no, on or off as true or false), numbers without"
+        )
+    found = None
+    try:
+        found = pa.array(list(levels)).cast(plain)
+    except (pa.ArrowException, ValueError, TypeError):
+        pass
+    if found is None or len(found.unique()) != len(levels):
+        raise InputError(f"the declared levels or events of column {name!r} do not fit its type {plain}; mend the list")
+    return found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values that a released number may take.
+
+    Attributes
+    ----------
+    step
+        Values are multiples of it counted from zero; None for no steps.
+    low, high
+        Limits, -inf and inf for none.
+    """
+
+    step: float | None
+    low: float
+    high: float
+
+    def round(self, values: FloatArray) -> FloatArray:
+        """The nearest permissible values; NaN stays.
+
+        Examples
+        --------
+        >>> Grid(0.1, 0.05, 0.5).round(np.array([0.0, 0.3000001, 0.6]))
+        array([0.1, 0.3, 0.5])
+        """
+        if self.step is None:
+            return np.clip(values, self.low, self.high)
+        inverse = round(1.0 / self.step)
+        by_division = inverse > 0 and abs(1.0 / self.step - inverse) < _WHOLE * inverse
+        counts = np.rint(values * inverse if by_division else values / self.step)
+        counts = np.clip(counts, *self._counts())
+        return np.asarray(counts / inverse if by_division else counts * self.step) + 0.0
+
+    def _counts(self) -> tuple[float, float]:
+        """The smallest and the largest permissible number of steps."""
+        low, high = self.low / (self.step or 1.0), self.high / (self.step or 1.0)
+        if np.isfinite(low):
+            low = np.ceil(low - _ROUNDING * max(1.0, abs(low)))
+        if np.isfinite(high):
+            high = np.floor(high + _ROUNDING * max(1.0, abs(high)))
+        return low, high
+
+    @property
+    def empty(self) -> bool:
+        """Whether no value is permissible."""
+        if self.step is None:
+            return self.low > self.high
+        low, high = self._counts()
+        return low > high
+
+
+def grid_of(column: Column, kind: pa.DataType) -> Grid:
+    """What the job declares and the type can hold, together.
+
+    Examples
+    --------
+    >>> grid_of(Column(kind="integer", bounds=(None, 120)), pa.uint8())
+    Grid(step=1.0, low=0.0, high=120.0)
+    """
+    low, high = column.numeric_bounds
+    smallest, least, most = _type_limits(kind)
+    return Grid(
+        column.resolution or smallest,
+        least if low is None else max(low, least),
+        most if high is None else min(high, most),
+    )
+
+
+def _type_limits(kind: pa.DataType) -> tuple[float | None, float, float]:
+    """The smallest step, the smallest and the largest value of a type, in natural units."""
+    plain = plain_type(kind)
+    if pa.types.is_integer(plain):
+        limits = np.iinfo(plain.to_pandas_dtype())
+        return 1.0, float(limits.min), float(limits.max)
+    if pa.types.is_decimal(plain):
+        unit = 10.0**-plain.scale
+        top = 10.0 ** (plain.precision - plain.scale) - unit
+        return unit, -top, top
+    if is_date(plain):
+        per_day = units_per_day(plain)
+        top = (2.0**31 - 1 if per_day == 1 else 2.0**62) / per_day
+        return 1.0 if pa.types.is_date64(plain) else 1.0 / per_day, -top, top
+    opened = kind.value_type if pa.types.is_dictionary(kind) else kind
+    top = math.inf if opened == pa.float64() else float(np.finfo(opened.to_pandas_dtype()).max)
+    return None, -top, top
+
+
+def check_grid(name: str, column: Column, kind: pa.DataType) -> None:
+    """Refuse steps that the type cannot hold and bounds without any step between them.
+
+    Raises
+    ------
+    InputError
+        With the remedy.
+    """
+    plain, step = plain_type(kind), column.step
+    smallest = _type_limits(kind)[0]
+    if step is not None and smallest and abs(step / smallest - round(step / smallest)) > _WHOLE * step / smallest:
+        raise InputError(
+            f"column {name!r} holds {plain}, which cannot take steps of {step:g}; give a multiple of {smallest:g}"
+        )
+    if grid_of(column, kind).empty:
+        raise InputError(
+            f"no value of column {name!r} ({plain}) lies within its declared bounds and on its steps; "
+            "widen bounds or lower step"
+        )

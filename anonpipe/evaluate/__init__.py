@@ -1,0 +1,1 @@
+"""Utility and risk of a release, one measure a file."""

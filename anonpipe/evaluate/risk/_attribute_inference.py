@@ -1,0 +1,334 @@
+"""Attack: all of a person's columns but one are known, and the release is used to guess the last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk._groups import column_names, records_of
+from anonpipe.evaluate.risk._guesses import Coding, Guesses, best_constant, by_trees, guess_nearest, spread
+from anonpipe.evaluate.risk._interval import exact, grouped_share
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.types import BoolArray, FloatArray
+
+Guess = Literal["nearest", "trees"]
+_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+
+
+@dataclass(frozen=True)
+class AttributeRisk:
+    """How well one column is guessed.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    members, controls
+        Share of right guesses for records that the release was made from, and
+        for held-out ones.
+    constant
+        Share of right guesses for members by the one best value, whatever is known.
+    risk
+        (members - controls) / (1 - controls): of what cannot be guessed
+        anyway, the share that the release gives away; NaN where controls are
+        always guessed.
+    low, high
+        Ends of its interval; None where it is not defined. The intervals of
+        all columns that were attacked hold together in 95 % of all releases.
+    """
+
+    name: str
+    members: float
+    controls: float
+    constant: float
+    risk: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class AttributeInference:
+    """How well each column is guessed from all others.
+
+    Attributes
+    ----------
+    guess
+        How the attacker guesses.
+    tolerance
+        Largest error of a right guess of a number, in its standard deviations.
+    columns
+        One for each column attacked.
+    success, success_low, success_high
+        Share of right guesses for members over all columns, and its 95 % interval.
+    control
+        The same for held-out records.
+    records, controls
+        Members and held-out records attacked.
+    of
+        Members that there are.
+    """
+
+    guess: Guess
+    tolerance: float
+    columns: tuple[AttributeRisk, ...]
+    success: float
+    success_low: float
+    success_high: float
+    control: float
+    records: int
+    controls: int
+    of: int
+
+    @property
+    def worst(self) -> AttributeRisk:
+        """The column with the largest risk; the first where none is defined."""
+        return max(self.columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
+
+    @property
+    def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
+        """95 % interval of the largest risk of all columns: the largest of both ends; None where none is defined.
+
+        As the intervals of the columns hold together, the largest risk is no
+        smaller than any lower end, and no larger than the largest upper one.
+        """
+        ends = [(one.low, one.high) for one in self.columns if one.low is not None and one.high is not None]
+        return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Risk of the worst column, and success over all columns beside that on the hold-out."""
+        worst = self.worst
+        low, high = self.worst_interval
+        how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
+        note = (
+            f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations. "
+            f"{self.controls} held-out records are the control: what is guessed of them is known without their data."
+        )
+        weak = [column.name for column in self.columns if column.members < column.constant]
+        if weak:
+            note += f" In {len(weak)} of {len(self.columns)} columns the one best value is right more often."
+        parts = tuple((column.name, column.risk) for column in self.columns)
+        shares = tuple(
+            (f"{column.name}, {what}", value)
+            for column in self.columns
+            for what, value in (
+                ("members", column.members),
+                ("hold-out", column.controls),
+                ("best constant", column.constant),
+            )
+        )
+        undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
+        return (
+            Measurement(
+                name="attribute_inference.risk",
+                title="What the release gives away of an unknown column, in the worst column",
+                value=worst.risk,
+                unit="share",
+                better="lower",
+                source=_SOURCE,
+                records=self.records,
+                of=self.of,
+                low=low,
+                high=high,
+                baseline=0.0,
+                baseline_is="a release that says no more of its own persons than of others",
+                note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}; the largest of several "
+                f"is somewhat too large by chance, and the interval allows for that (Bonferroni). {note}",
+                parts=parts,
+            ),
+            Measurement(
+                name="attribute_inference.success",
+                title="Share of unknown values guessed right from all other columns",
+                value=self.success,
+                unit="share",
+                better="near baseline",
+                source=_SOURCE,
+                records=self.records,
+                of=self.of,
+                low=self.success_low,
+                high=self.success_high,
+                baseline=self.control,
+                baseline_is="the same guesses of held-out records",
+                note=note,
+                parts=shares,
+                disclosive=True,  # the best constant's share is how common the original's commonest value is
+            ),
+        )
+
+
+def attribute_inference(
+    released: npt.ArrayLike,
+    members: npt.ArrayLike,
+    controls: npt.ArrayLike,
+    *,
+    categories: Sequence[int] = (),
+    names: Sequence[str] | None = None,
+    columns: Sequence[int] | None = None,
+    guess: Guess = "nearest",
+    tolerance: float = 0.1,
+    of: int | None = None,
+    seed: int = 0,
+    found: Guesses | None = None,
+) -> AttributeInference:
+    """Guess each column of members and of held-out records from all their other columns.
+
+    Parameters
+    ----------
+    released
+        Cells of the release, shape (n_rows, n_columns), two columns or more:
+        numbers as they are, categories as codes, NaN for null. The whole
+        release, or a sample: one that holds what became of the members makes
+        the risk of `nearest` somewhat too large, as fewer others are close.
+    members, controls
+        Cells of records that the release was made from, and of records of the
+        same population that it was not made from.
+    categories
+        Numbers of the columns that hold codes.
+    names
+        Of the columns.
+    columns
+        Numbers of the columns to guess; None for all.
+    guess
+        `nearest`: the value of the closest released record (equally close:
+        the lower row). `trees`: a forest of extremely randomised trees, grown
+        on at most 10,000 released records (64 commonest categories of a column).
+    tolerance
+        Largest error of a right guess of a number, in standard deviations of
+        the released column. A null is right where a null is guessed.
+    of
+        Members that there are, of which these are a sample; None for all.
+    seed
+        Of the trees, and of the records they are grown on.
+    found
+        What a search of the whole release has found for members and then
+        controls, for `nearest`; `released` is a sample then, of which scale
+        and best constant are taken. None searches `released`.
+
+    Notes
+    -----
+    *Distances.* A number counts by its z-score on the released scale, a
+    category as much as one number on average: its dummies are scaled so that
+    two released records differ by 2 in squares. Nulls of a number lie at its
+    mean, with a dummy of their own.
+
+    *The control.* Guesses right for held-out persons too follow from the
+    population, which is what a release is for; what members have beyond is
+    what it says of its own persons.
+
+    *The interval.* The risk is 1 less the ratio of the shares of wrong guesses,
+    of members and of controls, whose exact intervals are joined on the
+    logarithmic scale (Donner & Zou). As the worst of m columns is reported,
+    each errs with a chance of 5 % / m (Bonferroni). Of releases that say no
+    more of their own persons than of others, no more than the 2.5 % of one
+    side show a risk above 0.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055;
+    Donner & Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
+
+    Raises
+    ------
+    InputError
+        The tables do not fit each other, or have values that are not allowed.
+    JobError
+        A column, the guess or the tolerance makes no sense.
+
+    Examples
+    --------
+    >>> table = np.column_stack([np.arange(40.0), np.arange(40) % 2])
+    >>> outcome = attribute_inference(table[:20], table[:20], table[20:], categories=[1], columns=[1])
+    >>> outcome.columns[0].members, outcome.columns[0].controls
+    (1.0, 0.5)
+    """
+    if guess not in get_args(Guess):
+        raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
+    if not (np.isfinite(tolerance) and tolerance >= 0):
+        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number")
+    tables = _checked(released, members, controls)
+    width = tables[0].shape[1]
+    secrets = tuple(range(width)) if columns is None else tuple(columns)
+    if not secrets or any(not 0 <= at < width for at in (*secrets, *categories)):
+        raise JobError(f"columns or categories name columns that do not exist, or none; there are {width}, from 0")
+    titles = column_names(names, width)
+    coded = [at in categories for at in range(width)]
+    asked = np.concatenate(tables[1:])
+    n = len(tables[1])
+    if found is not None and (guess != "nearest" or found.values.shape != asked.shape):
+        raise JobError("found goes with guess nearest, and holds a row for each member and control; leave it out")
+    if guess == "trees":
+        guesses = _by_trees(tables[0], asked, coded, secrets, seed)
+    else:
+        closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
+        guesses = closest.values[:, secrets]
+    right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
+    constant = []
+    for place, at in enumerate(secrets):
+        values = tables[0][:, at]
+        allowed = 0.0 if coded[at] else tolerance * spread(values)
+        right[:, place] = _right(guesses[:, place], asked[:, at], allowed)
+        best = np.full(n, best_constant(values, allowed))
+        constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
+    success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
+    tail = 0.025 / len(secrets)
+    return AttributeInference(
+        guess=guess,
+        tolerance=tolerance,
+        columns=tuple(
+            _risk(titles[at], right[:n, place], right[n:, place], constant[place], tail)
+            for place, at in enumerate(secrets)
+        ),
+        success=success,
+        success_low=low,
+        success_high=high,
+        control=float(right[n:].mean()),
+        records=n,
+        controls=len(asked) - n,
+        of=records_of(of, n, "members"),
+    )
+
+
+def _by_trees(
+    released: FloatArray, asked: FloatArray, coded: Sequence[bool], secrets: Sequence[int], seed: int
+) -> FloatArray:
+    """The guesses of a forest for each column, shape (n_asked, number of columns)."""
+    coding = Coding.of(released, asked, [at for at, is_code in enumerate(coded) if is_code])
+    sides = coding.each(released), coding.each(asked)
+    return np.stack([by_trees(*sides, released[:, at], at, coded[at], seed) for at in secrets], axis=1)
+
+
+def _checked(*tables: npt.ArrayLike) -> list[FloatArray]:
+    found = [np.asarray(table, dtype=np.float64) for table in tables]
+    for name, table in zip(("released", "member", "held-out"), found, strict=True):
+        if table.ndim != 2 or not len(table) or table.shape[1] < 2 or table.shape[1] != found[0].shape[1]:
+            raise InputError(f"the {name} cells have shape {table.shape}; give rows of the same two columns or more")
+        if np.isinf(table).any():
+            raise InputError(f"the {name} cells have values that are infinite; give numbers, and NaN for null")
+    return found
+
+
+def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
+    # A guess at the very edge must not depend on rounding.
+    right: BoolArray = (np.abs(guesses - truth) <= allowed * (1 + 1e-9)) | (np.isnan(guesses) & np.isnan(truth))
+    return right
+
+
+def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
+    """Share of what is not guessed of controls that is guessed of members, with its interval."""
+    attack, control = float(members.mean()), float(controls.mean())
+    if control == 1.0:
+        return AttributeRisk(name, attack, control, constant, math.nan, None, None)
+    risk = (attack - control) / (1 - control)
+    wrong, others = (exact(int((~right).sum()), len(right), tail) for right in (members, controls))
+    ratio = (1 - attack) / (1 - control)
+    # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
+    above, below = wrong[1] / others[0], 0.0
+    if attack < 1.0:
+        above = ratio * math.exp(math.hypot(math.log(wrong[1] / (1 - attack)), math.log((1 - control) / others[0])))
+        below = ratio * math.exp(-math.hypot(math.log((1 - attack) / wrong[0]), math.log(others[1] / (1 - control))))
+    return AttributeRisk(name, attack, control, constant, risk, 1 - above, 1 - below)

@@ -1,0 +1,352 @@
+"""Prediction distance, ambiguity and uncertainty, held against what a table of other persons would tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk._excess import Excess, excess
+from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._nearest import Nearest
+from anonpipe.evaluate.utility import Auc, Measurement, auc
+from anonpipe.types import BoolArray, FloatArray
+
+_SOURCE = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
+_FEWEST = 10
+"""Right and wrong matches from which on all three measures together can be judged."""
+
+MEASURES = ("distance", "ambiguity", "uncertainty")
+_WORDS = {
+    "distance": "Prediction distance",
+    "ambiguity": "Prediction ambiguity",
+    "uncertainty": "Prediction uncertainty",
+}
+_AXES = {
+    "distance": "distance to the closest released record, in standard deviations a column",
+    "ambiguity": "distance to the closest over distance to the k-th closest",
+    "uncertainty": "variance among the k closest, in squared standard deviations",
+}
+
+
+class Predictions(NamedTuple):
+    """The three measures of each record, each of shape (n_queries,)."""
+
+    distance: FloatArray
+    ambiguity: FloatArray
+    uncertainty: FloatArray
+
+
+def predictions(found: Nearest, k: int = 5) -> Predictions:
+    """How well the nearest of some other records predict each record.
+
+    Parameters
+    ----------
+    found
+        The k or more nearest records and their values.
+    k
+        Matches between which the intruder wavers, 2 or more; the authors take 5.
+
+    Returns
+    -------
+    Predictions
+        Distance: to the nearest, over the root of the number of columns (eq. 1).
+        Ambiguity: distance of the nearest over that of the k-th. Uncertainty:
+        variance of each column among the k nearest, averaged over columns.
+
+    Notes
+    -----
+    *Ambiguity of 0 / 0.* Where k records equal the query, 0 ("an exact match
+    to some record") and 1 ("a tie among k records") both apply. It is 1 here:
+    it "represents the difficulty in selecting the best match", and uncertainty
+    and distance, both 0, tell the rest.
+
+    *Variance* is over k: the k nearest are all there is, no sample.
+
+    Raises
+    ------
+    InputError
+        There are fewer than k records, or `found` is without values.
+    JobError
+        `k` is below 2.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import nearest
+    >>> found = nearest([[1.0], [4.0], [5.0]], [[0.0]], 2, values=True)
+    >>> [float(part[0]) for part in predictions(found, 2)]
+    [1.0, 0.25, 2.25]
+    """
+    if k < 2:
+        raise JobError(f"k is {k}; give 2 or more")
+    if found.values is None or found.values.shape[1] < k:
+        raise InputError(f"fewer than {k} nearest records, or not their values, were searched; search {k} with values")
+    if (found.rows[:, :k] < 0).any():
+        raise InputError(f"there are fewer than {k} records to search; the measures of prediction need that many")
+    near = found.distances
+    furthest = near[:, k - 1]
+    ambiguity = np.divide(near[:, 0], furthest, out=np.ones(len(near)), where=furthest > 0)
+    # From the nearest one, so that records that are the same have a variance of exactly 0.
+    uncertainty = (found.values[:, :k] - found.values[:, :1]).var(axis=1).mean(axis=1)
+    return Predictions(near[:, 0] / found.values.shape[2] ** 0.5, ambiguity, uncertainty)
+
+
+@dataclass(frozen=True)
+class LaskoMeasures:
+    """How well a release predicts its own records, beside how well others would.
+
+    Attributes
+    ----------
+    excesses
+        Of the three measures, in the order of `MEASURES`.
+    right
+        Queries whose nearest released record is the right one; None where
+        nothing says which is right.
+    by_group
+        Whether one of the own group counted as right.
+    telling
+        How well each measure, and last all three together, tell right matches
+        from wrong ones; empty where nothing says which is right.
+    queries, records
+        Records looked for, and that there are.
+    k, margin
+        As given.
+    reference_is
+        What the release was held against.
+    """
+
+    excesses: tuple[Excess, ...]
+    right: int | None
+    by_group: bool
+    telling: tuple[Auc, ...]
+    queries: int
+    records: int
+    k: int
+    margin: float
+    reference_is: str
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether the test lets all three measures pass at 5 %; of few records it lets much pass, so see `high` too."""
+        return all(found.p >= 0.05 for found in self.excesses)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The excess of each measure with its curves, the match rate, and the areas under the curve."""
+        found = [self._excess(name, at) for name, at in zip(MEASURES, self.excesses, strict=True)]
+        if self.right is not None:
+            found.append(self._match_rate(self.right))
+            names = (*MEASURES, "together")
+            found += [self._telling(name, at) for name, at in zip(names, self.telling, strict=True)]
+        return tuple(found)
+
+    def _excess(self, name: str, found: Excess) -> Measurement:
+        sampled = self.queries < self.records
+        verdict = "within" if found.value <= self.margin else "beyond"
+        note = (
+            f"Largest excess of the cumulative share over that of the reference ({self.reference_is}); {verdict} the "
+            f"margin of {self.margin:g} that is tolerated (p = {found.p:.2g} for no more than it). Median "
+            f"{found.median:.3g}, of the reference {found.reference_median:.3g}; k = {self.k}."
+        )
+        return Measurement(
+            name=f"lasko.{name}",
+            title=f"{_WORDS[name]}: share of records that the release predicts better than others' records would",
+            value=found.value,
+            unit="share",
+            better="lower",
+            source=_SOURCE + "II.A",
+            records=self.queries,
+            of=self.records,
+            low=found.low if sampled else None,
+            high=found.high if sampled else None,
+            note=note,
+            curves=(found.curve,),
+        )
+
+    def _match_rate(self, right: int) -> Measurement:
+        low, high = wilson(right, self.queries) if self.queries < self.records else (None, None)
+        what = "comes from their own group" if self.by_group else "is their own"
+        return Measurement(
+            name="lasko.match_rate",
+            title=f"Records whose closest released record {what}",
+            value=right / self.queries,
+            unit="share",
+            better="lower",
+            source=_SOURCE + "IV.C",
+            records=self.queries,
+            of=self.records,
+            low=low,
+            high=high,
+            note="Says little alone: what matters is whether right matches can be told from wrong ones.",
+        )
+
+    def _telling(self, name: str, found: Auc) -> Measurement:
+        words = "All three measures" if name == "together" else _WORDS[name]
+        known = np.isfinite(found.value)
+        note = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
+        if name == "together":
+            note += " Logistic regression, each record judged by a model of others."
+        if not known:
+            note = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
+        return Measurement(
+            name=f"lasko.match_auc_{name}",
+            title=f"{words}: area under the curve of telling right matches from wrong ones",
+            value=found.value,
+            unit="",
+            better="lower",
+            source=_SOURCE + "IV.C",
+            records=self.queries,
+            of=self.records,
+            low=found.low if known else None,
+            high=found.high if known else None,
+            baseline=0.5,
+            baseline_is="a coin",
+            note=note,
+        )
+
+
+def lasko_measures(
+    found: Nearest,
+    reference: Nearest,
+    *,
+    records: int,
+    own_row: npt.ArrayLike | None = None,
+    own_group: npt.ArrayLike | None = None,
+    group_of_found: npt.ArrayLike | None = None,
+    k: int = 5,
+    margin: float = 0.05,
+    reference_is: str = "the original without the record itself",
+) -> LaskoMeasures:
+    """The authors' measures of what a release tells of its own records.
+
+    Parameters
+    ----------
+    found
+        The k or more nearest released records of the original records looked
+        for, with their values, on standardised columns.
+    reference
+        The k or more nearest of the same records among the originals, each
+        without itself; or those of these records in a table of other persons
+        of the same number of records as the release.
+    records
+        Number of original records; if more than were looked for, these must
+        be a random sample.
+    own_row, own_group, group_of_found
+        As in `score_linkage`; the group is used where `own_row` is not given.
+        Without both there are no matches to be right.
+    k
+        Matches between which the intruder wavers, 2 or more.
+    margin
+        Excess of a cumulative share that counts as equal, 0 to 1.
+    reference_is
+        What the reference is, for the reader.
+
+    Notes
+    -----
+    Where all three distributions are no smaller than those of the reference,
+    the release seems to tell no more of its subjects than a table of others
+    would: evidence, not proof. Centroids have an uncertainty
+    of 0 by design and never meet it there.
+
+    A smaller reference table lies further off by itself, and flatters the
+    release.
+
+    *All three together* is what the authors suspect to be better but did not
+    try: a logistic regression of right on the three, by ranks, in five folds.
+
+    Raises
+    ------
+    InputError, JobError
+        Arguments are not as described.
+
+    References
+    ----------
+    Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88,
+    sections II.A, IV.C and V.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import nearest
+    >>> old = np.arange(20.0)[:, None]
+    >>> found = nearest(old + 0.1, old, 5, values=True)
+    >>> others = nearest(old, old, 5, without=np.arange(20), values=True)
+    >>> measures = lasko_measures(found, others, records=20, own_row=np.arange(20))
+    >>> measures.excesses[0].value, measures.right, measures.sufficient
+    (1.0, 20, False)
+    """
+    if not 0 <= margin <= 1:
+        raise JobError(f"margin is {margin}; give a share from 0 to 1")
+    queries = len(found.rows)
+    if queries == 0 or len(reference.rows) == 0 or records < queries:
+        raise JobError(
+            f"{queries} records of {records} are held against {len(reference.rows)}; give one or more, of all there are"
+        )
+    ours, theirs = predictions(found, k), predictions(reference, k)
+    excesses = tuple(
+        excess(a, b, margin, _WORDS[name], _AXES[name]) for name, a, b in zip(MEASURES, ours, theirs, strict=True)
+    )
+    matched = _matched(found, own_row, own_group, group_of_found)
+    telling: tuple[Auc, ...] = ()
+    if matched is not None:
+        telling = (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
+    return LaskoMeasures(
+        excesses=excesses,
+        right=None if matched is None else int(matched.sum()),
+        by_group=own_row is None,
+        telling=telling,
+        queries=queries,
+        records=records,
+        k=k,
+        margin=margin,
+        reference_is=reference_is,
+    )
+
+
+def _matched(
+    found: Nearest,
+    own_row: npt.ArrayLike | None,
+    own_group: npt.ArrayLike | None,
+    group_of_found: npt.ArrayLike | None,
+) -> BoolArray | None:
+    """Whether the nearest released record is right, where something says so."""
+    if own_row is None and own_group is None:
+        return None
+    if own_row is None and group_of_found is None:
+        raise JobError("own_group was given without group_of_found; give both")
+    if own_row is not None:
+        nearest, own = found.rows[:, 0], np.asarray(own_row)
+    else:
+        nearest, own = np.asarray(group_of_found)[:, 0], np.asarray(own_group)
+    if own.shape != nearest.shape or len(own) != len(found.rows):
+        raise JobError(f"matches of shape {nearest.shape} and truths of shape {own.shape} do not fit; give one a query")
+    return np.asarray((nearest == own) & (own >= 0))
+
+
+_UNKNOWN = Auc(float("nan"), float("nan"), float("nan"))
+
+
+def _telling_apart(scores: FloatArray, matched: BoolArray) -> Auc:
+    """Area under the curve, unknown where all matches are right or all are wrong."""
+    return _UNKNOWN if matched.all() or not matched.any() else auc(scores[matched], scores[~matched])
+
+
+def _together(measures: Predictions, matched: BoolArray) -> Auc:
+    """Area under the curve of a logistic regression on all three, each record judged by a model of other folds."""
+    if min(int(matched.sum()), int((~matched).sum())) < _FEWEST:
+        return _UNKNOWN
+    from scipy.stats import rankdata
+    from sklearn.linear_model import LogisticRegression
+
+    ranks = rankdata(np.column_stack(measures), axis=0) / len(matched) - 0.5
+    # Right and wrong ones are dealt out evenly, in their order.
+    fold = np.empty(len(matched), dtype=np.int64)
+    for side in (matched, ~matched):
+        fold[side] = np.arange(int(side.sum())) % 5
+    scores = np.empty(len(matched))
+    for at in range(5):
+        model = LogisticRegression(C=100.0, max_iter=1_000).fit(ranks[fold != at], matched[fold != at])
+        # Without the constant, which differs between folds and would order records by fold.
+        scores[fold == at] = ranks[fold == at] @ model.coef_[0]
+    return auc(scores[matched], scores[~matched])

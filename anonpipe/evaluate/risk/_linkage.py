@@ -1,0 +1,194 @@
+"""Record linkage: how often an intruder who knows a record finds what was released in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._nearest import Nearest
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.types import IntArray
+
+Basis = Literal["distances", "ranks"]
+
+_SOURCE = {
+    "distances": "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1",
+    "ranks": "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17",
+}
+_KNOWS = "The intruder is taken to know all released columns of the original record exactly"
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """How many records are found again among the released ones.
+
+    Attributes
+    ----------
+    first, either
+        Queries whose own released record is the nearest one, and the nearest
+        or second nearest one; None where records have no released record of
+        their own.
+    group
+        Queries whose nearest released record was made from their own group;
+        None where there are no groups.
+    group_chance
+        Share of `group` that a blind guess would reach; None without groups.
+    queries, records, released
+        Records looked for, records there are, released records.
+    basis
+        Whether values or ranks were compared.
+    """
+
+    first: int | None
+    either: int | None
+    group: int | None
+    group_chance: float | None
+    queries: int
+    records: int
+    released: int
+    basis: Basis
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """What is known of: own record first, own record first or second, own group."""
+        how = f"by {self.basis}"
+        found = []
+        if self.first is not None and self.either is not None:
+            found.append(self._share("first", f"Records linked to their own released record ({how})", self.first, 1))
+            title = f"Records whose own released record is the nearest or second nearest ({how})"
+            found.append(self._share("first_or_second", title, self.either, 2))
+        if self.group is not None and self.group_chance is not None:
+            title = f"Records linked to a released record of their own group ({how})"
+            note = ""
+            if self.first is None:
+                note = ". Released records have no single source each, so that only the group can be found"
+            found.append(self._measurement("group", title, self.group, self.group_chance, note))
+        return tuple(found)
+
+    def _share(self, name: str, title: str, linked: int, guesses: int) -> Measurement:
+        return self._measurement(name, title, linked, min(1.0, guesses / self.released), "")
+
+    def _measurement(self, name: str, title: str, linked: int, chance: float, note: str) -> Measurement:
+        low, high = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
+        return Measurement(
+            name=f"{'linkage' if self.basis == 'distances' else 'rank_linkage'}.{name}",
+            title=title,
+            value=linked / self.queries,
+            unit="share",
+            better="lower",
+            source=_SOURCE[self.basis],
+            records=self.queries,
+            of=self.records,
+            low=low,
+            high=high,
+            baseline=chance,
+            baseline_is="a blind guess",
+            note=f"{_KNOWS}{note}.",
+        )
+
+
+def score_linkage(
+    found: Nearest,
+    own_row: npt.ArrayLike | None = None,
+    own_group: npt.ArrayLike | None = None,
+    group_of_found: npt.ArrayLike | None = None,
+    *,
+    released: int,
+    group_sizes: npt.ArrayLike | None = None,
+    records: int | None = None,
+    basis: Basis = "distances",
+) -> Linkage:
+    """Score what a search of the release has found for some records.
+
+    Parameters
+    ----------
+    found
+        The two or more nearest released records of each record looked for,
+        from `nearest` and `merge_nearest`: on columns that were masked, each
+        in its own standard deviations, or as `Ranks`.
+    own_row
+        Number of the released record that was made from the record, -1 where
+        none was released, shape (n_queries,). None where released records
+        have no single source each, as those that are drawn for a group.
+    own_group
+        Group of each record, shape (n_queries,); None without groups.
+    group_of_found
+        Group of the found records, shape (n_queries, 1 or more).
+    released
+        Number of released records.
+    group_sizes
+        Number of released records in the group of each record.
+    records
+        Number of original records, if only some were looked for; these must
+        be a random sample.
+    basis
+        Whether values or ranks were compared.
+
+    Notes
+    -----
+    *Direction.* Here a known person is looked for in the release. In the
+    papers each released record looks for its original: for that, search the
+    originals with the released records. The two shares differ a little.
+
+    *Ties* go to the lower row, which is a fair draw where rows of the release
+    are shuffled or queries are all records: of t released records that are
+    the same, one is linked.
+
+    *Chance* is 1, or 2, of the released records for the own record, and the
+    mean share of the own group for the group.
+
+    Raises
+    ------
+    JobError
+        Arguments are not as described, or nothing can be scored.
+
+    References
+    ----------
+    Pagliuca & Seri (1999), Some results of individual ranking method on the
+    system of enterprise accounts annual survey, Esprit SDC project; Domingo-
+    Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access,
+    ch. 6; Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import nearest
+    >>> found = nearest([[0.1], [5.0], [2.2]], [[0.0], [1.0], [2.0]], 2)
+    >>> linkage = score_linkage(found, own_row=[0, 1, 2], released=3)
+    >>> linkage.first, linkage.either
+    (2, 2)
+    """
+    queries = len(found.rows)
+    if queries == 0 or released < 1:
+        raise JobError(f"{queries} records are looked for among {released}; give one or more of both")
+    if own_row is None and own_group is None:
+        raise JobError("neither own_row nor own_group was given, so that nothing can be scored; give one or both")
+    first = either = group = chance = None
+    if own_row is not None:
+        if found.rows.shape[1] < 2:
+            raise JobError("only the nearest record of each was searched; search two or more")
+        own = _numbers(own_row, queries, "own_row")
+        hits = (found.rows[:, :2] == own[:, None]) & (own >= 0)[:, None]
+        first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
+    if own_group is not None:
+        if group_of_found is None or group_sizes is None:
+            raise JobError("own_group was given without group_of_found or group_sizes; give all three")
+        groups = np.asarray(group_of_found, dtype=np.int64)
+        if groups.ndim != 2 or len(groups) != queries or groups.shape[1] < 1:
+            raise JobError(f"group_of_found has shape {groups.shape}; give a group for each record that was found")
+        group = int((groups[:, 0] == _numbers(own_group, queries, "own_group")).sum())
+        chance = float(_numbers(group_sizes, queries, "group_sizes").mean()) / released
+    total = queries if records is None else records
+    if total < queries:
+        raise JobError(f"{queries} records are looked for of {total}; give the number of all original records")
+    return Linkage(first, either, group, chance, queries, total, released, basis)
+
+
+def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
+    numbers = np.asarray(values)
+    if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
+        raise JobError(f"{name} has shape {numbers.shape} and type {numbers.dtype}; give {count} whole numbers")
+    return numbers.astype(np.int64)

@@ -1,0 +1,79 @@
+"""What a release is worth: one measure a function, each with its definition, its source and what it left out."""
+
+from anonpipe.evaluate.utility._analyses import (
+    CoefficientChange,
+    Estimate,
+    Fit,
+    FittedModel,
+    ModelComparison,
+    Shares,
+    compare_models,
+    fit_models,
+    shares_changed,
+)
+from anonpipe.evaluate.utility._auc import Auc, auc
+from anonpipe.evaluate.utility._average_bias import abico, abim, abisd
+from anonpipe.evaluate.utility._changes import Changes
+from anonpipe.evaluate.utility._discriminator import discriminator
+from anonpipe.evaluate.utility._distances import ks_distance, total_variation, wasserstein_distance
+from anonpipe.evaluate.utility._distributions import (
+    CorrelationMatrices,
+    Distribution,
+    correlation_changes,
+    distributions,
+)
+from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
+from anonpipe.evaluate.utility._measurement import Curve, Measurement
+from anonpipe.evaluate.utility._moment_changes import moment_changes
+from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
+from anonpipe.evaluate.utility._propensity import Propensity, propensity
+from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
+from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
+from anonpipe.evaluate.utility._terms import interaction_terms
+from anonpipe.evaluate.utility._tree_propensity import TreePropensity, tree_propensity
+from anonpipe.evaluate.utility._utility import utility
+
+__all__ = [
+    "Analysis",
+    "Auc",
+    "Changes",
+    "CoefficientChange",
+    "CorrelationMatrices",
+    "Curve",
+    "Distribution",
+    "Estimate",
+    "Fit",
+    "FittedModel",
+    "Measurement",
+    "ModelComparison",
+    "Propensity",
+    "Shares",
+    "TreePropensity",
+    "abico",
+    "abim",
+    "abisd",
+    "auc",
+    "check_analysis",
+    "columns_used",
+    "compare_models",
+    "contingency_distance",
+    "correlation_changes",
+    "correlation_ratio",
+    "discriminator",
+    "distributions",
+    "eigenvalue_change",
+    "fit_models",
+    "il1s",
+    "interaction_terms",
+    "ks_distance",
+    "moment_changes",
+    "pairwise_correlations",
+    "propensity",
+    "shares_changed",
+    "subgroup_changes",
+    "tail_changes",
+    "total_variation",
+    "tree_propensity",
+    "utility",
+    "wasserstein_distance",
+]

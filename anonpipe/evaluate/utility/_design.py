@@ -1,0 +1,279 @@
+"""The numbers that an analysis takes from a table: response, predictors, events."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility._formula import (
+    Analysis,
+    NoFitError,
+    columns_used,
+    environment,
+    factor_columns,
+    factors_of,
+    patsy_module,
+)
+from anonpipe.evaluate.utility._frames import coded, condition, levels_of, met, plain, recoded, refuse_dates
+from anonpipe.evaluate.utility._permitted import most_columns, read_factor
+from anonpipe.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+INTERCEPT = "Intercept"
+
+MOST_COEFFICIENTS = 1_000
+"""A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1."""
+
+
+MOST_NAMES = 100_000
+"""More columns than this are not even named; patsy counts those of fewer exactly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The numbers of one table.
+
+    Attributes
+    ----------
+    response
+        Shape (n_rows,); 0 and 1 for logistic models, times for Cox models.
+    predictors
+        Shape (n_rows, n_coefficients).
+    names, terms
+        Of each coefficient its name, and the part of the formula it is from.
+    events
+        Whether the time is that of an event, shape (n_rows,); for Cox models.
+    left_out
+        Records of the subset that are not used, for nulls.
+    """
+
+    response: FloatArray
+    predictors: FloatArray
+    names: tuple[str, ...]
+    terms: tuple[str, ...]
+    events: npt.NDArray[np.bool_] | None
+    left_out: int
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """An analysis and how its formula codes columns: levels, knots and scales are those of the original.
+
+    So a coefficient of a release has the meaning of the original's, whatever
+    levels the release has lost.
+
+    Attributes
+    ----------
+    analysis
+        What is coded.
+    columns
+        The columns that it names.
+    levels
+        Of each column of text or categories in the formula the original's.
+    sides
+        patsy's codings of response and predictors.
+    """
+
+    analysis: Analysis
+    columns: tuple[str, ...]
+    levels: Mapping[str, pd.Index[Any]]
+    sides: tuple[Any, Any]
+
+
+def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
+    """How an analysis codes the columns of the original.
+
+    Raises
+    ------
+    JobError
+        The formula or a condition cannot be read or evaluated, or names what
+        is no column.
+    NoFitError
+        No record meets the subset.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"months": [3.0, 9.0, 27.0], "stage": ["I", "II", "I"]})
+    >>> coding = learn(frame, Analysis("survival", "linear", "months ~ stage"))
+    >>> apply(coding, frame).names
+    ('Intercept', 'stage[T.II]')
+    """
+    codes = factors_of(analysis)
+    known = [str(name) for name in original.columns]
+    columns = columns_used(analysis, known)
+    predicting = factor_columns(analysis, codes, known)
+    refuse_dates(original, analysis, predicting)
+    part = met(plain(original, columns), analysis)
+    patsy, culprit, levels, sides = patsy_module(), None, {}, None
+    try:
+        with _quiet():
+            levels = {name: found for name in predicting if (found := levels_of(part[name])) is not None}
+            part = coded(part, levels)
+            _refuse_too_wide(analysis, {name: len(found) for name, found in levels.items()})
+            sides = patsy.incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
+    except JobError:
+        raise
+    except Exception:  # patsy quotes values, and functions of the formula may raise anything
+        culprit = _failing(part, codes) or analysis.formula
+    if sides is None:
+        raise JobError(
+            f"analysis {analysis.name!r}: {culprit} cannot be evaluated; give numbers or categories, and to "
+            "functions what they take"
+        )
+    _check_sides(analysis, sides)
+    return Coding(analysis, columns, levels, sides)
+
+
+def apply(coding: Coding, frame: pd.DataFrame) -> Design:
+    """The numbers of a table, coded as `learn` found.
+
+    Raises
+    ------
+    JobError
+        A column is not in the table.
+    NoFitError
+        It holds categories or types that the original does not, values that
+        are not finite, or no records.
+    """
+    patsy, analysis = patsy_module(), coding.analysis
+    if missing := [name for name in coding.columns if list(frame.columns).count(name) != 1]:
+        raise JobError(
+            f"analysis {analysis.name!r} needs the column {', '.join(missing)} once in every table that is compared; "
+            "leave it out of the analysis, or release it"
+        )
+    part = met(plain(frame, coding.columns), analysis)
+    events = None if analysis.event is None else condition(part, analysis, "event")
+    known = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
+    used, culprit, made = coded(part[known].reset_index(drop=True), coding.levels), None, None
+    try:
+        with _quiet():
+            made = patsy.build_design_matrices(coding.sides, used, NA_action="drop", return_type="dataframe")
+    except Exception:
+        culprit = _failing_term(used, coding.sides)
+    if made is None:
+        raise recoded(culprit or analysis.formula)
+    left, right = made
+    kept = right.index.to_numpy()
+    if len(kept) == 0:
+        raise NoFitError("every record has a null in a column of the analysis; analyse other columns")
+    design = Design(
+        response=_response(analysis, left.to_numpy(dtype=np.float64)),
+        predictors=right.to_numpy(dtype=np.float64),
+        names=tuple(right.columns),
+        terms=_terms(coding.sides[1]),
+        events=None if events is None else events[known][kept] == 1.0,
+        left_out=len(part) - len(kept),
+    )
+    return _finite(_without_intercept(design) if analysis.model == "cox" else design)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Logarithms of 0 and the like are told as numbers that are not finite."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _failing(part: pd.DataFrame, codes: Iterable[str]) -> str | None:
+    """The first part of the formula that cannot be evaluated by itself."""
+    for code in codes:
+        try:
+            patsy_module().incr_dbuilder(f"0 + {code}", lambda: iter([part]), eval_env=environment())
+        except Exception:
+            return code
+    return None
+
+
+def _failing_term(part: pd.DataFrame, sides: Iterable[Any]) -> str | None:
+    """The first term that cannot be coded by itself as the original is."""
+    for side in sides:
+        for name in side.term_names:
+            try:
+                patsy_module().build_design_matrices([side.subset([name])], part, NA_action="drop")
+            except Exception:
+                return str(name)
+    return None
+
+
+def _refuse_too_wide(analysis: Analysis, categories: Mapping[str, int]) -> None:
+    """Categories multiply in interactions, and patsy would make all columns before they can be counted."""
+    for term in patsy_module().ModelDesc.from_formula(analysis.formula).rhs_termlist:
+        wide = prod(most_columns(read_factor(factor.code), categories) for factor in term.factors)
+        if wide > MOST_NAMES:
+            raise _too_wide(analysis, wide, term.name())
+
+
+def _too_wide(analysis: Analysis, count: int, widest: str) -> JobError:
+    return JobError(
+        f"analysis {analysis.name!r} would have {count:,} coefficients, most of them for "
+        f"{widest}; {MOST_COEFFICIENTS:,} are allowed: leave it out, or coarsen it"
+    )
+
+
+def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
+    left, right = sides
+    (response,) = left.factor_infos.values()
+    categories = 0 if response.type == "numerical" else len(response.categories)
+    wide = response.type == "numerical" and response.num_columns > 1
+    if wide or (categories > 0 and analysis.model != "logistic"):
+        raise JobError(f"analysis {analysis.name!r}: the response of a {analysis.model} model is one number")
+    if categories > 2:
+        raise JobError(
+            f"analysis {analysis.name!r}: the response has {categories} categories, and a logistic model takes two; "
+            "make it a condition, as in I(status == 'Dead') or I(months > 12)"
+        )
+    if len(right.column_names) > MOST_COEFFICIENTS:
+        widest = max(right.term_names, key=lambda name: _width(right.term_name_slices[name]))
+        raise _too_wide(analysis, len(right.column_names), widest)
+
+
+def _width(columns: slice) -> int:
+    return int(columns.stop - columns.start)
+
+
+def _terms(side: Any) -> tuple[str, ...]:
+    return tuple(str(name) for name in side.term_names for _ in range(_width(side.term_name_slices[name])))
+
+
+def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
+    """One column; of the two 0/1 columns of a category the later."""
+    response = np.ascontiguousarray(values[:, -1])
+    if analysis.model == "logistic" and not np.isin(response, (0.0, 1.0)).all():
+        raise NoFitError(
+            "the response has numbers beside 0 and 1, and a logistic model takes two values; make it a condition, "
+            "as in I(months > 12)"
+        )
+    return response
+
+
+def _without_intercept(design: Design) -> Design:
+    kept = [place for place, name in enumerate(design.names) if name != INTERCEPT]
+    return Design(
+        design.response,
+        design.predictors[:, kept],
+        tuple(design.names[place] for place in kept),
+        tuple(design.terms[place] for place in kept),
+        design.events,
+        design.left_out,
+    )
+
+
+def _finite(design: Design) -> Design:
+    bad = ~np.isfinite(design.predictors).all(axis=0)
+    if bad.any() or not np.isfinite(design.response).all():
+        where = design.terms[int(np.argmax(bad))] if bad.any() else "the response"
+        raise NoFitError(f"{where} has values that are not finite; leave such records out by a subset")
+    return design

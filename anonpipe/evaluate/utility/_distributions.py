@@ -1,0 +1,260 @@
+"""Distributions and correlations of both tables for pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anonpipe.columns import Kind
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
+from anonpipe.evaluate.utility._typed import BothColumns, typed_tables
+from anonpipe.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MOST_BINS = 40
+
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Counts of one column by bin or category.
+
+    Attributes
+    ----------
+    name, kind
+        Of the column.
+    edges
+        Numbers and dates (days since 1970-01-01): one more than bins, a bin
+        being [edge, next edge); the first and the last are None, as outer bins
+        are open. Empty for categories.
+    labels
+        Categories; the last may be ``(other)``. Empty for numbers and dates.
+    original, released
+        Counts by bin or category; empty where there are too few records.
+    original_records, released_records
+        Values and nulls.
+    original_nulls, released_nulls
+        None in the original where some, but fewer than k, are null.
+    note
+        Why there are no bins.
+    """
+
+    name: str
+    kind: Kind
+    edges: tuple[float | None, ...]
+    labels: tuple[str, ...]
+    original: tuple[int, ...]
+    released: tuple[int, ...]
+    original_records: int
+    released_records: int
+    original_nulls: int | None
+    released_nulls: int
+    note: str = ""
+
+
+def distributions(
+    original: pd.DataFrame,
+    released: pd.DataFrame,
+    columns: Mapping[str, Kind],
+    *,
+    least: int,
+    releasable: bool = False,
+) -> tuple[Distribution, ...]:
+    """Counts of every column in common bins, none of them of fewer than k original records.
+
+    Parameters
+    ----------
+    original, released
+        Typed tables with these columns.
+    columns
+        Name and kind.
+    least
+        k: neighbouring bins are joined until each holds this many original
+        records, and rare categories become ``(other)``.
+    releasable
+        Whether recipients may see it. Bins then hold k released records too;
+        edges are multiples of a round step chosen from the release alone, and
+        original counts are rounded to multiples of k, so that nothing is
+        gained by subtracting one count from another.
+
+    Notes
+    -----
+    Edges are never values of the data, and no version shows extremes: outer
+    bins begin near the 1 % and 99 % quantiles. Bins differ in width once
+    joined: draw counts per width.
+
+    Raises
+    ------
+    JobError, InputError
+        As for `utility`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> old, new = pd.DataFrame({"n": [1, 1, 2, 2, 2, 9]}), pd.DataFrame({"n": [1, 1, 1, 2, 2, 2]})
+    >>> shown, = distributions(old, new, {"n": Kind.INTEGER}, least=2)
+    >>> shown.edges, shown.original, shown.released
+    ((None, 1.5, None), (2, 4), (3, 3))
+    """
+    if least < 1:
+        raise JobError(f"least={least} was given as the smallest bin; give 1 or more")
+    tables = typed_tables(original, released, columns)
+    return tuple(_distribution(column, least, releasable) for column in tables.columns)
+
+
+def _distribution(column: BothColumns, least: int, releasable: bool) -> Distribution:
+    known = column.known
+    nulls = [len(side) - len(values) for side, values in zip((column.old, column.new), known, strict=True)]
+    edges: tuple[float | None, ...] = ()
+    labels: tuple[str, ...] = ()
+    counts = np.zeros((2, 0), dtype=np.int64)
+    enough = len(known[0]) >= least and (not releasable or len(known[1]) >= least)
+    if enough and column.kind.coded:
+        labels, counts = _by_category(column, least, releasable)
+    elif enough:
+        whole = column.kind in (Kind.INTEGER, Kind.DATE)
+        inner = _round_edges(known[1] if releasable else np.concatenate(known), whole)
+        inner, counts = _joined(inner, _binned(known, inner), least, releasable)
+        edges = (None, *inner.tolist(), None)
+
+    def shown(count: int) -> int:
+        return max(least, round(count / least) * least) if releasable and count else count
+
+    return Distribution(
+        name=column.name,
+        kind=column.kind,
+        edges=edges,
+        labels=labels,
+        original=tuple(shown(int(count)) for count in counts[0]),
+        released=tuple(int(count) for count in counts[1]),
+        original_records=shown(len(column.old)),
+        released_records=len(column.new),
+        original_nulls=None if 0 < nulls[0] < least else shown(nulls[0]),
+        released_nulls=nulls[1],
+        note="" if counts.shape[1] else f"fewer than {least} values",
+    )
+
+
+def _round_edges(values: FloatArray, whole: bool) -> FloatArray:
+    """Multiples of a round step, up to 37 about the outer quantiles; half a unit below them for whole numbers."""
+    low, high = np.quantile(values, [0.01, 0.99])
+    if low == high:
+        low, high = values.min(), values.max()
+    span = float(high) / 2 - float(low) / 2  # halves, as the difference may overflow
+    if span == 0:
+        return np.empty(0)
+    step = _round_step(span / (MOST_BINS - 4) * 2)
+    step = max(1.0, step) if whole else step
+    first, last = math.floor(low / step), math.ceil(high / step)
+    made = np.array([float(f"{place * step:.12g}") for place in range(first, last + 1)])
+    if whole:
+        made = np.append(made, made[-1] + step) - 0.5
+        # Outer edges with nothing beyond them are no edges.
+        made = made[(made > values.min()) & (made < values.max())]
+    return np.unique(made)[: MOST_BINS - 1]
+
+
+def _round_step(least: float) -> float:
+    """The smallest 1, 2 or 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(float(f"{factor * power:.12g}") for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-12))
+
+
+def _binned(known: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray:
+    """Counts of both tables, shape (2, n_edges + 1)."""
+    places = (np.searchsorted(edges, side, side="right") for side in known)
+    return np.array([np.bincount(place, minlength=len(edges) + 1) for place in places])
+
+
+def _joined(edges: FloatArray, counts: IntArray, least: int, both: bool) -> tuple[FloatArray, IntArray]:
+    """Bins joined from the left until each has enough; what is left at the end goes to the last."""
+    kept, sums = [], [np.zeros(2, dtype=np.int64)]
+    for place in range(counts.shape[1]):
+        sums[-1] = sums[-1] + counts[:, place]
+        if place < len(edges) and _enough(sums[-1], least, both):
+            kept.append(edges[place])
+            sums.append(np.zeros(2, dtype=np.int64))
+    if len(sums) > 1 and not _enough(sums[-1], least, both):
+        last = sums.pop()
+        sums[-1] = sums[-1] + last
+        kept.pop()
+    return np.array(kept, dtype=np.float64), np.array(sums).T
+
+
+def _enough(count: IntArray, least: int, both: bool) -> bool:
+    return bool(count[0] >= least and (not both or count[1] >= least))
+
+
+def _by_category(column: BothColumns, least: int, releasable: bool) -> tuple[tuple[str, ...], IntArray]:
+    """Names and counts; rare categories, and all but the most frequent, in one."""
+    counts = np.array([np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in column.known])
+    order = np.argsort(-counts[1 if releasable else 0], kind="stable")
+    shown = [int(place) for place in order if _enough(counts[:, place], least, releasable)][: MOST_BINS - 1]
+    other = counts.sum(axis=1) - counts[:, shown].sum(axis=1)
+    while shown and other.any() and not _enough(other, least, releasable):
+        other = other + counts[:, shown.pop()]
+    if column.kind in (Kind.ORDINAL, Kind.BINARY):
+        shown.sort()
+    labels = tuple(_label(column.levels[place]) for place in shown)
+    if other.any():
+        return (*labels, OTHER), np.column_stack([counts[:, shown], other])
+    return labels, counts[:, shown]
+
+
+def _label(level: object) -> str:
+    """A category as text; of a code that is a whole number without the point that the table's type may add."""
+    return f"{level:.0f}" if isinstance(level, float) and level.is_integer() else str(level)
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationMatrices:
+    """Correlations of numbers and dates in both tables; NaN for constant columns.
+
+    They are moments of the original: not for recipients.
+    """
+
+    names: tuple[str, ...]
+    original: FloatArray
+    released: FloatArray
+
+
+def correlation_changes(
+    original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind]
+) -> CorrelationMatrices:
+    """Correlation matrices of both tables, over the records in which neither of a pair is null.
+
+    Parameters
+    ----------
+    original, released
+        Typed tables with these columns.
+    columns
+        Name and kind; categories are passed over.
+
+    Raises
+    ------
+    JobError, InputError
+        As for `utility`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> old = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.0, 2.0, 1.0]})
+    >>> found = correlation_changes(old, -old, {"a": Kind.CONTINUOUS, "b": Kind.CONTINUOUS})
+    >>> found.names, found.released.round(6).tolist()
+    (('a', 'b'), [[1.0, 0.5], [0.5, 1.0]])
+    """
+    tables = typed_tables(original, released, columns)
+    old, new = tables.number_arrays()
+    names = tuple(column.name for column in tables.numbers)
+    if not names:
+        return CorrelationMatrices((), np.empty((0, 0)), np.empty((0, 0)))
+    return CorrelationMatrices(names, pairwise_correlations(old), pairwise_correlations(new))

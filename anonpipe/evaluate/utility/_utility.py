@@ -1,0 +1,161 @@
+"""All measures of utility of one release, by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import t
+
+from anonpipe.columns import Kind
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility._basic_statistics import basic_statistics
+from anonpipe.evaluate.utility._classifiers_measured import classifiers
+from anonpipe.evaluate.utility._columns_measured import (
+    distances,
+    higher_moments,
+    losses,
+    missingness,
+    subgroups_and_tails,
+)
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._pairs_measured import pair_trends
+from anonpipe.evaluate.utility._typed import Tables, typed_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BLOCKS = 10
+"""Parts of a sample whose figures give its interval."""
+
+_LEAST_BLOCK = 50
+"""Records of a part below which there is no interval."""
+
+_NO_INTERVAL = frozenset({"subgroups.standard_errors", "moments.third", "moments.fourth"})
+"""Figures of which parts say nothing of the whole: in standard errors, or per cent of moments that may be near zero."""
+
+
+def utility(
+    original: pd.DataFrame,
+    released: pd.DataFrame,
+    columns: Mapping[str, Kind],
+    *,
+    rng: np.random.Generator,
+    least: int,
+    of: int,
+    paired: bool = False,
+) -> tuple[Measurement, ...]:
+    """What a release keeps of its original, by every measure that needs no question of the recipient's.
+
+    Parameters
+    ----------
+    original, released
+        Typed tables with these columns: numbers, dates, categories, nulls.
+        One row or more each.
+    columns
+        Name and kind of those to compare.
+    rng
+        For the baseline, samples, and classifiers.
+    least
+        k: subgroups and tails of fewer records are not looked at.
+    of
+        Records of the whole table, of which `original` may be a sample.
+    paired
+        Whether row i of `released` replaces row i of `original`.
+
+    Returns
+    -------
+    tuple of Measurement
+        Always the same ones in the same order; NaN with the reason in `note`
+        where a table has no columns for one.
+
+        *Baseline* is the same figure between two random halves of the
+        original: what chance does to tables of half the size. Classifiers
+        have their own.
+
+        *Interval*, where `of` is more than the rows given: Student's, from
+        the figures of ten disjoint random parts, and reduced by the share of
+        the table that was measured. Sizes of differences are larger in
+        smaller samples; by how much is seen in the parts too, and the lower
+        end allows for it. Higher moments and changes in standard errors have
+        none. Where all records are measured, the figures are
+        exact.
+
+        *Disclosive* are those that, with the release, give an original mean,
+        quantile, count or correlation of one column.
+
+    Raises
+    ------
+    JobError
+        Columns that a table does not have, `least` below 1, or `of` below the
+        number of rows.
+    InputError
+        Values that are not of their kind, or pairs of unequal number.
+
+    References
+    ----------
+    Intervals from parts of the sample: Politis, Romano & Wolf (1999), Subsampling, chapter 2.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(3)
+    >>> old = pd.DataFrame({"size": rng.normal(170, 9, 100), "sex": rng.choice(["f", "m"], 100)})
+    >>> kinds = {"size": Kind.CONTINUOUS, "sex": Kind.BINARY}
+    >>> found = utility(old, old.assign(size=old["size"] + 9), kinds, rng=rng, least=5, of=100, paired=True)
+    >>> [(one.name, round(one.value, 2), one.unit) for one in found[:2]]
+    [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
+    """
+    tables = typed_tables(original, released, columns, paired=paired)
+    if least < 1:
+        raise JobError(f"least={least} was given as the smallest group; give 1 or more")
+    if of < tables.rows:
+        raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
+    found = _compared(tables, least)
+    if tables.rows >= 4:
+        found = _with_baseline(found, _compared(tables.halves(rng), least))
+    if of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK:
+        parts = [_compared(part, least) for part in tables.blocks(_BLOCKS, rng)]
+        found = _with_interval(found, parts, tables.rows / of)
+    return tuple(replace(one, of=of) for one in [*found, *classifiers(tables, rng)])
+
+
+def _compared(tables: Tables, least: int) -> list[Measurement]:
+    """The measures that train nothing."""
+    return [
+        *basic_statistics(tables),
+        *higher_moments(tables),
+        *distances(tables),
+        *pair_trends(tables),
+        *losses(tables),
+        *subgroups_and_tails(tables, least),
+        *missingness(tables),
+    ]
+
+
+def _with_baseline(found: list[Measurement], chance: list[Measurement]) -> list[Measurement]:
+    return [
+        replace(one, baseline=other.value, baseline_is="two random halves of the original")
+        if math.isfinite(one.value) and math.isfinite(other.value)
+        else one
+        for one, other in zip(found, chance, strict=True)
+    ]
+
+
+def _with_interval(found: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:
+    """Ends from the figures of disjoint parts of the sample, which is that share of the table."""
+    reach = float(t.ppf(0.975, len(parts) - 1)) * math.sqrt((1 - share) / len(parts))
+    made = []
+    for one, *others in zip(found, *parts, strict=True):
+        values = np.array([other.value for other in others])
+        if one.name in _NO_INTERVAL or not (math.isfinite(one.value) and np.isfinite(values).all()):
+            made.append(one)
+            continue
+        spread = reach * float(values.std(ddof=1))
+        # What falls with the root of the number of records is chance: from it in the parts, that in the sample.
+        chance = max(0.0, float(values.mean()) - one.value) / (math.sqrt(len(parts)) - 1) * (1 - share)
+        made.append(replace(one, low=max(0.0, one.value - chance - spread), high=one.value + spread))
+    return made

@@ -1,0 +1,1 @@
+"""The job: what a steward writes, its model, and how it is read."""

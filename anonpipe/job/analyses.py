@@ -1,0 +1,284 @@
+"""What a recipient's analyses ask of a job: columns, roles, strata, weights and methods.
+
+Gal et al. 2014, section 2: who requests data knows what for, and the way of
+anonymising should follow from it. Nothing here looks at the data.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from anonpipe.columns import Scalar
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility import columns_used
+from anonpipe.job.model import RecipientAnalysis
+from anonpipe.job.plain_yaml import load_yaml
+
+USUAL_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
+"""Proposed where an analysis has none."""
+
+RESPONSE_WEIGHT = 0.5
+"""The share of distances that the authors gave the survival time."""
+
+
+@dataclass(frozen=True)
+class Survival:
+    """The time and the event of the first Cox model.
+
+    Attributes
+    ----------
+    name
+        Of the analysis.
+    time, status
+        Columns; None where the model's response or condition is not made of one column.
+    event
+        Values that mean the event; empty where the condition does not list them.
+    """
+
+    name: str
+    time: str | None
+    status: str | None
+    event: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the analyses need of a table.
+
+    Attributes
+    ----------
+    analyses
+        As given.
+    users
+        Of each column that some analysis names, the names of those analyses.
+    survival
+        Of the first Cox model; None without any.
+    responses
+        Columns that linear and logistic models explain, with the analysis.
+    subsets
+        Columns that select the records of an analysis, with the analysis.
+    """
+
+    analyses: tuple[RecipientAnalysis, ...]
+    users: Mapping[str, tuple[str, ...]]
+    survival: Survival | None
+    responses: Mapping[str, str]
+    subsets: Mapping[str, str]
+
+
+def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
+    r"""The analyses in a YAML file: a list of them, or a mapping with key `analyses`, such as a whole job.
+
+    Raises
+    ------
+    JobError
+        The file cannot be read, or an entry is not valid; one line a problem.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "analyses.yaml"
+    >>> _ = file.write_text("- {name: pay, model: linear, formula: pay ~ age}")
+    >>> read_analyses(file)[0].formula
+    'pay ~ age'
+    """
+    content, readable = None, False
+    try:
+        content = load_yaml(Path(path).read_text(encoding="utf-8"))
+        readable = True
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        pass
+    if not readable:
+        raise JobError(f"the file of analyses {path} cannot be read as YAML; {_SHAPE}")
+    if isinstance(content, dict):
+        content = content.get("analyses")
+    if not isinstance(content, list) or not content:
+        raise JobError(f"the file {path} lists no analyses; {_SHAPE}")
+    found: list[RecipientAnalysis] = []
+    problems: list[str] = []
+    for at, entry in enumerate(content, 1):
+        try:
+            found.append(RecipientAnalysis.model_validate(entry))
+        except ValidationError as error:
+            problems += [
+                f"analysis {at}: {'.'.join(map(str, item['loc']))}: {item['msg']}"
+                for item in error.errors(include_url=False, include_context=False, include_input=False)
+            ]
+    if problems:
+        raise JobError("the analyses are not valid:\n" + "\n".join(f"  {line}" for line in problems))
+    return tuple(found)
+
+
+_SHAPE = (
+    "give a list of {name, model, formula}, with event for model cox, such as: "
+    "- {name: survival, model: cox, formula: months ~ age, event: status == 'Dead'}"
+)
+
+
+def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Needs:
+    """What the analyses need of a table with these columns.
+
+    Raises
+    ------
+    JobError
+        A formula or condition cannot be read, or names no column.
+
+    Examples
+    --------
+    >>> cox = RecipientAnalysis(name="s", model="cox", formula="months ~ age", event="vital == 'Dead'")
+    >>> needs_of([cox], ["months", "age", "vital", "sex"]).survival
+    Survival(name='s', time='months', status='vital', event=('Dead',))
+    """
+    users: dict[str, list[str]] = {name: [] for name in known}
+    responses: dict[str, str] = {}
+    subsets: dict[str, str] = {}
+    survival = None
+    for each in analyses:
+        for name in columns_used(each.analysis, known):
+            users[name].append(each.name)
+        if each.subset is not None:
+            subsets |= {name: each.name for name in _named(each.subset, known) if name not in subsets}
+        if each.model == "cox":
+            survival = survival or _survival(each, known)
+        elif (response := _one(_named(each.formula.partition("~")[0], known))) is not None:
+            responses.setdefault(response, each.name)
+    used = {name: tuple(names) for name, names in users.items() if names}
+    return Needs(tuple(analyses), used, survival, responses, subsets)
+
+
+def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:
+    left = cox.formula.partition("~")[0].strip()
+    status = _one(_named(cox.event or "", known))
+    return Survival(cox.name, left if left in known else None, status, _event_values(cox.event or "", status))
+
+
+def _named(code: str, known: Sequence[str]) -> list[str]:
+    """Columns that code names, in the table's order."""
+    tree = _parsed(code)
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} if tree is not None else set()
+    quoted = {name for name in known if f"`{name}`" in code or (name in texts and "Q(" in code)}
+    return [name for name in known if name in words | quoted]
+
+
+def _parsed(code: str) -> ast.expr | None:
+    """The code as Python reads it; names in backticks are lost."""
+    try:
+        return ast.parse(code.replace("`", "'").strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _one(names: Sequence[str]) -> str | None:
+    return names[0] if len(names) == 1 else None
+
+
+def _event_values(condition: str, status: str | None) -> tuple[Scalar, ...]:
+    """The values of the status that a condition lists; empty where it does not list them plainly.
+
+    Examples
+    --------
+    >>> _event_values("vital in ['Dead', 'Lost'] or vital == 'x'", "vital"), _event_values("vital", "vital")
+    (('Dead', 'Lost', 'x'), (1,))
+    """
+    tree = _parsed(condition)
+    if status is None or tree is None:
+        return ()
+    return tuple(dict.fromkeys(_listed(tree, status) or ()))
+
+
+def _listed(tree: ast.expr, status: str) -> list[Scalar] | None:
+    """Values for which an expression is true of the status; None where it is of another form."""
+    if _is_column(tree, status):
+        return [1]
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.Or):
+        parts = [_listed(part, status) for part in tree.values]
+        return None if None in parts else [value for part in parts if part for value in part]
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
+        return None
+    left, operator, right = tree.left, tree.ops[0], tree.comparators[0]
+    if isinstance(operator, ast.Eq) and _is_column(right, status):
+        left, right = right, left
+    if not _is_column(left, status):
+        return None
+    if isinstance(operator, ast.Eq):
+        return _scalars([right])
+    if isinstance(operator, ast.In) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
+        return _scalars(right.elts)
+    return None
+
+
+def _is_column(node: ast.expr, name: str) -> bool:
+    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Constant) and node.value == name)
+
+
+def _scalars(nodes: Sequence[ast.expr]) -> list[Scalar] | None:
+    values: list[Any] = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    if len(values) < len(nodes) or not all(isinstance(value, (bool, int, float, str)) for value in values):
+        return None
+    return values
+
+
+def sections(needs: Needs, weighted: bool) -> str:
+    """The sections `cluster`, `synthesize`, `measure` and `analyses` of a proposed job, with a reason for each.
+
+    Parameters
+    ----------
+    needs
+        What the analyses need.
+    weighted
+        Whether a column has role survival_time, whose share of distances is proposed.
+    """
+    return _METHODS.format(weight=_WEIGHT.format(weight=RESPONSE_WEIGHT) if weighted else "") + _analyses(needs)
+
+
+def _analyses(needs: Needs) -> str:
+    lines = [_LIMITS]
+    for each in needs.analyses:
+        lines.append(f"  - name: {_text(each.name)}\n    model: {each.model}\n    formula: {_text(each.formula)}\n")
+        lines += [
+            f"    {key}: {_text(value)}\n" for key in ("event", "subset") if (value := getattr(each, key)) is not None
+        ]
+        declared = each.declared
+        own = "  # as given" if declared else "  # a proposal"
+        limits = ", ".join(f"{name}: {limit:g}" for name, limit in (declared or USUAL_LIMITS).items())
+        lines.append(f"    limits: {{{limits}}}{own}\n")
+    return "".join(lines)
+
+
+def _text(value: str) -> str:
+    return yaml.safe_dump(value, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")
+
+
+_METHODS = """
+# Groups of near records. Gal et al. take k-means; mdav followed by a local search loses less of the data, and
+# in their own models leaves fewer coefficients outside the original's intervals.
+cluster:
+  method: mdav
+  refine: quick
+{weight}
+# Synthetic records that have the covariance of their group on average: regressions rest on covariances.
+# Exact moments would tell more of the members of a small group.
+synthesize:
+  method: pca
+  moments: expected
+"""
+
+_WEIGHT = """\
+  # Of distances: the response of the Cox model weighs as much as all other columns together, as for the authors.
+  response_weight: {weight}
+"""
+
+_LIMITS = """
+# The recipients' models, fitted to both tables: where one misses a limit, nothing is released. Agree the limits
+# with the recipients. changed_significance, changed_direction, outside: largest shares of coefficients.
+# overlap: least mean overlap of 95 % intervals.
+analyses:
+"""

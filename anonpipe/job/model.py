@@ -1,0 +1,1002 @@
+"""The job: one model that reads YAML, CLI overrides and Prefect parameters alike.
+
+Unknown keys are errors everywhere. What decides the released values (columns,
+k, methods) is in the job's digest; paths, gates and `run` are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
+
+from anonpipe.columns import Column, Kind, Role
+from anonpipe.errors import JobError
+from anonpipe.job.options import (
+    Cluster,
+    DataShuffle,
+    Generalize,
+    LocalSynthesis,
+    Mask,
+    MicroPerturbation,
+    Options,
+    RMicrohybrid,
+    SequentialRegression,
+    SpectralSwap,
+    Synthesis,
+    Synthesize,
+    names_of,
+)
+from anonpipe.job.plain_yaml import load_yaml
+from anonpipe.verify.catalogue import GATES, MEASURED, Gate
+
+if TYPE_CHECKING:
+    from anonpipe.evaluate.utility import Analysis
+
+
+class Strata(Options):
+    """Records of different strata are never in one group.
+
+    A `mask` has no groups: it masks each stratum as a table of its own, or
+    with mask.scope `table` all strata together, whose partitions they then
+    only cut. `small` applies either way.
+
+    `by` lists columns that are released unchanged (roles survival_status,
+    kept, class). `use_event` splits a survival status by event/censored
+    instead of by its values. `small` says what becomes of a stratum of fewer
+    than k records: `error`; `drop` its records; `merge` it into the largest
+    stratum of the same event status, whose values its records then take.
+    """
+
+    by: tuple[str, ...] = ()
+    use_event: bool = False
+    small: Literal["error", "merge", "drop"] = "error"
+
+
+class Partition(Options):
+    """Coarse pre-clusters: the largest piece that one worker holds.
+
+    `rows` is the aimed size of a partition; the number of partitions follows
+    from it and the data alone, never from the workers. `sample_rows` records
+    fit the splits.
+    """
+
+    rows: int = Field(default=200_000, ge=1_000)
+    sample_rows: int = Field(default=50_000, ge=100)
+
+
+class Classes(Options):
+    """What columns with role class ask of the groups; those in strata.by, one value a stratum, are left out.
+
+    `several` says how a grouping method that uses classes handles more than
+    one: as one `compound`, or by one run a column whose results are averaged
+    (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
+    are held for every class column by merging near groups: `diversity` counts
+    `distinct` classes or takes the exponential of their `entropy`; `closeness`
+    is the `total_variation` between a group's and the table's shares, or, for
+    classes with an order, the earth mover's distance (`ordered`).
+    """
+
+    several: Literal["compound", "average"] = "compound"
+    l_diversity: float | None = Field(default=None, gt=1)
+    diversity: Literal["distinct", "entropy"] = "distinct"
+    t_closeness: float | None = Field(default=None, gt=0, lt=1)
+    closeness: Literal["total_variation", "ordered"] = "total_variation"
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What groups must meet, as `anonpipe.methods.grouping.constrain_classes` takes it; empty for nothing."""
+        asked: dict[str, Any] = {}
+        if self.l_diversity is not None:
+            asked |= {"l_diversity": self.l_diversity, "diversity": self.diversity}
+        if self.t_closeness is not None:
+            asked |= {"t_closeness": self.t_closeness, "distance": self.closeness}
+        return asked
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Classes:
+        for name, needs in (("diversity", "l_diversity"), ("closeness", "t_closeness")):
+            if getattr(self, name) != type(self).model_fields[name].default and getattr(self, needs) is None:
+                raise ValueError(f"{name} says how {needs} is measured: give {needs} too")
+        return self
+
+
+class Decode(Options):
+    """How points become values again.
+
+    `categories`: `calibrated` keeps each category's count inside the group
+    (inside the partition for `centroid`, whose groups stay identical, and for
+    a mask, which has no groups); `most_probable` and `sampled` are those of
+    Lasko & Vinterbo 2010, III. `histogram` hands the group's own categories
+    out at random, each column by itself (Gal 2014, on Aggarwal & Yu): what
+    two columns have in common inside a group is lost. `probabilities` releases
+    no category at all (Lasko & Vinterbo, III): in place of a masked
+    categorical or binary column NAME stand columns NAME_CATEGORY of
+    probabilities, and NAME_null where it has nulls, which add up to 1 in every
+    row and whose means are the shares of the categories. They are multiples of
+    `probability_step` (0.001 unless given). Ordinal columns and the nulls of
+    numbers are decoded as by `calibrated`.
+    `restore_survival_times` puts the group's true times back by rank (Gal
+    2014, Algorithm 2, d.ii): these are then true values of persons.
+    `jitter_restored_times` is the largest uniform shift added to them, in the
+    column's unit.
+    """
+
+    categories: Literal["calibrated", "most_probable", "sampled", "histogram", "probabilities"] = "calibrated"
+    restore_survival_times: bool = False
+    jitter_restored_times: float = Field(default=0.0, ge=0)
+    probability_step: float | None = Field(default=None, ge=1e-6, le=0.5)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_step(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("categories") != "probabilities":
+            return content
+        step = content.get("probability_step")
+        return content | {"probability_step": _PROBABILITY_STEP if step is None else step}
+
+    @property
+    def of_cells(self) -> Literal["calibrated", "most_probable", "sampled", "histogram"]:
+        """How cells are decoded; beside probabilities, by calibration."""
+        return "calibrated" if self.categories == "probabilities" else self.categories
+
+    @model_validator(mode="after")
+    def _step_fits(self) -> Decode:
+        step = self.probability_step
+        if step is None:
+            return self
+        if self.categories != "probabilities":
+            raise ValueError("probability_step needs decode.categories probabilities; remove it")
+        if abs(1.0 / step - round(1.0 / step)) > 1e-6 / step:
+            raise ValueError(
+                f"probability_step is {step:g}, which 1 is no multiple of; give one over a whole number, such as 0.01"
+            )
+        return self
+
+
+_PROBABILITY_STEP = 0.001
+
+
+class _Gates(Options):
+    """Limits that the release must meet, measured on the written rows; each is a record of `verify.catalogue`.
+
+    Those on means and covariances are what decoding (steps, bounds, nulls) may
+    add to the method's own error; covariances of categories that are released
+    as probabilities are told without a limit.
+
+    Those on risk need `measure.risk`; without a limit they are measured and
+    judged by nobody. The upper end of a 95 % interval is held against the
+    limit.
+    """
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Of each gate its limit, None for none."""
+        return {name: getattr(self, name) for name in GATES}
+
+    @property
+    def of_measures(self) -> dict[str, float | None]:
+        """The limits of measures."""
+        return {name: getattr(self, name) for name in MEASURED}
+
+    @property
+    def usual(self) -> dict[str, float]:
+        """The limits that every run has."""
+        return {name: getattr(self, name) for name in GATES if name not in MEASURED}
+
+
+def _field(gate: Gate) -> Any:
+    """A gate as a field of the job."""
+    kind: Any = float | None if gate.usual is None else type(gate.usual)
+    bounds = {"ge": gate.least, "gt": gate.above, "le": gate.most}
+    given: Any = {name: bound for name, bound in bounds.items() if bound is not None}
+    return kind, Field(default=gate.usual, description=gate.meaning, **given)
+
+
+if TYPE_CHECKING:
+    Gates = _Gates
+else:
+    Gates = create_model(
+        "Gates",
+        __base__=_Gates,
+        __module__=__name__,
+        __doc__=_Gates.__doc__,
+        **{n: _field(g) for n, g in GATES.items()},
+    )
+
+
+_UNLINKED = DataShuffle | SpectralSwap | SequentialRegression | Synthesis
+"""Masks after which no record, or group, stands for one of the original."""
+
+
+class Measure(Options):
+    """What is measured of the release beside the gates that every run has.
+
+    `utility` and `risk` switch the measures on. Both tables are compared on a
+    keyed sample of `rows` records; `queries` records are looked for in the
+    whole release. `hold_out` is a share of the records that is set aside
+    before anything is formed or learnt, and not released: the control of the
+    attacks on membership and attributes.
+    """
+
+    utility: bool = True
+    risk: bool = True
+    rows: int = Field(default=50_000, ge=100)
+    queries: int = Field(default=2_000, ge=50)
+    hold_out: float = Field(default=0.0, ge=0, le=0.5)
+
+    @model_validator(mode="after")
+    def _held_for_something(self) -> Measure:
+        if self.hold_out and not self.risk:
+            raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
+        return self
+
+
+class AnalysisLimits(Options):
+    """What may become of the coefficients of a model; see `anonpipe.evaluate.utility.Shares`.
+
+    The first three are the largest shares of coefficients, `overlap` is the
+    smallest mean overlap of confidence intervals. None is no limit.
+    """
+
+    changed_significance: float | None = Field(default=None, ge=0, le=1)
+    changed_direction: float | None = Field(default=None, ge=0, le=1)
+    outside: float | None = Field(default=None, ge=0, le=1)
+    overlap: float | None = Field(default=None, ge=0, le=1)
+
+
+class RecipientAnalysis(Options):
+    """A model that the recipients mean to fit; see `anonpipe.evaluate.utility.Analysis`.
+
+    It is fitted to both tables. With `limits`, it is a gate.
+    """
+
+    name: str = Field(min_length=1)
+    model: Literal["linear", "logistic", "cox"]
+    formula: str
+    event: str | None = None
+    subset: str | None = None
+    limits: AnalysisLimits = AnalysisLimits()
+
+    @model_validator(mode="after")
+    def _holds_only_what_is_allowed(self) -> RecipientAnalysis:
+        from anonpipe.evaluate.utility import check_analysis
+
+        try:
+            check_analysis(self.analysis)
+        except JobError as error:
+            problem = str(error)
+        else:
+            return self
+        raise ValueError(problem)
+
+    @property
+    def analysis(self) -> Analysis:
+        """As the measures take it.
+
+        Raises
+        ------
+        JobError
+            Event and model do not go together.
+        """
+        from anonpipe.evaluate.utility import Analysis
+
+        return Analysis(self.name, self.model, self.formula, self.event, self.subset)
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """The limits that are given."""
+        return self.limits.model_dump(exclude_none=True)
+
+
+class Release(Options):
+    """The written files: rows a file (in expectation) and rows a row group."""
+
+    file_rows: int = Field(default=500_000, ge=1_000)
+    row_group_rows: int = Field(default=131_072, ge=1_000)
+
+
+class Report(Options):
+    """Where the reports go that only the steward may see, and the verdicts of failed runs.
+
+    `internal` is a folder or URL outside the output. Without it they lie in
+    the folder `steward` beside the releases, which only its owner can enter.
+    An object store knows no such folder: whoever reads the releases there
+    reads all of it. So there it is asked for.
+    """
+
+    internal: str | None = None
+
+
+class Run(Options):
+    """Where and how it runs; nothing here changes the result.
+
+    `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
+    other, whoever reaches it can run programs on the workers and read the
+    rows: it is used only with `trust_network: true`. `staging` is a folder of
+    this machine (or of a disk that all workers share). An input of more rows
+    than `most_rows_per_byte` times its bytes is refused: a few bytes of
+    Parquet can stand for a billion equal rows. What crashed runs left in the
+    staging is deleted `keep_days` after their last step, at the start of the
+    next run.
+    """
+
+    workers: int | None = Field(default=None, ge=1)
+    scheduler: str | None = None
+    memory_per_worker: str | None = None
+    trust_network: bool = False
+    staging: str | None = None
+    retries: int = Field(default=2, ge=0)
+    keep_days: float = Field(default=7.0, gt=0)
+    most_rows_per_byte: float = Field(default=16.0, gt=0)
+
+    @field_validator("staging")
+    @classmethod
+    def _a_folder(cls, staging: str | None) -> str | None:
+        if staging is not None and "://" in staging:
+            raise ValueError(
+                f"run.staging is {staging!r}, and the rows in work lie in a folder of this machine; give its path"
+            )
+        return None if staging is None else _checked_path(staging)
+
+    @model_validator(mode="after")
+    def _nobody_listens(self) -> Run:
+        address = self.scheduler
+        if address is not None and not address.startswith(_ENCRYPTED) and not self.trust_network:
+            raise ValueError(
+                f"run.scheduler is {address!r}: without TLS whoever reaches it can run programs on the workers and "
+                "read the rows; give a tls:// address (deploy/README.md sets one up), or, on a network where you trust "
+                "every machine and every user, run.trust_network: true"
+            )
+        if self.trust_network and (address is None or address.startswith(_ENCRYPTED)):
+            raise ValueError("run.trust_network is for a run.scheduler without TLS; leave it out")
+        return self
+
+    @field_validator("memory_per_worker")
+    @classmethod
+    def _enough_memory(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        found = _MEMORY.fullmatch(given)
+        if found is None:
+            raise ValueError("give a number and its unit, such as 2GiB or 800 MB")
+        if float(found[1]) * _UNITS[found[2].lower()] < _LEAST_MEMORY:
+            raise ValueError(f"a worker needs {_LEAST_MEMORY // 2**20} MiB at least: so much before it has read a row")
+        return given
+
+
+_ENCRYPTED = ("tls://", "wss://")
+
+
+_UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in enumerate("kmgtp") for i in ("", "i")}
+_MEMORY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgtp]i?)b\s*", re.IGNORECASE)
+_LEAST_MEMORY = 400 * 2**20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _checked_path(given: str) -> str:
+    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
+    if not given.strip() or _CONTROL.search(given):
+        raise ValueError("a path or URL is not empty and holds no control characters")
+    return given
+
+
+class Repeat(Options):
+    """A release of persons of whom an earlier release tells, too.
+
+    Two releases that share records without being equal disclose what changed,
+    and are refused, unless `allow` says why this one may come out.
+    """
+
+    allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
+
+
+@dataclass(frozen=True)
+class ByGroups:
+    """The methods of a job that replaces records group by group; see `Job`."""
+
+    cluster: Cluster
+    classes: Classes
+    synthesize: Synthesize
+
+
+class Job(Options):
+    """Everything a run needs to know, as the steward writes it.
+
+    Records are replaced in one of two ways: group by group (`cluster`,
+    `classes`, `synthesize`; MDAV and micro-perturbation unless given), or by
+    a `mask`, which works on the whole table (or each stratum) at once, and
+    forms no groups. With a `mask` the other three are null.
+
+    `rows_per_unit` says how many rows a unit (a person, a firm) may have. k
+    counts rows, so that with `one`, which is usual, columns of role
+    `identifier` may hold no value twice. With `many` they may, and the
+    verdict and the reports say that k then protects rows, not persons.
+    """
+
+    input: str
+    output: str
+    k: int = Field(ge=2)
+    rows_per_unit: Literal["one", "many"] = "one"
+    columns: dict[str, Column]
+    strata: Strata = Strata()
+    partition: Partition = Partition()
+    cluster: Cluster | None = None
+    classes: Classes | None = None
+    synthesize: Synthesize | None = None
+    mask: Mask | None = None
+    decode: Decode = Decode()
+    gates: Gates = Gates()
+    measure: Measure = Measure()
+    analyses: tuple[RecipientAnalysis, ...] = ()
+    release: Release = Release()
+    report: Report = Report()
+    repeat: Repeat = Repeat()
+    run: Run = Run()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        if content.get("mask") is None:
+            return content | {name: _with_method(content.get(name), usual) for name, usual in _USUAL.items()}
+        if given := [name for name in _USUAL if content.get(name) is not None]:
+            raise ValueError(
+                f"mask works on the whole table and forms no groups: {', '.join(given)} would mean nothing; "
+                f"leave out either mask or {' and '.join(given)}"
+            )
+        return content
+
+    @field_validator("input", "output")
+    @classmethod
+    def _paths(cls, given: str) -> str:
+        return _checked_path(given)
+
+    @field_validator("columns")
+    @classmethod
+    def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
+        if not any(column.role.synthesized for column in columns.values()):
+            raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
+        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS):
+            names = [name for name, column in columns.items() if column.role is role]
+            if len(names) > 1:
+                raise ValueError(f"{len(names)} columns have role {role.value} ({', '.join(names)}); one is allowed")
+        return columns
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        for name in self.strata.by:
+            if name not in self.columns:
+                raise ValueError(f"strata.by names {name!r}, which is not among the columns: {', '.join(self.columns)}")
+            if not self.columns[name].role.unchanged:
+                raise ValueError(
+                    f"strata.by names {name!r}, whose role is {self.columns[name].role.value}; "
+                    "strata need a column that is released unchanged (survival_status, kept or class)"
+                )
+        if self.strata.use_event and self.event_column not in self.strata.by:
+            raise ValueError("strata.use_event needs the survival_status column in strata.by")
+        if self.decode.restore_survival_times and self.time_column is None:
+            raise ValueError("decode.restore_survival_times needs a column with role survival_time")
+        if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
+            raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_stay_with_the_steward(self) -> Job:
+        place = self.report.internal
+        if place is None and "://" in self.output and not self.output.startswith(_LOCAL):
+            raise ValueError(
+                f"output {self.output!r} is an object store, where recipients would find the steward's reports too: "
+                "give report.internal, a folder or URL that only stewards can read"
+            )
+        if place is not None and (_inside(place, self.output) or _inside(self.output, place)):
+            raise ValueError(
+                f"report.internal {place!r} and output {self.output!r} lie inside each other; give a place that "
+                "recipients of the releases cannot read"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _probabilities_fit(self) -> Job:
+        if self.decode.categories != "probabilities":
+            return self
+        if not self.as_probabilities:
+            raise ValueError("decode.categories probabilities needs a masked column of kind categorical or binary")
+        if self.mask is not None and self.mask.method in _NO_PROBABILITIES:
+            raise ValueError(
+                "decode.categories probabilities needs masked dummies between the categories, and mask.method "
+                f"{self.mask.method} {_NO_PROBABILITIES[self.mask.method]}; take another mask, or categories calibrated"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cluster_fits(self) -> Job:
+        if self.cluster is None:
+            return self
+        weight = self.cluster.response_weight
+        unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
+        if unusual and self.time_column is None:
+            raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
+        if self.cluster.block_rows is not None and self.cluster.block_rows < 3 * self.k:
+            raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
+        if self.cluster.distance == "range":
+            for name, column in self.columns.items():
+                if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds:
+                    raise ValueError(
+                        f"cluster.distance is range, and column {name!r} has no bounds; declare bounds: [low, high] "
+                        "from the code book, or take distance z_score"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _mask_fits(self) -> Job:
+        if self.mask is None:
+            return self
+        if self.decode.restore_survival_times:
+            raise ValueError(
+                "decode.restore_survival_times restores times inside groups, and a mask has none; set it to false"
+            )
+        if self.decode.categories == "histogram":
+            raise ValueError("decode.categories histogram permutes inside groups, and a mask has none; take another")
+        if isinstance(self.mask, DataShuffle):
+            if len(set(self.mask.kept)) != len(self.mask.kept):
+                raise ValueError("mask.kept names a column twice")
+            for name in self.mask.kept:
+                if name not in self.columns or not self.columns[name].role.unchanged:
+                    raise ValueError(
+                        f"mask.kept names {name!r}; give columns that are released unchanged "
+                        "(roles survival_status, kept and class)"
+                    )
+        if isinstance(self.mask, Generalize):
+            if self.decode.categories == "sampled":
+                raise ValueError("decode.categories sampled draws at random; with mask generalize take another")
+            for name in self.mask.steps or {}:
+                if name not in self.columns or not self.columns[name].role.synthesized or self.columns[name].kind.coded:
+                    raise ValueError(f"mask.steps names {name!r}; give numbers and dates that are masked")
+        return self
+
+    @model_validator(mode="after")
+    def _ends_are_no_true_values(self) -> Job:
+        if not isinstance(self.mask, Generalize) or self.mask.release != "interval":
+            return self
+        steps = self.mask.steps or {}
+        for name, column in self.released.items():
+            if not column.role.synthesized or column.kind.coded:
+                continue
+            if column.transform is not None:
+                raise ValueError(
+                    f"mask.release interval needs steps, and those of column {name!r}, which is masked by its "
+                    "logarithm (transform: log), have no one width: the ends would be true values of persons; leave "
+                    "out transform, or take release: midpoint"
+                )
+            if steps.get(name, 0.0) <= (column.resolution or 0.0):
+                given = f"mask.steps of {steps[name]:g}" if name in steps else "no mask.steps"
+                raise ValueError(
+                    f"mask.release interval has {given} for {name!r}: the ends of its intervals would be true values "
+                    "of persons, the extremes of the table among them; give mask.steps wider than the column's own "
+                    f"step, such as {name}: {10 * (column.resolution or 1):g}, or take release: midpoint"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _weights_count(self) -> Job:
+        for name, column in self.columns.items():
+            if column.weight != 1.0 and not column.role.synthesized:
+                raise ValueError(
+                    f"column {name!r} has a weight and role {column.role.value}: weights are for distances between "
+                    "the columns that are masked; remove it"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_fit(self) -> Job:
+        if self.mask is not None:
+            return self
+        options, classes, synthesize = self.by_groups.cluster, self.by_groups.classes, self.by_groups.synthesize
+        needs_some = options.uses_classes or bool(classes.conditions)
+        if needs_some and not self.class_columns:
+            whose = f"cluster.method {options.method}" if options.uses_classes else "classes.l_diversity or t_closeness"
+            raise ValueError(f"{whose} needs a column with role class that is not in strata.by")
+        if options.uses_classes and options.effort is not None:
+            raise ValueError(
+                f"cluster.refine does not look at classes and would undo what {options.method} does; set it to false"
+            )
+        if classes.several == "average":
+            form = getattr(synthesize, "form", None)
+            if not options.uses_classes or len(self.class_columns) < 2:
+                raise ValueError("classes.several: average needs a method that uses classes, and two class columns")
+            if synthesize.method != "centroid" and form != "independent":
+                raise ValueError(
+                    "classes.several: average needs synthesize.method centroid, or micro_perturbation with form "
+                    "independent: the moments of one group mean nothing where a record is in several"
+                )
+            if classes.conditions:
+                raise ValueError("classes.several: average has no single grouping to hold l_diversity or t_closeness")
+        if classes.closeness == "ordered":
+            for name in self.class_columns:
+                if self.columns[name].kind is Kind.CATEGORICAL:
+                    raise ValueError(f"classes.closeness is ordered, and column {name!r} is categorical: no order")
+        return self
+
+    @model_validator(mode="after")
+    def _analyses_fit(self) -> Job:
+        names = [each.name for each in self.analyses]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
+        for each in self.analyses:
+            try:
+                self.columns_of(each)
+            except JobError as error:
+                problem = str(error)
+            else:
+                continue
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _risk_gates_fit(self) -> Job:
+        limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
+        if limited and not self.measure.risk:
+            raise ValueError(f"gates.{limited[0]} limits a measure of risk, and measure.risk is off; switch it on")
+        grouped = self.mask is None or isinstance(self.mask, LocalSynthesis | Generalize)
+        for name in limited:
+            needs = MEASURED[name].needs
+            if "hold_out" in needs and not self.measure.hold_out:
+                raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            if "classes" in needs and not (grouped and self.class_columns):
+                raise ValueError(f"gates.{name} needs groups, and a column with role class that is not in strata.by")
+        return self
+
+    def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
+        """The released columns that an analysis names.
+
+        Raises
+        ------
+        JobError
+            The formula or a condition cannot be read, or names something else.
+        """
+        from anonpipe.encoding.probabilities import column_name
+        from anonpipe.evaluate.utility import columns_used
+
+        known = list(self.released)
+        for name in columns_used(wanted.analysis, known, conditions=False):
+            if self.columns[name].kind is Kind.DATE:
+                raise JobError(
+                    f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
+                    "add a column of days or years to the input"
+                )
+        used = columns_used(wanted.analysis, known)
+        for name in used:
+            if name in self.as_probabilities:
+                levels = self.columns[name].levels or ("CATEGORY",)
+                made = ", ".join(column_name(name, str(level)) for level in levels)
+                raise JobError(
+                    f"analysis {wanted.name!r}: {name} is not released as such, but as probabilities in columns "
+                    f"{made}, which the input does not have, so that the model cannot be fitted to both; leave it out "
+                    "of the model, or set decode.categories to calibrated"
+                )
+        return used
+
+    @property
+    def by_groups(self) -> ByGroups:
+        """The methods of grouping.
+
+        Raises
+        ------
+        JobError
+            The job masks the whole table.
+        """
+        if self.cluster is None or self.classes is None or self.synthesize is None:
+            raise JobError("the job masks the whole table (mask) and forms no groups; ask for one or the other")
+        return ByGroups(self.cluster, self.classes, self.synthesize)
+
+    @property
+    def class_columns(self) -> tuple[str, ...]:
+        """Columns with role class whose classes can mix in a group: not those that make the strata."""
+        named = (name for name, column in self.columns.items() if column.role is Role.CLASS)
+        return tuple(name for name in named if name not in self.strata.by)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Columns whose combinations the scan counts: the strata, and the classes where groups depend on them."""
+        held = self.cluster is not None and self.cluster.uses_classes
+        held = held or (self.classes is not None and bool(self.classes.conditions))
+        mixed = self.class_columns if held else ()
+        return (*self.strata.by, *mixed)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that are released unchanged and that the masked ones are drawn given."""
+        if isinstance(self.mask, DataShuffle):
+            return self.mask.kept
+        if isinstance(self.synthesize, RMicrohybrid):
+            return tuple(name for name, column in self.columns.items() if column.role.unchanged)
+        return ()
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The columns that name persons."""
+        return tuple(name for name, column in self.columns.items() if column.role is Role.IDENTIFIER)
+
+    @property
+    def released(self) -> dict[str, Column]:
+        """The columns of the release, in the job's order."""
+        return {name: column for name, column in self.columns.items() if column.role.released}
+
+    @property
+    def as_probabilities(self) -> tuple[str, ...]:
+        """Columns in whose place there are columns of probabilities."""
+        if self.decode.categories != "probabilities":
+            return ()
+        kinds = (Kind.CATEGORICAL, Kind.BINARY)
+        return tuple(name for name, column in self.columns.items() if column.role.synthesized and column.kind in kinds)
+
+    @property
+    def time_column(self) -> str | None:
+        """The column with role survival_time."""
+        return self._named(Role.SURVIVAL_TIME)
+
+    @property
+    def event_column(self) -> str | None:
+        """The column with role survival_status."""
+        return self._named(Role.SURVIVAL_STATUS)
+
+    def _named(self, role: Role) -> str | None:
+        return next((name for name, column in self.columns.items() if column.role is role), None)
+
+    def warnings(self) -> list[str]:
+        """What the steward should know before running; empty where all is declared."""
+        found = []
+        unbounded = [
+            repr(name) + _open_side(*column.numeric_bounds)
+            for name, column in self.released.items()
+            if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+        ]
+        if unbounded:
+            whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
+            found.append(
+                f"{whose} no bounds: synthetic values may lie outside what is possible; "
+                "declare bounds: [low, high] from the code book, not from the data"
+            )
+        if self.cluster is not None and self.cluster.effort == "thorough":
+            found.append(
+                "cluster.refine is thorough: minutes for every 10,000 records and core, and the progress bar moves "
+                "by whole partitions"
+            )
+        if self.decode.restore_survival_times:
+            found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
+            found.append(
+                "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
+            )
+        if self.gates.limits["linked_share"] is not None and isinstance(self.mask, _UNLINKED):
+            found.append(
+                f"gates.linked_share cannot be held, and nothing will be released: after mask {self.mask.method} "
+                "no record stands for one person or group; limit membership_auc or attribute_inference instead, with "
+                "measure.hold_out"
+            )
+        return found
+
+    def digest(self) -> str:
+        """SHA-256 of all that decides the released values: columns, k and methods.
+
+        Not of paths, gates, measures and file sizes: a looser gate must not
+        draw new noise for the same data; nor of what k is said to count. The share that is held out does
+        decide.
+        """
+        held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
+        of_no_value = (
+            "input",
+            "output",
+            "run",
+            "gates",
+            "measure",
+            "analyses",
+            "release",
+            "report",
+            "rows_per_unit",
+            "repeat",
+        )
+        return self._digest_without(*of_no_value, also=held)
+
+    def run_digest(self) -> str:
+        """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
+        return self._digest_without("run")
+
+    def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
+        content = self.model_dump(mode="json", exclude=set(left_out))
+        if self.decode.probability_step is None:  # what is not asked for draws no other noise
+            del content["decode"]["probability_step"]
+        text = "".join((json.dumps(content, sort_keys=True), *also))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+_LOCAL = ("file://", "local://")
+
+
+def _inside(inner: str, outer: str) -> bool:
+    """Whether a path or URL is another, or below it."""
+    parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
+    return parts[0].is_relative_to(parts[1])
+
+
+def _open_side(low: float | None, high: float | None) -> str:
+    """On which side there is no bound, where there is one on the other."""
+    if low is None:
+        return "" if high is None else " (below)"
+    return " (above)"
+
+
+_NO_PROBABILITIES = {
+    "generalize": "makes middles of intervals",
+    "data_shuffle": "gives every column its own values again",
+    "sequential_regression": "draws categories",
+}
+"""Masks whose points are no scores of categories, and what they are."""
+
+_USUAL: dict[str, dict[str, str]] = {
+    "cluster": {"method": "mdav"},
+    "classes": {},
+    "synthesize": {"method": "micro_perturbation"},
+}
+
+
+def _with_method(options: Any, usual: dict[str, str]) -> Any:
+    """The options of a section, with what is usual where they do not say it."""
+    if options is None:
+        return usual
+    return {**usual, **options} if isinstance(options, dict) else options
+
+
+def parse_job(content: Any) -> Job:
+    """Check a mapping (from YAML, JSON or Prefect) and return the job.
+
+    Raises
+    ------
+    JobError
+        With one line a problem: where, what is allowed, what to do.
+    """
+    if not isinstance(content, dict):
+        raise JobError("the job is not a mapping of keys to values; start from: anonpipe init data.parquet > job.yaml")
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        problems = [_explain(item) for item in error.errors(include_url=False, include_context=False)]
+        problems = list(dict.fromkeys(problems))
+    raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
+
+
+_SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
+_PLAIN_WORDS = {
+    "extra_forbidden": "unknown key; remove it or mend its spelling",
+    "missing": "is missing; add it",
+    "tuple_type": "takes a list, as in [one, two]",
+    "too_long": "the list is too long",
+    "dict_type": "takes a mapping of keys to values",
+    "model_type": "takes a mapping of keys to values",
+    "model_attributes_type": "takes a mapping of keys to values",
+    "union_tag_not_found": "takes a mapping of keys to values",
+}
+
+
+def _explain(item: Any) -> str:
+    path = [str(part) for part in item["loc"]]
+    if path and path[-1] in _SCALARS:
+        return f"{'.'.join(path[:-1])}: takes one value: a number, a text, a date or true/false"
+    where = ".".join(path) or "job"
+    if item["type"] in _PLAIN_WORDS:
+        return f"{where}: {_PLAIN_WORDS[item['type']]}"
+    if item["type"] == "union_tag_invalid":
+        methods = {"cluster": Cluster, "synthesize": Synthesize, "mask": Mask}
+        return f"{where}: unknown method; known are: {', '.join(names_of(methods[where]))}"
+    return f"{where}: {item['msg'].removeprefix('Value error, ')}"
+
+
+def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
+    r"""Read a YAML job file; `overrides` maps dotted keys (`cluster.method`) to values.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "job.yaml"
+    >>> _ = path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
+    >>> load_job(path, {"k": 10}).k
+    10
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError:
+        raise JobError(
+            f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}"
+        ) from None
+    except UnicodeDecodeError:
+        raise JobError(f"the job file {path} is no text in UTF-8; save it as UTF-8") from None
+    try:
+        content = load_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+    else:
+        for dotted, value in (overrides or {}).items():
+            _put(content, dotted, value)
+        return parse_job(content)
+    raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """The dotted key and the value of a `key=value`, the value read as in a job file.
+
+    Raises
+    ------
+    JobError
+        It is not of this form, or its value is no YAML.
+
+    Examples
+    --------
+    >>> parse_setting("cluster.refine=false")
+    ('cluster.refine', False)
+    >>> parse_setting('columns."blood.pressure".step=5')
+    ('columns."blood.pressure".step', 5)
+    """
+    found = _SETTING.fullmatch(setting)
+    value, problem = None, found is None
+    try:
+        value = None if found is None else load_yaml(found["value"])
+    except yaml.YAMLError:
+        problem = True
+    if found is None or problem:
+        raise JobError(
+            "--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, and a name that holds a dot or "
+            f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
+        )
+    return found["key"], value
+
+
+_PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
+"""A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots."""
+_SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
+
+
+def _parts(dotted: str) -> list[str]:
+    """The parts of a dotted key without their quotes.
+
+    Examples
+    --------
+    >>> _parts("columns.'a.b'.kind"), _parts("columns.'a''.b'.kind")
+    (['columns', 'a.b', 'kind'], ['columns', "a'.b", 'kind'])
+    """
+    return [_unquoted(part) for part in re.findall(_PART, dotted)]
+
+
+def _unquoted(part: str) -> str:
+    quote = part[0]
+    return part[1:-1].replace(quote * 2, quote) if quote in "\"'" else part
+
+
+def _put(content: Any, dotted: str, value: Any) -> None:
+    *path, last = parts = _parts(dotted)
+    for at, part in enumerate(path):
+        if not isinstance(content, dict):
+            break
+        _refuse_cut_name(content, dotted, parts[at:])
+        content = content.setdefault(part, {})
+    if not isinstance(content, dict):
+        raise JobError(f"cannot set {dotted}: {'.'.join(path)} is not a mapping in the job")
+    content[last] = value
+
+
+def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> None:
+    """Stop where the parts that follow are the name of one key, which holds dots."""
+    joined = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
+    meant = next((name for name in joined if name in content), None) if parts[0] not in content else None
+    if meant is not None:
+        raise JobError(f'cannot set {dotted}: the name {meant!r} holds a dot; put it in quotes: "{meant}"')

@@ -1,0 +1,35 @@
+"""Forming groups of at least k near records.
+
+`cluster` runs a method of `METHODS` by name and counts the groups, `refine`
+improves any grouping, `information_loss` says how good one is.
+"""
+
+from anonpipe.methods.grouping._bound import information_loss_bound
+from anonpipe.methods.grouping._classes import compound_classes
+from anonpipe.methods.grouping._crest_per_class import crest_per_class
+from anonpipe.methods.grouping._disclosure import ClassDisclosure, class_disclosure
+from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
+from anonpipe.methods.grouping._loss import information_loss
+from anonpipe.methods.grouping._method import Method
+from anonpipe.methods.grouping._refine import refine
+from anonpipe.methods.grouping._registry import METHODS, cluster
+from anonpipe.methods.grouping._sampled_bound import CONFIDENCE, LossBound, bound_from_distances, smallest_distances
+
+__all__ = [
+    "CONFIDENCE",
+    "METHODS",
+    "ClassDisclosure",
+    "LossBound",
+    "Method",
+    "bound_from_distances",
+    "class_disclosure",
+    "cluster",
+    "compound_classes",
+    "constrain_classes",
+    "crest_per_class",
+    "information_loss",
+    "information_loss_bound",
+    "refine",
+    "smallest_distances",
+    "unreachable",
+]

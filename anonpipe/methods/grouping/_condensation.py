@@ -1,0 +1,55 @@
+"""Condensation: random seeds and their nearest records."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anonpipe.methods.grouping._condensation_kernel import condense
+from anonpipe.types import FloatArray, IntArray
+
+
+def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records around seeds drawn at random.
+
+    While k records are left, one of them is drawn and forms a group with the
+    k - 1 nearest to it; ties go to the lower row number. Each of the last,
+    fewer than k, joins the nearest group, measured to its centroid as it is
+    before any of them has joined: the paper names no measure, and this one
+    does not depend on their order. So groups have k records, and those that
+    are joined up to 2k - 1.
+
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s
+    are formed, as its text says.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Draws the order in which records may become seeds.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1, in the order of formation.
+
+    References
+    ----------
+    Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static
+    condensation; Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 1,
+    steps 1 to 4.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = condensation(points, 2, rng=np.random.default_rng(0))
+    >>> sorted(np.bincount(labels).tolist())
+    [2, 3]
+    """
+    # The first free record of a random order is any free one with the same chance.
+    seeds = rng.permutation(len(points)).astype(np.int64)
+    labels = np.empty(len(points), dtype=np.int64)
+    condense(points, k, seeds, labels)
+    return labels

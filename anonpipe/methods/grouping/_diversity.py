@@ -1,0 +1,195 @@
+"""Merging groups until each is diverse in class and close to the whole table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.points import checked_points
+from anonpipe.methods.grouping._class_merge_kernel import Limits, fulfils, merge_groups
+from anonpipe.methods.grouping._classes import checked_classes
+from anonpipe.methods.grouping._divergence_kernel import entropy, ordered_distance, total_variation
+from anonpipe.types import FloatArray, IntArray
+
+DIVERSITIES = ("distinct", "entropy")
+DISTANCES = ("total_variation", "ordered")
+
+
+def constrain_classes(
+    points: FloatArray,
+    labels: IntArray,
+    classes: IntArray,
+    *,
+    l_diversity: float | None = None,
+    diversity: str = "distinct",
+    t_closeness: float | None = None,
+    distance: str = "total_variation",
+    class_shares: FloatArray | None = None,
+) -> IntArray:
+    """Merge groups of any grouping until every one is l-diverse and t-close.
+
+    The smallest group that breaks a limit, of equals the one of lowest label,
+    is merged with the group that raises the within-group scatter least
+    (Ward's criterion) among those with which it keeps the limits, or with one
+    that brings it nearer to them where that costs less than a tenth; with any
+    where there is neither. So until no group breaks a limit. Mixtures of groups
+    that keep the limits keep them too, but a mixture with one that does not
+    may break them: it is then merged further. All records in one group keep
+    the limits, or the call is refused before anything is merged.
+
+    Merging with the nearest group whatever its classes, as is usual, makes
+    much larger groups, since near groups are alike in class: MDAV groups of
+    3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
+
+    Time O(wrong groups · groups · (width + n_classes)), memory
+    O(n_rows + groups·(width + n_classes)).
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width).
+    labels
+        Group of each record, whole numbers, shape (n_rows,).
+    classes
+        Class of each record, codes from 0, shape (n_rows,); in their order
+        for distance "ordered".
+    l_diversity
+        l, 1 or more; None asks for none.
+    diversity
+        "distinct": l classes occur in every group. "entropy": the entropy of
+        a group's classes is log(l) or more, as if l classes were equally
+        frequent.
+    t_closeness
+        t, 0 to 1, the largest distance of a group's class shares from
+        `class_shares`; None asks for none.
+    distance
+        "total_variation" for classes without order, "ordered" for numbers and
+        ordered classes: the earth mover's distance with neighbouring classes
+        equally far apart and the first and the last at distance 1.
+    class_shares
+        Share of each class in the whole table, where `points` are a part of
+        one; None takes the shares in `classes`.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1, in the order of the labels.
+
+    Raises
+    ------
+    ValueError
+        An argument does not fit, or no limit is given.
+    InfeasibleError
+        All records in one group would break a limit.
+
+    References
+    ----------
+    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006,
+    doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and Venkatasubramanian 2007,
+    doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [4.0], [5.0], [8.0], [9.0]])
+    >>> labels = np.array([0, 0, 1, 1, 2, 2])
+    >>> classes = np.array([0, 0, 1, 1, 0, 1])
+    >>> constrain_classes(points, labels, classes, l_diversity=2).tolist()
+    [0, 0, 0, 0, 1, 1]
+    """
+    points = checked_points(points)
+    labels = np.asarray(labels)
+    if labels.shape != points.shape[:1] or not len(points) or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            f"labels has shape {labels.shape} and type {labels.dtype} for {len(points)} records; "
+            f"give one whole number a record, for 1 record or more"
+        )
+    classes, shares = checked_classes(classes, class_shares, len(points), "constrain_classes")
+    limits = _limits(l_diversity, diversity, t_closeness, distance, shares)
+    problem = _broken(np.bincount(classes, minlength=len(shares)).astype(np.float64), limits)
+    if problem:
+        raise InfeasibleError(problem)
+    groups = np.unique(labels, return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(groups).astype(np.float64)
+    means = np.stack([np.bincount(groups, weights=column) / sizes for column in points.T])
+    counts = np.zeros((len(sizes), len(shares)))
+    np.add.at(counts, (groups, classes), 1.0)
+    into = merge_groups(means, sizes, counts, limits)
+    return np.unique(into[groups], return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _limits(
+    l_diversity: float | None, diversity: str, t_closeness: float | None, distance: str, shares: FloatArray
+) -> Limits:
+    """The limits as the kernel takes them."""
+    if diversity not in DIVERSITIES:
+        raise ValueError(f"diversity is {diversity!r}; allowed are {', '.join(DIVERSITIES)}")
+    if distance not in DISTANCES:
+        raise ValueError(f"distance is {distance!r}; allowed are {', '.join(DISTANCES)}")
+    if l_diversity is None and t_closeness is None:
+        raise ValueError("neither l_diversity nor t_closeness is given; give one or both")
+    if l_diversity is None and diversity != DIVERSITIES[0]:
+        raise ValueError(f"diversity is {diversity!r} and l_diversity is not given; give both or neither")
+    if t_closeness is None and distance != DISTANCES[0]:
+        raise ValueError(f"distance is {distance!r} and t_closeness is not given; give both or neither")
+    if l_diversity is not None and not 1 <= l_diversity < np.inf:
+        raise ValueError(f"l_diversity is {l_diversity}; give 1 or more")
+    if t_closeness is not None and not 0 <= t_closeness <= 1:
+        raise ValueError(f"t_closeness is {t_closeness}; give a number from 0 to 1")
+    least = 1.0 if l_diversity is None else float(l_diversity)
+    return Limits(
+        distinct=least if diversity == "distinct" else 1.0,
+        entropy=float(np.log(least)) if diversity == "entropy" else 0.0,
+        t=1.0 if t_closeness is None else float(t_closeness),
+        ordered=distance == "ordered",
+        shares=shares,
+    )
+
+
+def unreachable(
+    counts: IntArray | FloatArray,
+    class_shares: FloatArray,
+    *,
+    l_diversity: float | None = None,
+    diversity: str = "distinct",
+    t_closeness: float | None = None,
+    distance: str = "total_variation",
+) -> str | None:
+    """Why no grouping of these records can keep the limits: as one group they break one. None where they keep all.
+
+    Parameters
+    ----------
+    counts
+        Records of each class, shape (n_classes,).
+    class_shares
+        Share of each class in the whole table, shape (n_classes,).
+    l_diversity, diversity, t_closeness, distance
+        As for `constrain_classes`.
+
+    Examples
+    --------
+    >>> unreachable(np.array([3, 0]), np.array([0.5, 0.5]), l_diversity=2)
+    'l_diversity is 2 for records of 1 classes; give at most 1'
+    """
+    limits = _limits(l_diversity, diversity, t_closeness, distance, class_shares)
+    return _broken(np.asarray(counts, dtype=np.float64), limits)
+
+
+def _broken(counts: FloatArray, limits: Limits) -> str | None:
+    """Which limit one group of all records breaks."""
+    total = float(counts.sum())
+    if fulfils(counts, total, limits):
+        return None
+    found = int((counts > 0).sum())
+    if found < limits.distinct:
+        return f"l_diversity is {limits.distinct:g} for records of {found} classes; give at most {found}"
+    most = float(np.exp(entropy(counts, total)))
+    if not fulfils(counts, total, limits._replace(t=1.0)):
+        return (
+            f"l_diversity is {np.exp(limits.entropy):g} by entropy, and all records together reach {most:.4g}; "
+            f"give less than that"
+        )
+    measure = ordered_distance if limits.ordered else total_variation
+    return (
+        f"t_closeness is {limits.t:g}, and all records together lie {measure(counts, total, limits.shares):.4g} from "
+        f"class_shares; give more than that, or group a part of the table that is more like it"
+    )

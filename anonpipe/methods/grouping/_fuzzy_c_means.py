@@ -1,0 +1,94 @@
+"""Microaggregation by fuzzy c-means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from anonpipe.methods.grouping._fuzzy_kernel import fuzzy_recursively
+from anonpipe.types import FloatArray, IntArray
+
+
+def fuzzy_c_means(
+    points: FloatArray,
+    k: int,
+    *,
+    rng: np.random.Generator,
+    fuzziness: float = 1.1,
+    step: float = 0.02,
+    shrink: float = 0.5,
+    iterations: int = 20,
+) -> IntArray:
+    """Group records by fuzzy c-means with fewer and fewer clusters.
+
+    A set of n >= 2k records is clustered by fuzzy c-means with c = floor(n/k)
+    clusters and the exponent m = `fuzziness`, and each record goes to the
+    cluster of its largest membership. Where a cluster has from 1 to k - 1
+    records, or all are in one, c is lowered to `shrink` · c, m is raised by
+    `step`, and it is tried again. The clusters found are divided further in
+    the same way, until all have fewer than 2k.
+
+    The published method does not say what happens to a set that cannot be
+    divided, as one far outlier can make any: two clusters are the last try,
+    and then the smaller one takes the records nearest to its mean out of the
+    other until it has k. So it always ends, and groups have k to 2k - 1
+    records. Equal records are divided as they come. The method says that c is
+    large and m small at first, not how they change: the options do. With many
+    columns and a large m all centres fall together, so that m starts low.
+
+    Memory is linear in the rows; memberships are not stored.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Draws the records at which centres start.
+    fuzziness
+        The exponent m at first, 1.01 or more.
+    step
+        What is added to m each time, 0 or more.
+    shrink
+        What c is multiplied by each time, above 0 and below 1; c falls by one
+        at least.
+    iterations
+        Most iterations of one run of fuzzy c-means, 1 or more.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1.
+
+    Raises
+    ------
+    ValueError
+        An option is out of its range.
+
+    References
+    ----------
+    Domingo-Ferrer and Torra 2003, J. Adv. Comput. Intell. Intell. Inform.
+    7(2):153-159, doi:10.20965/jaciii.2003.p0153, as described by Kabir and
+    Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = fuzzy_c_means(points, 2, rng=np.random.default_rng(0))
+    >>> np.bincount(labels).min() >= 2
+    np.True_
+    """
+    if not 1.01 <= fuzziness < math.inf:
+        raise ValueError(f"fuzziness is {fuzziness}; give 1.01 or more")
+    if not 0 <= step < math.inf:
+        raise ValueError(f"step is {step}; give 0 or more")
+    if not 0 < shrink < 1:
+        raise ValueError(f"shrink is {shrink}; give a number above 0 and below 1")
+    if iterations < 1:
+        raise ValueError(f"iterations is {iterations}; give 1 or more")
+    order = rng.permutation(len(points)).astype(np.int64)
+    labels = np.empty(len(points), dtype=np.int64)
+    fuzzy_recursively(points, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
+    return labels

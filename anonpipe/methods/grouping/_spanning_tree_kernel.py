@@ -1,0 +1,264 @@
+"""Spanning trees of points, and cutting them into groups.
+
+A tree is three arrays: `parent` (n,), -1 at the root; `length` (n,), that of
+the edge to the parent, 0 at the root; `joined` (n,), the vertices with every
+parent before its children. The edge of a vertex is the one to its parent.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.methods.grouping._divergence_kernel import jensen_shannon, rounded, total_variation
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def shortest_tree(points: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
+    """Minimum spanning tree by Prim's algorithm from row 0: parent, length, joined.
+
+    Of equally long edges the one to the lowest new row joins the tree, from
+    the lowest row inside it. Time O(n²·width), memory O(n·width).
+    """
+    n = points.shape[0]
+    parent = np.full(n, -1)
+    length = np.zeros(n)
+    joined = np.zeros(n, dtype=np.int64)
+    ids = np.arange(1, n)
+    outside = gather_columns(points, ids)
+    key = np.full(n - 1, np.inf)
+    link = np.full(n - 1, -1)
+    distances = np.empty(n - 1)
+    for step in range(1, n):
+        left = n - step
+        u = joined[step - 1]
+        squared_distances(outside, left, points[u], distances)
+        for i in range(left):
+            if distances[i] < key[i] or (distances[i] == key[i] and u < link[i]):
+                key[i] = distances[i]
+                link[i] = u
+        at = smallest(key, left, ids)
+        v = ids[at]
+        joined[step] = v
+        parent[v] = link[at]
+        length[v] = np.sqrt(key[at])
+        drop_outside(outside, ids, key, link, at, left - 1)
+    return parent, length, joined
+
+
+@nb.njit(cache=True, nogil=True)
+def smallest(key: FloatArray, count: int, ids: IntArray) -> int:
+    """Place of the smallest of the first `count` keys; of equals, of the lowest id."""
+    at = 0
+    least = key[0]
+    for i in range(1, count):
+        if key[i] <= least and (key[i] < least or ids[i] < ids[at]):
+            at = i
+            least = key[i]
+    return at
+
+
+@nb.njit(cache=True, nogil=True)
+def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntArray, at: int, last: int) -> None:
+    """Overwrite entry `at` of the records outside the tree by entry `last`."""
+    ids[at] = ids[last]
+    key[at] = key[last]
+    link[at] = link[last]
+    for j in range(outside.shape[0]):
+        outside[j, at] = outside[j, last]
+
+
+@nb.njit(cache=True, nogil=True)
+def cut_longest(
+    parent: IntArray,
+    length: FloatArray,
+    joined: IntArray,
+    k: int,
+    classes: IntArray,
+    shares: FloatArray,
+    t: float,
+) -> IntArray:
+    """Groups that are left when the longest removable edge is cut again and again, (n,) labels.
+
+    An edge is removable where both parts have k records and lie no further
+    than `t` from `shares` by total variation. Sizes and class counts are held
+    for the part of each vertex's subtree that still hangs together. A cut
+    walks up to the root of its group: O(depth) for each edge whose lower part
+    is large enough, never more than the tree cost to build.
+    """
+    below, size = subtree_counts(parent, joined, classes, shares.shape[0])
+    t = rounded(t)
+    cut = np.zeros(parent.shape[0], dtype=np.bool_)
+    above = np.empty(shares.shape[0])
+    # A stable sort leaves equal lengths in row order.
+    for v in np.argsort(-length, kind="mergesort"):
+        if parent[v] < 0 or size[v] < k:
+            continue
+        root = parent[v]
+        while parent[root] >= 0 and not cut[root]:
+            root = parent[root]
+        rest = size[root] - size[v]
+        if rest < k or total_variation(below[v], size[v], shares) > t:
+            continue
+        for c in range(above.shape[0]):
+            above[c] = below[root, c] - below[v, c]
+        if total_variation(above, rest, shares) > t:
+            continue
+        cut[v] = True
+        u = v
+        while u != root:
+            u = parent[u]
+            size[u] -= size[v]
+            for c in range(above.shape[0]):
+                below[u, c] -= below[v, c]
+    return label_parts(parent, joined, cut)
+
+
+@nb.njit(cache=True, nogil=True)
+def subtree_counts(
+    parent: IntArray, joined: IntArray, classes: IntArray, n_classes: int
+) -> tuple[FloatArray, FloatArray]:
+    """Class counts (n, n_classes) and sizes (n,) of the subtree of each vertex."""
+    n = parent.shape[0]
+    below = np.zeros((n, n_classes))
+    size = np.ones(n)
+    for v in range(n):
+        below[v, classes[v]] = 1.0
+    for i in range(n - 1, 0, -1):
+        v = joined[i]
+        size[parent[v]] += size[v]
+        for c in range(n_classes):
+            below[parent[v], c] += below[v, c]
+    return below, size
+
+
+@nb.njit(cache=True, nogil=True)
+def label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
+    """Labels of the parts that stay when the edges of `cut` vertices are gone, in the order of their lowest rows."""
+    top = np.empty(parent.shape[0], dtype=np.int64)
+    for v in joined:
+        top[v] = v if parent[v] < 0 or cut[v] else top[parent[v]]
+    names = np.full(parent.shape[0], -1)
+    labels = np.empty(parent.shape[0], dtype=np.int64)
+    groups = 0
+    for v in range(parent.shape[0]):
+        if names[top[v]] < 0:
+            names[top[v]] = groups
+            groups += 1
+        labels[v] = names[top[v]]
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def cut_by_ratio(
+    parent: IntArray,
+    length: FloatArray,
+    joined: IntArray,
+    k: int,
+    classes: IntArray,
+    shares: FloatArray,
+) -> IntArray:
+    """Groups that are left when the removable edge of least divergence/length ratio is cut again and again.
+
+    The ratio of an edge depends on its own group only, so that groups are cut
+    one by one, each from a stretch of `members` where parents come before
+    their children. An edge that is not removable never becomes so again.
+    """
+    n = parent.shape[0]
+    below = np.zeros((n, shares.shape[0]))
+    size = np.zeros(n)
+    above = np.empty(shares.shape[0])
+    inside = np.zeros(n, dtype=np.bool_)
+    cut = np.zeros(n, dtype=np.bool_)
+    members = joined.copy()
+    behind = np.empty(n, dtype=np.int64)
+    stretches = [(0, n)]
+    while len(stretches) > 0:
+        low, high = stretches.pop()
+        if high - low < 2 * k:
+            continue
+        group = members[low:high]
+        count_stretch(parent, group, classes, below, size)
+        best = least_ratio(length, group, k, shares, below, size, above)
+        if best < 0:
+            continue
+        cut[best] = True
+        middle = low + part_stretch(parent, group, best, inside, behind)
+        stretches.append((low, middle))
+        stretches.append((middle, high))
+    return label_parts(parent, joined, cut)
+
+
+@nb.njit(cache=True, nogil=True)
+def count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: FloatArray, size: FloatArray) -> None:
+    """Write class counts and sizes of the subtrees inside one group."""
+    for v in group:
+        size[v] = 1.0
+        below[v] = 0.0
+        below[v, classes[v]] = 1.0
+    for i in range(group.shape[0] - 1, 0, -1):
+        v = group[i]
+        u = parent[v]
+        size[u] += size[v]
+        for c in range(below.shape[1]):
+            below[u, c] += below[v, c]
+
+
+@nb.njit(cache=True, nogil=True)
+def least_ratio(
+    length: FloatArray,
+    group: IntArray,
+    k: int,
+    shares: FloatArray,
+    below: FloatArray,
+    size: FloatArray,
+    above: FloatArray,
+) -> int:
+    """Removable vertex of least increase in weighted divergence / length of its edge (eq. 7 and 9), or -1.
+
+    Of equal ratios the longer edge, then the lower row comes first; an edge
+    of length 0 comes last.
+    """
+    root = group[0]
+    total = size[root]
+    whole = jensen_shannon(below[root], total, shares)
+    best = -1
+    least = np.inf
+    for i in range(1, group.shape[0]):
+        v = group[i]
+        rest = total - size[v]
+        if size[v] < k or rest < k:
+            continue
+        for c in range(above.shape[0]):
+            above[c] = below[root, c] - below[v, c]
+        parts = size[v] * jensen_shannon(below[v], size[v], shares) + rest * jensen_shannon(above, rest, shares)
+        increase = rounded(max(0.0, parts / total - whole))
+        ratio = increase / length[v] if length[v] > 0.0 else np.inf
+        first = best < 0 or ratio < least
+        if not first and ratio == least:
+            first = length[v] > length[best] or (length[v] == length[best] and v < best)
+        if first:
+            best = v
+            least = ratio
+    return best
+
+
+@nb.njit(cache=True, nogil=True)
+def part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray, behind: IntArray) -> int:
+    """Move the subtree of `top` to the end of `group`, both parts in their old order; where it begins."""
+    front = 0
+    back = 0
+    inside[group[0]] = False
+    for i in range(group.shape[0]):
+        v = group[i]
+        inside[v] = v == top or (i > 0 and inside[parent[v]])
+        if inside[v]:
+            behind[back] = v
+            back += 1
+        else:
+            group[front] = v
+            front += 1
+    group[front:] = behind[:back]
+    return front

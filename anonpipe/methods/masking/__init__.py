@@ -1,0 +1,33 @@
+"""Mask whole tables: noise, shuffling, swapping, synthesis, suppression and generalisation.
+
+`mask` runs a method of `MASKERS` on an array. A method is a tuple of steps
+that see one part of the rows, or one column of all rows, at a time
+(`anonpipe.methods.masking._steps`), so that the same steps mask tables that lie on disk.
+"""
+
+from anonpipe.methods.masking._driver import counted, placed_at, run_steps
+from anonpipe.methods.masking._expected import Expected, expect_together
+from anonpipe.methods.masking._generalize import Intervals, intervals
+from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
+from anonpipe.methods.masking._records import RECORDS
+from anonpipe.methods.masking._registry import MASKERS, Masker, mask
+from anonpipe.methods.masking._steps import Columns, Reduce, Rows, Step
+
+__all__ = [
+    "MASKERS",
+    "RECORDS",
+    "Columns",
+    "Expected",
+    "Intervals",
+    "Masker",
+    "RecordsAndDraws",
+    "Reduce",
+    "Rows",
+    "Step",
+    "counted",
+    "expect_together",
+    "intervals",
+    "mask",
+    "placed_at",
+    "run_steps",
+]

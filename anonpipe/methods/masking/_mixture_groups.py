@@ -1,0 +1,357 @@
+"""Groups of a table in parts by a mixture: the steps from the points to the number of each record's group.
+
+The steps are those of `anonpipe.methods.mixture.gaussian_mixture`, each as a pass over
+the parts: principal components of the numbers, a mixture chosen on a sample
+and fitted to all, the most likely component of each record, and the moves that
+bring every group to k records.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.methods.masking._latent_categories import Categories, category_codes, choose_categories, starts_of
+from anonpipe.methods.mixture import (
+    Components,
+    Constraints,
+    Mixture,
+    Movable,
+    Statistics,
+    assign,
+    check_sizes,
+    e_step,
+    m_step,
+    movable,
+    moves,
+    needs,
+    numbering,
+    principal_components,
+    relabel,
+    select,
+)
+from anonpipe.moments import Moments
+from anonpipe.rng import generator
+from anonpipe.types import FloatArray, IntArray
+
+SAMPLE_ROWS = 4_000
+"""Records that number and shape of the components, and the first estimates, are found on."""
+
+NUMBERS_TRIED = range(2, 11)
+"""Numbers of components tried: those of the paper."""
+
+SHAPES_TRIED = ("full", "vev")
+"""Shapes tried where none is asked for."""
+
+TOLERANCE = 1e-5
+"""A pass that changes the log-likelihood by less than this part is the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the mixture sees of the points.
+
+    Attributes
+    ----------
+    rows, width
+        Records and columns of the table.
+    numbers
+        The columns that are not of categories, shape (n_numbers,).
+    inverse
+        1 over the standard deviation of each, 0 for a constant.
+    components
+        Principal components of the numbers in these units.
+    key
+        Of the sample, hexadecimal.
+    """
+
+    rows: int
+    width: int
+    numbers: IntArray
+    inverse: FloatArray
+    components: Components
+    key: str
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviation along each component, 1 where there is none, shape (n_components,)."""
+        variances = self.components.variances
+        return np.sqrt(np.where(variances > 0, variances, 1.0))
+
+    def scores(self, points: FloatArray) -> FloatArray:
+        """Coordinates of records along the components, of variance 1, shape (n_rows, n_components)."""
+        scaled = points[:, self.numbers] * self.inverse
+        return np.ascontiguousarray(self.components.scores(scaled) / self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Records with the smallest keys, at most `SAMPLE_ROWS`; `codes` are their categories."""
+
+    keys: IntArray
+    scores: FloatArray
+    codes: IntArray
+
+    def merge(self, other: Self) -> Self:
+        """Of both samples the records with the smallest keys."""
+        return self._first(
+            np.concatenate([self.keys, other.keys]),
+            np.concatenate([self.scores, other.scores]),
+            np.concatenate([self.codes, other.codes]),
+        )
+
+    @classmethod
+    def of(cls, scores: FloatArray, codes: IntArray, rng: np.random.Generator) -> Self:
+        """Of all records those whose keys are smallest."""
+        return cls._first(rng.integers(2**62, size=len(scores)), scores, codes)
+
+    @classmethod
+    def _first(cls, keys: IntArray, scores: FloatArray, codes: IntArray) -> Self:
+        chosen = np.argsort(keys, kind="stable")[:SAMPLE_ROWS]
+        return cls(keys[chosen], scores[chosen], codes[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Records of each group, shape (n_groups,)."""
+
+    counts: IntArray
+
+    def merge(self, other: Self) -> Self:
+        """Both parts together."""
+        return type(self)(self.counts + other.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """All that is known of the groups, and of the categories.
+
+    Attributes
+    ----------
+    view
+        What the mixture sees.
+    mixture, constraints
+        Its present estimates, and what they keep to.
+    log_likelihood, passes, settled
+        Of the last pass over the table, how many there were, and whether
+        another one changes nothing that matters.
+    categories
+        The latent classes of the categories; None without categories.
+    counts
+        Records whose most likely component it is, shape (n_components,);
+        None until they are counted.
+    sources, rows, targets
+        Part, place and new component of each record that is moved.
+    """
+
+    view: View
+    mixture: Mixture
+    constraints: Constraints
+    log_likelihood: float
+    passes: int
+    settled: bool
+    categories: Categories | None
+    counts: IntArray | None = None
+    sources: IntArray | None = None
+    rows: IntArray | None = None
+    targets: IntArray | None = None
+
+    @property
+    def sizes(self) -> IntArray:
+        """Records of each group after the moves, shape (n_groups,)."""
+        counts = np.zeros(0, dtype=np.int64) if self.counts is None else self.counts
+        return counts[counts > 0]
+
+
+def find_view(
+    moments: Moments,
+    *,
+    params: object,
+    rng: np.random.Generator,
+    k: int,
+    categories: tuple[tuple[int, ...], ...],
+    variance_share: float,
+) -> View:
+    """Principal components of the numbers, from the moments of all points."""
+    width, coded = len(moments.mean), [column for columns in categories for column in columns]
+    if len(set(coded)) != len(coded) or any(not 0 <= column < width for column in coded):
+        raise JobError(
+            f"categories name {len(coded)} of {width} columns; give numbers of columns that exist, each once"
+        )
+    numbers = np.setdiff1d(np.arange(width), coded)
+    if len(numbers) == 0:
+        raise JobError(
+            "local_synthesis needs a column of numbers to form groups by, and all are categories; "
+            "take another method, such as mdav with histogram"
+        )
+    if moments.n < k:
+        raise InputError(f"a table of {moments.n} records has no group of {k}; give a smaller k, or merge strata")
+    scatter = moments.scatter[np.ix_(numbers, numbers)]
+    spread = np.sqrt(np.diag(scatter) / moments.n)
+    # A constant column may come out with a variance of rounding.
+    varies = spread > 1e-12 * np.abs(moments.mean[numbers])
+    inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
+    scaled = Moments(moments.n, moments.mean[numbers] * inverse, scatter * np.outer(inverse, inverse))
+    components = principal_components(scaled, variance_share)
+    return View(moments.n, width, numbers, inverse, components, rng.bytes(16).hex())
+
+
+def score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
+    """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
+    out = np.zeros((len(part), len(params.numbers)))
+    scores = params.scores(part)
+    out[:, : scores.shape[1]] = scores
+    return out
+
+
+def one_a_number(given: int, params: View) -> int:
+    """Channels of `score_rows`."""
+    return len(params.numbers)
+
+
+def _scores(part: FloatArray, view: View) -> FloatArray:
+    return np.ascontiguousarray(part[:, : len(view.components.variances)])
+
+
+def draw_sample(
+    part: FloatArray, *, params: View, place: int, original: FloatArray, categories: tuple[tuple[int, ...], ...]
+) -> Sample:
+    """A part's records that may be in the sample."""
+    rng = generator(bytes.fromhex(params.key), "sample", place)
+    return Sample.of(_scores(part, params), category_codes(original, categories), rng)
+
+
+def choose(
+    sample: Sample,
+    *,
+    params: View,
+    rng: np.random.Generator,
+    k: int,
+    categories: tuple[tuple[int, ...], ...],
+    components: int | None,
+    shape: str | None,
+    tails: str,
+    classes: int | None,
+) -> Groups:
+    """Number and shape of the components by BIC on the sample, and the latent classes in the same way.
+
+    A number of components that is asked for and too large for the records is
+    lowered to what they hold.
+    """
+    most = max(1, (params.rows - 1) // k)
+    chosen = select(
+        sample.scores,
+        k,
+        params.rows,
+        numbers=NUMBERS_TRIED if components is None else [min(components, most)],
+        shapes=SHAPES_TRIED if shape is None else [shape],
+        degrees=math.inf if tails == "gaussian" else None,
+    )
+    whole = params.rows <= SAMPLE_ROWS
+    fitted = None
+    if categories:
+        starts = starts_of(categories)
+        fitted = choose_categories(sample.scores, sample.codes, starts, k, params.rows, classes, settled=whole)
+    return Groups(params, chosen.mixture, chosen.constraints, -math.inf, 0, whole, fitted)
+
+
+def count_fit(part: FloatArray, *, params: Groups) -> Statistics:
+    """The sums of a part that the next estimates are made of; of no records where none are wanted."""
+    points = _scores(part, params.view)
+    return e_step(points[:0] if params.settled else points, params.mixture)
+
+
+def learn_fit(statistics: Statistics, *, params: Groups, rng: np.random.Generator, iterations: int) -> Groups:
+    """The next estimates, as `anonpipe.methods.mixture.fit` makes them."""
+    if params.settled:
+        return params
+    passes, before, now = params.passes + 1, params.log_likelihood, statistics.log_likelihood
+    settled = passes == iterations or (passes > 1 and abs(now - before) <= TOLERANCE * (1.0 + abs(now)))
+    mixture = params.mixture if settled else m_step(statistics, params.constraints)
+    return replace(params, mixture=mixture, log_likelihood=now, passes=passes, settled=settled)
+
+
+def fit_again(params: Groups) -> bool:
+    """Whether the mixture still changes."""
+    return not params.settled
+
+
+def assign_rows(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
+    """The scores, and the most likely component of each record."""
+    labels = assign(_scores(part, params.view), params.mixture)
+    return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
+
+
+def one_more(given: int, params: object) -> int:
+    """One channel more: the label."""
+    return given + 1
+
+
+def count_repair(part: FloatArray, *, params: Groups, place: int, k: int) -> Counts | Movable:
+    """First the records of each component; then, where some have too few, those that may move there."""
+    labels = _labels(part)
+    if params.counts is None:
+        return Counts(np.bincount(labels, minlength=params.mixture.n_groups))
+    return movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
+
+
+def repair(counted: Counts | Movable, *, params: Groups, rng: np.random.Generator, k: int) -> Groups:
+    """The counts, and the moves once they are asked for."""
+    if isinstance(counted, Counts):
+        return replace(params, counts=counted.counts)
+    assert params.counts is not None
+    sources, rows, targets = moves(counted, params.counts, k)
+    donors = _donors(counted, sources, rows)
+    counts = params.counts + np.bincount(targets, minlength=len(params.counts))
+    counts -= np.bincount(donors, minlength=len(params.counts))
+    check_sizes(counts, k)
+    return replace(params, counts=counts, sources=sources, rows=rows, targets=targets)
+
+
+def _donors(found: Movable, sources: IntArray, rows: IntArray) -> IntArray:
+    """The component that each moved record comes from."""
+    whose = dict(zip(zip(found.sources.tolist(), found.rows.tolist(), strict=True), found.donors.tolist(), strict=True))
+    moved = zip(sources.tolist(), rows.tolist(), strict=True)
+    return np.array([whose[record] for record in moved], dtype=np.int64)
+
+
+def repair_again(params: Groups, k: int) -> bool:
+    """Whether records must move that have not."""
+    return params.targets is None and params.counts is not None and bool(needs(params.counts, k)[0].any())
+
+
+def group_rows(part: FloatArray, *, params: Groups, rng: np.random.Generator, place: int) -> FloatArray:
+    """The scores, and the final group of each record, 0 to the number of groups less 1."""
+    labels = _labels(part)
+    if params.sources is not None and params.rows is not None and params.targets is not None:
+        labels = relabel(labels, (params.sources, params.rows, params.targets), place)
+    assert params.counts is not None
+    final = numbering(params.counts)[labels].astype(np.float64)
+    return np.concatenate([part[:, :-1], final[:, None]], axis=1)
+
+
+def _labels(part: FloatArray) -> IntArray:
+    return part[:, -1].astype(np.int64)
+
+
+def scores_and_labels(part: FloatArray, view: View) -> tuple[FloatArray, IntArray]:
+    """What `group_rows` made, apart."""
+    return _scores(part, view), _labels(part)
+
+
+RECORDS: tuple[type[Any], ...] = (
+    Components,
+    Constraints,
+    Counts,
+    Groups,
+    Mixture,
+    Movable,
+    Sample,
+    Statistics,
+    View,
+)
+"""What these steps leave on disk."""

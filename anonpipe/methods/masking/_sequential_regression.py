@@ -1,0 +1,372 @@
+"""Synthetic records by sequential regressions: normal for numbers, logistic for categories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.methods.masking._basis import DEPENDENT, count_moments, spectral_inverse
+from anonpipe.methods.masking._expected import Expected, normal_draws
+from anonpipe.methods.masking._logistic import Logit, Slope, Slopes, check_passes, improved
+from anonpipe.methods.masking._steps import Reduce, Rows, Step
+from anonpipe.methods.masking._turn_kernel import turn_rows
+from anonpipe.moments import Moments
+from anonpipe.types import FloatArray, IntArray
+
+Parameters = Literal["estimated", "drawn"]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One attribute: a number, or the dummies of a category.
+
+    Attributes
+    ----------
+    columns
+        Its column numbers, shape (q,).
+    categories
+        None for a number; else the numbers of the categories that occur, 0
+        and 1 standing for -1 and +1 of a single column.
+    """
+
+    columns: IntArray
+    categories: IntArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A normal regression on z-scores: mean of predictors times `slopes` plus `intercept`, and its deviation."""
+
+    predictors: IntArray
+    intercept: float
+    slopes: FloatArray
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """All that is needed to draw a record.
+
+    Attributes
+    ----------
+    moments
+        Of all records.
+    spread
+        Standard deviation of each column, 1 for a constant, shape (width,).
+    blocks
+        The attributes, in the order in which they are drawn.
+    fits
+        For each draw of a round: the regression, or None for a category that
+        has one value only. The first round has one for each block, each on
+        the blocks before; if there are further rounds, as many follow, each
+        on all other blocks.
+    passes
+        Passes that the logistic regressions took so far.
+    """
+
+    moments: Moments
+    spread: FloatArray
+    blocks: tuple[Block, ...]
+    fits: tuple[Linear | Logit | None, ...]
+    passes: int = 0
+
+    def scores(self, part: FloatArray) -> FloatArray:
+        """z-scores of points."""
+        return np.asarray((part - self.moments.mean) / self.spread)
+
+
+def sequential_regression(
+    *,
+    categories: tuple[tuple[int, ...], ...] = (),
+    rounds: int = 1,
+    parameters: Parameters = "estimated",
+    penalty: float = 1e-3,
+) -> tuple[Step, ...]:
+    """Draw each attribute from its regression on the synthetic values of those before it.
+
+    The regressions are fitted to the originals: linear with normal errors for
+    numbers, (multinomial) logistic for categories. The first attribute is
+    drawn from its own distribution. All draws of a record use what was drawn
+    before for the same record; nothing of an original record enters.
+
+    Parameters
+    ----------
+    categories
+        Columns of each categorical attribute: one column of -1 and +1, or one
+        column a category, +1 where it is the record's and -1 elsewhere. All
+        other columns are numbers.
+    rounds
+        1: each attribute once, in the order of the columns. More: each is
+        drawn anew, given all others, in as many further rounds.
+    parameters
+        `estimated`: the regressions as fitted. `drawn`: coefficients and
+        residual variance drawn once for the table from their posterior under
+        a flat prior (for categories its normal approximation), as is done for
+        imputation.
+    penalty
+        Of the slopes of logistic regressions on z-scores, above 0: the
+        precision of a normal prior. It only matters where predictors tell
+        categories apart, and a maximum would be at infinity.
+
+    Returns
+    -------
+    tuple of steps
+        Synthetic records of no person. With numbers alone and `estimated`,
+        means and covariance are kept on average, with the standard errors of
+        a normal sample, whatever the number of rounds; all that is not normal
+        is lost. With categories the regressions are kept to the degree that
+        they are true.
+
+    Raises
+    ------
+    JobError
+        An option out of its range; while it runs, columns that do not exist.
+    InputError
+        While it runs: a category is not coded as said, a logistic regression
+        has no maximum, or `drawn` with too few records.
+
+    Notes
+    -----
+    The paper says "sequential regression", by way of IVEware, and no more.
+    There missing values are imputed, in the first round on the attributes
+    before and then, round by round, on all others; a fully synthetic table
+    has all values missing, and one round is a proper draw from the product of
+    the conditional distributions. Further rounds change nothing for normal
+    columns, and lead mixed ones towards the limit of the chain, if it has one.
+    Whether parameters were drawn the paper does not say either. Regressions
+    of each of the five numbers of its THYROID table on the others (nulls at
+    the mean) change by 12.7 % with estimated parameters and by 18.3 % with
+    drawn ones, on average over 30 tables; its 12.53 % is over this and
+    another table. `estimated` is the default because it keeps the covariance.
+
+    The residual variance is taken over n - 1, not n less the coefficients, so
+    that total variances are those of the table. Dependent columns are fitted
+    on the directions in which there is variance; the residual variance of a
+    column that depends on others is then 0.
+
+    References
+    ----------
+    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections
+    5 and 7; Raghunathan, Lepkowski, van Hoewyk & Solenberger (2001), Survey
+    Methodology 27, 85-95; Raghunathan, Reiter & Rubin (2003), Journal of
+    Official Statistics 19, 1-16.
+
+    Examples
+    --------
+    >>> [step.name for step in sequential_regression(categories=((2,),))]
+    ['moments', 'logistic regressions', 'draw']
+    >>> [step.name for step in sequential_regression()]
+    ['moments', 'draw']
+    """
+    if rounds < 1:
+        raise JobError(f"sequential_regression was given rounds={rounds}; give 1 or more")
+    if parameters not in ("estimated", "drawn"):
+        raise JobError(f"sequential_regression was given parameters={parameters!r}; known are 'estimated' and 'drawn'")
+    if not (np.isfinite(penalty) and penalty > 0):
+        raise JobError(f"sequential_regression was given penalty={penalty}; give a finite number above 0")
+    named = [column for columns in categories for column in columns]
+    if any(not columns for columns in categories) or len(set(named)) != len(named) or any(c < 0 for c in named):
+        raise JobError("categories of sequential_regression are columns from 0, each in one category at most")
+    drawn = parameters == "drawn"
+    fit = partial(fit_numbers, categories=categories, again=rounds > 1, penalty=penalty, drawn=drawn)
+    learn: list[Step] = [Reduce("moments", count_moments, fit)]
+    if categories:
+        finish = partial(fit_categories, drawn=drawn)
+        learn.append(Reduce("logistic regressions", count_slopes, finish, again=unfinished))
+    return *learn, Rows("draw", partial(draw, rounds=rounds))
+
+
+def fit_numbers(
+    moments: Moments,
+    *,
+    params: object,
+    rng: np.random.Generator,
+    categories: tuple[tuple[int, ...], ...],
+    again: bool,
+    penalty: float,
+    drawn: bool,
+) -> Chain:
+    """Fit the regressions of numbers, and give those of categories a start."""
+    spread = np.sqrt(np.diag(moments.scatter) / max(moments.n - 1, 1))
+    spread[spread == 0] = 1.0
+    correlation = moments.scatter / max(moments.n - 1, 1) / np.outer(spread, spread)
+    blocks = blocks_of(moments, categories)
+    given = [columns_of(blocks[:at]) for at in range(len(blocks))]
+    if again:
+        given += [columns_of(blocks[:at] + blocks[at + 1 :]) for at in range(len(blocks))]
+    fits: list[Linear | Logit | None] = []
+    for at, predictors in enumerate(given):
+        block = blocks[at % len(blocks)]
+        if block.categories is None:
+            fit = linear(correlation, predictors, int(block.columns[0]))
+            fits.append(drawn_linear(fit, correlation, moments.n, rng) if drawn else fit)
+        elif len(block.categories) < 2:
+            fits.append(None)
+        else:
+            fits.append(Logit.start(predictors, counts_of(moments, block)[block.categories], penalty))
+    return Chain(moments, spread, blocks, tuple(fits))
+
+
+def columns_of(blocks: Sequence[Block]) -> IntArray:
+    """All columns of some attributes."""
+    return np.array([column for block in blocks for column in block.columns], dtype=np.int64)
+
+
+def blocks_of(moments: Moments, categories: tuple[tuple[int, ...], ...]) -> tuple[Block, ...]:
+    """The attributes in the order of their first column."""
+    width = len(moments.mean)
+    if any(column >= width for columns in categories for column in columns):
+        raise JobError(f"categories name columns that do not exist; there are {width}, counted from 0")
+    named = {column for columns in categories for column in columns}
+    blocks = [Block(np.array([column]), None) for column in range(width) if column not in named]
+    for columns in categories:
+        block = Block(np.array(columns, dtype=np.int64), None)
+        blocks.append(replace(block, categories=np.flatnonzero(counts_of(moments, block) > 0)))
+    return tuple(sorted(blocks, key=lambda block: int(block.columns.min())))
+
+
+def counts_of(moments: Moments, block: Block) -> IntArray:
+    """Records of each of a block's categories, from the means of its dummies."""
+    above = np.rint(moments.n * (1 + moments.mean[block.columns]) / 2).astype(np.int64)
+    return np.array([moments.n - above[0], above[0]]) if len(above) == 1 else above
+
+
+def linear(correlation: FloatArray, predictors: IntArray, column: int) -> Linear:
+    """Regression of one z-score on others, from their correlations.
+
+    Examples
+    --------
+    >>> fit = linear(np.array([[1.0, 0.6], [0.6, 1.0]]), np.array([0]), 1)
+    >>> fit.slopes.tolist(), round(fit.deviation, 12)
+    ([0.6], 0.8)
+    """
+    if not len(predictors):
+        return Linear(predictors, 0.0, np.zeros(0), float(np.sqrt(correlation[column, column])))
+    across = correlation[predictors, column]
+    inverse, _ = spectral_inverse(correlation[np.ix_(predictors, predictors)])
+    slopes = inverse @ across
+    left = correlation[column, column] - slopes @ across
+    return Linear(predictors, 0.0, slopes, float(np.sqrt(left)) if left > DEPENDENT else 0.0)
+
+
+def drawn_linear(fit: Linear, correlation: FloatArray, n: int, rng: np.random.Generator) -> Linear:
+    """Residual variance and coefficients from their posterior under a flat prior."""
+    inverse, rank = np.zeros((0, 0)), 0
+    if len(fit.predictors):
+        inverse, rank = spectral_inverse(correlation[np.ix_(fit.predictors, fit.predictors)])
+    free = n - 1 - rank
+    if free < 1:
+        raise InputError(f"parameters='drawn' needs more records than {n} for this many columns; use 'estimated'")
+    deviation = fit.deviation * np.sqrt((n - 1) / rng.chisquare(free))
+    values, vectors = np.linalg.eigh(inverse)
+    roots = np.sqrt(np.clip(values, 0.0, None) / (n - 1))
+    slopes = fit.slopes + deviation * (vectors @ (roots * rng.standard_normal(len(roots))))
+    return Linear(fit.predictors, float(deviation / np.sqrt(n) * rng.standard_normal()), slopes, float(deviation))
+
+
+def count_slopes(part: FloatArray, *, params: Chain) -> Slopes:
+    """Derivatives of all logistic regressions that have not reached their maximum."""
+    scores = params.scores(part)
+    codes = [codes_of(part, block) for block in params.blocks]
+    found: list[Slope | None] = []
+    for at, fit in enumerate(params.fits):
+        if isinstance(fit, Logit) and not fit.done:
+            found.append(Slope.of(fit, scores, codes[at % len(codes)]))
+        else:
+            found.append(None)
+    return Slopes(len(part), found)
+
+
+def codes_of(part: FloatArray, block: Block) -> IntArray:
+    """Place of each record's category among those that occur, shape (n_rows,); none for a number."""
+    if block.categories is None:
+        return np.zeros(0, dtype=np.int64)
+    dummies = part[:, block.columns]
+    if not (np.abs(dummies) == 1).all() or (len(block.columns) > 1 and ((dummies > 0).sum(axis=1) != 1).any()):
+        raise InputError(
+            "a categorical column is not coded in -1 and +1, one +1 a record; code it, or take it as a number"
+        )
+    category = (dummies[:, 0] > 0).astype(np.int64) if len(block.columns) == 1 else dummies.argmax(axis=1)
+    return np.searchsorted(block.categories, category)
+
+
+def fit_categories(slopes: Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
+    """One step of Newton's method for each; at the end, coefficients from their posterior if `drawn`."""
+    check_passes(params.passes)
+    fits = [
+        improved(fit, slope, slopes.n) if isinstance(fit, Logit) and slope is not None else fit
+        for fit, slope in zip(params.fits, slopes.slopes, strict=True)
+    ]
+    chain = replace(params, fits=tuple(fits), passes=params.passes + 1)
+    if drawn and not unfinished(chain):
+        fits = [drawn_logit(fit, rng) if isinstance(fit, Logit) else fit for fit in fits]
+    return replace(chain, fits=tuple(fits))
+
+
+def unfinished(chain: Chain) -> bool:
+    """Whether a logistic regression has not reached its maximum."""
+    return any(isinstance(fit, Logit) and not fit.done for fit in chain.fits)
+
+
+def drawn_logit(fit: Logit, rng: np.random.Generator) -> Logit:
+    """Coefficients from the normal approximation of their posterior."""
+    values, vectors = np.linalg.eigh(fit.precision)
+    roots = np.divide(1.0, np.sqrt(np.abs(values)), out=np.zeros_like(values), where=values > 0)
+    step = vectors @ (roots * rng.standard_normal(len(roots)))
+    return replace(fit, coefficients=fit.coefficients + step.reshape(fit.coefficients.T.shape).T)
+
+
+def draw(part: FloatArray, *, params: Chain, rng: np.random.Generator, rounds: int) -> FloatArray:
+    """As many synthetic records as the part has; its values are not looked at."""
+    blocks = params.blocks
+    scores = np.zeros(part.shape)
+    out = np.empty(part.shape)
+    for turn in range(rounds):
+        fits = params.fits[len(blocks) * min(turn, 1) :]
+        for block, fit in zip(blocks, fits, strict=False):
+            own = block.columns
+            out[:, own] = _drawn_block(block, fit, scores, params, rng)
+            scores[:, own] = (out[:, own] - params.moments.mean[own]) / params.spread[own]
+    return out
+
+
+def _drawn_block(
+    block: Block, fit: Linear | Logit | None, scores: FloatArray, params: Chain, rng: np.random.Generator
+) -> FloatArray:
+    """Values of one attribute given the scores of others, shape (n_rows, columns of the block)."""
+    n = len(scores)
+    if block.categories is None or isinstance(fit, Linear):
+        assert isinstance(fit, Linear)
+        used = np.ascontiguousarray(scores[:, fit.predictors])
+        mean = turn_rows(used, np.zeros(used.shape[1]), fit.slopes[:, None].copy(), np.array([fit.intercept]))
+        drawn = mean + fit.deviation * rng.standard_normal((n, 1))
+        return np.asarray(params.moments.mean[block.columns] + params.spread[block.columns] * drawn)
+    if fit is None:
+        return _dummies(np.full(n, block.categories[0]), block)
+    edges = np.cumsum(fit.chances(scores), axis=1)[:, :-1]
+    return _dummies(block.categories[(rng.random((n, 1)) >= edges).sum(axis=1)], block)
+
+
+def _dummies(category: IntArray, block: Block) -> FloatArray:
+    """Categories in -1 and +1."""
+    numbers: Sequence[int] | IntArray = [1] if len(block.columns) == 1 else np.arange(len(block.columns))
+    return np.where(category[:, None] == np.asarray(numbers), 1.0, -1.0)
+
+
+def expect_sequential(
+    moments: Moments,
+    *,
+    categories: tuple[tuple[int, ...], ...] = (),
+    rounds: int = 1,
+    parameters: Parameters = "estimated",
+    penalty: float = 1e-3,
+) -> Expected | None:
+    """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
+    if categories or parameters == "drawn":
+        return None
+    return normal_draws(moments, "spectral")

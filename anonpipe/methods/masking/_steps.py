@@ -1,0 +1,108 @@
+"""The three kinds of steps that a whole-table masker is made of.
+
+A masker is an ordered tuple of steps. The table that it works on, its
+channels, begins as the points; each step sees the channels that the step
+before it left. No step needs more than one part of the rows, or one column of
+all rows, at a time: so the same steps run over an array and over parts that
+lie on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from anonpipe.types import FloatArray
+
+
+def as_many(given: int, params: Any) -> int:
+    """The channels stay as many as they are."""
+    return given
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Replaces the channels of any part of the rows.
+
+    Attributes
+    ----------
+    name
+        What it does, in a word; draws are keyed by it.
+    function
+        `function(part, *, params, rng) -> new part`, of the same rows and any
+        number of channels. `part` is not changed.
+    least
+        Rows that a part must have at least.
+    channels
+        `channels(given, params)`: how many channels the new part has, of so
+        many given ones. As many, unless said otherwise.
+    placed
+        Whether the function also takes `place`, the part's number.
+    """
+
+    name: str
+    function: Callable[..., FloatArray]
+    least: int = 0
+    channels: Callable[[int, Any], int] = as_many
+    placed: bool = False
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Replaces one channel at a time, of all rows, in row order.
+
+    Attributes
+    ----------
+    name
+        What it does, in a word; draws are keyed by it.
+    function
+        `function(column, *, place, params, rng) -> new column`, `place` being
+        the channel's number. `column` is not changed.
+    with_original
+        Whether the function also takes `original`, the column of the points
+        that has this place; there are then as many channels as columns.
+    holds
+        `holds(original column) -> values`: what the new column holds, in any
+        order, where that is promised of columns that are neither kept nor
+        scored; to be held against what comes out in the end.
+    """
+
+    name: str
+    function: Callable[..., FloatArray]
+    with_original: bool = False
+    holds: Callable[[FloatArray], FloatArray] | None = None
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Learns from all rows what later steps need; the channels stay.
+
+    Attributes
+    ----------
+    name
+        What it learns, in a word; draws are keyed by it.
+    count
+        `count(part, *, params) -> statistic`, a record with a method `merge`,
+        such as `anonpipe.moments.Moments`.
+    finish
+        `finish(statistic, *, params, rng) -> params`, of the statistics of all
+        parts merged in the order of the parts.
+    again
+        `again(params)`: whether to pass over all rows once more with the new
+        params. None for one pass.
+    placed
+        Whether `count` also takes `place`, the part's number.
+    with_original
+        Whether `count` also takes `original`, the points of the part's rows.
+    """
+
+    name: str
+    count: Callable[..., Any]
+    finish: Callable[..., Any]
+    again: Callable[[Any], bool] | None = None
+    placed: bool = False
+    with_original: bool = False
+
+
+Step = Rows | Columns | Reduce

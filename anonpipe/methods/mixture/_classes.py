@@ -1,0 +1,384 @@
+"""Categorical columns after the numbers: latent classes whose weights depend on the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.methods.mixture._latent_kernel import class_sums, draw_classes
+from anonpipe.methods.mixture._weights import RULES
+from anonpipe.moments import merge_all
+from anonpipe.types import FloatArray, IntArray
+
+_MOST_FOR_NEWTON = 512
+"""Largest number of classes times (1 + width) for which second derivatives are summed."""
+
+_DRAWS = 1 << 20
+"""Draws held at a time (8 MiB)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentClasses:
+    """Classes that explain the categorical columns.
+
+    Attributes
+    ----------
+    slopes
+        Class g has the weight softmax_g(slopes · (1, x)) at a record with the
+        numbers x; shape (n_classes, 1 + width), of mean 0 over the classes.
+    shares
+        Probability of each category in each class, the columns one after
+        another, shape (n_classes, n_categories).
+    starts
+        Column j is `shares[:, starts[j]:starts[j + 1]]`; shape (n_columns + 1,).
+    """
+
+    slopes: FloatArray
+    shares: FloatArray
+    starts: IntArray
+
+
+@dataclass(frozen=True)
+class ClassConstraints:
+    """What the estimates of classes keep to.
+
+    Attributes
+    ----------
+    least_weight
+        No class's mean weight is to fall below it: k / n.
+    rule
+        How weights are lifted to it, a name of `RULES`.
+    ridge
+        Half of it, times the sum of squared slopes (not the intercepts), is
+        taken off the log-likelihood: where the numbers separate the classes
+        the slopes would grow for ever.
+    prior_rows
+        Records with the table's category shares that each class is given
+        besides its own, so that no probability is 0.
+    """
+
+    least_weight: float
+    rule: str = "published"
+    ridge: float = 0.01
+    prior_rows: float = 0.01
+
+
+def class_constraints(
+    k: int, n_rows: int, classes: int, *, rule: str = "published", ridge: float = 0.01, prior_rows: float = 0.01
+) -> ClassConstraints:
+    """Check the options of latent classes; the bound is k of `n_rows` records of the whole table.
+
+    Raises
+    ------
+    JobError
+        An unknown rule, a ridge or prior that is not positive, or classes · k >= n_rows.
+    """
+    if rule not in RULES:
+        raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
+    if not ridge > 0 or not prior_rows > 0:
+        raise JobError(f"ridge {ridge} and prior {prior_rows} of latent classes; give positive numbers")
+    if classes < 1 or (classes > 1 and classes * k >= n_rows):
+        raise JobError(
+            f"{classes} classes of {k} or more of {n_rows} records were asked for, and there must be fewer than "
+            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or a smaller k"
+        )
+    return ClassConstraints(k / n_rows if classes > 1 else 0.0, rule, ridge, prior_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
+    """Sums over the records of a piece of the table; z is the posterior, p the prior probability of a class.
+
+    Attributes
+    ----------
+    rows, log_likelihood
+        Of the piece.
+    posteriors
+        Sums of z, shape (n_classes,).
+    tables
+        Sums of z over the records of each category, shape (n_classes, n_categories).
+    totals
+        Number of records of each category, shape (n_categories,).
+    gradient
+        Sums of (z - p) (1, x), shape (n_classes, 1 + width).
+    terms, squares
+        Sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'.
+    hessian
+        Sums of second derivatives; see `anonpipe.methods.mixture._latent_kernel.class_sums`.
+    """
+
+    rows: int
+    log_likelihood: float
+    posteriors: FloatArray
+    tables: FloatArray
+    totals: FloatArray
+    gradient: FloatArray
+    terms: FloatArray
+    squares: FloatArray
+    hessian: FloatArray
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together; they must be of the same classes."""
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+def class_e_step(
+    points: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
+) -> ClassStatistics:
+    """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14).
+
+    Parameters
+    ----------
+    points
+        The numbers, finite, in comparable units, shape (n_rows, width), C order.
+    codes
+        Category of each record in each column, from 0, shape (n_rows, n_columns); a
+        missing value is a category of its own.
+    classes
+        The present estimates.
+    curvature
+        Whether second derivatives are summed, where there are not too many:
+        for each record the square of the number of slopes.
+    """
+    _check_codes(codes, classes.starts)
+    n, columns = codes.shape
+    curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
+    likelihood, posteriors, tables, gradient, hessian = class_sums(
+        points, codes, classes.starts, classes.slopes, np.log(classes.shares), curvature
+    )
+    totals = np.zeros(int(classes.starts[-1]))
+    for j in range(columns):
+        low, high = int(classes.starts[j]), int(classes.starts[j + 1])
+        totals[low:high] = np.bincount(codes[:, j], minlength=high - low)
+    terms = np.concatenate([[float(n)], points.sum(axis=0)])
+    squares = np.empty((len(terms), len(terms)))
+    squares[0], squares[:, 0] = terms, terms
+    squares[1:, 1:] = np.einsum("ij,ih->jh", points, points)
+    return ClassStatistics(n, likelihood, posteriors, tables, totals, gradient, terms, squares, hessian)
+
+
+def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:
+    """Mean weights p*new of the classes (eq. 14, 3 and 4), and what that adds to every record's z.
+
+    Returns
+    -------
+    weights, difference : float64, shape (n_classes,)
+        The new posteriors are z + difference, for every record the same.
+
+    Notes
+    -----
+    Equation 15 as printed adds (p*new - p*old) / n to z. The mean of z then
+    rises by that n-th and does not reach p*new; what reaches it, and is the
+    closest of all that do, is z plus the whole difference. So it is done here.
+    It leaves z below 0 where a large class shrinks; sums over a category that
+    come out below 0 count as 0.
+    """
+    old = statistics.posteriors / statistics.rows
+    new = RULES[bounds.rule](old, bounds.least_weight)
+    return new, new - old
+
+
+def class_m_step(
+    statistics: ClassStatistics, classes: LatentClasses, bounds: ClassConstraints, *, newton: bool = True
+) -> LatentClasses:
+    """New shares, and slopes one step on.
+
+    Shares are those of the records' categories weighted by the lifted
+    posteriors, with the prior. Slopes of the multinomial logistic regression
+    of the lifted posteriors on the numbers take a Newton step; with
+    `newton` false, or where there are too many slopes, a step by Böhning's
+    bound on the second derivatives, which cannot lower the likelihood.
+
+    Parameters
+    ----------
+    statistics
+        Of the whole table, merged, for `classes`.
+    classes
+        The present estimates.
+    bounds
+        See `ClassConstraints`.
+    newton
+        Whether the longer, unsafe step is taken where it can be.
+
+    References
+    ----------
+    Böhning 1992, Ann. Inst. Stat. Math. 44:197-200, doi:10.1007/BF00048682.
+    """
+    s = statistics
+    _, difference = lifted(s, bounds)
+    tables = np.maximum(s.tables + difference[:, None] * s.totals, 0.0)
+    shares = _shares(tables, s.totals, classes.starts, bounds.prior_rows)
+    penalty = bounds.ridge * np.concatenate([[0.0], np.ones(len(s.terms) - 1)])
+    gradient = s.gradient + np.outer(difference, s.terms) - penalty * classes.slopes
+    # Adding one number to the same slope of all classes changes nothing; steps have mean 0 over the classes.
+    gradient -= gradient.mean(axis=0)
+    groups, terms = gradient.shape
+    if newton and s.hessian.size:
+        idle = np.kron(np.full((groups, groups), 1.0 / groups), s.squares)
+        curved = s.hessian + np.diag(np.tile(penalty, groups)) + idle
+        step = np.linalg.lstsq(curved, gradient.ravel(), rcond=None)[0].reshape(groups, terms)
+    else:
+        step = np.linalg.lstsq(s.squares / 2 + np.diag(penalty), gradient.T, rcond=None)[0].T
+    slopes = classes.slopes + step
+    return LatentClasses(slopes - slopes.mean(axis=0), shares, classes.starts)
+
+
+def _shares(tables: FloatArray, totals: FloatArray, starts: IntArray, prior_rows: float) -> FloatArray:
+    """Category shares in each class, with `prior_rows` records of the table's shares in each."""
+    shares = np.empty_like(tables)
+    for low, high in pairwise(starts):
+        # A category that the table has not is given a billionth of a record, to have a logarithm.
+        overall = np.maximum(totals[low:high], 1e-9)
+        part = tables[:, low:high] + prior_rows * overall / overall.sum()
+        shares[:, low:high] = part / part.sum(axis=1, keepdims=True)
+    return shares
+
+
+def first_classes(
+    tables: FloatArray, counts: FloatArray, starts: IntArray, width: int, bounds: ClassConstraints
+) -> LatentClasses:
+    """Classes that are groups of records, such as those of the numbers: a start.
+
+    Parameters
+    ----------
+    tables
+        Records of each group in each category, shape (n_groups, n_categories);
+        see `count_categories`.
+    counts
+        Records of each group, shape (n_groups,), all positive.
+    starts, width
+        Where columns begin among the categories; how many numbers there are.
+    bounds
+        See `ClassConstraints`.
+    """
+    slopes = np.zeros((len(counts), 1 + width))
+    slopes[:, 0] = np.log(counts) - np.log(counts).mean()
+    return LatentClasses(slopes, _shares(tables, tables.sum(axis=0), starts, bounds.prior_rows), starts)
+
+
+def count_categories(codes: IntArray, labels: IntArray, groups: int, starts: IntArray) -> FloatArray:
+    """Records of each group in each category, shape (groups, starts[-1]); pieces of a table add up.
+
+    Examples
+    --------
+    >>> count_categories(np.array([[0], [1], [1]]), np.array([0, 0, 1]), 2, np.array([0, 2])).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    _check_codes(codes, starts)
+    total = int(starts[-1])
+    tables = np.zeros(groups * total)
+    for j, low in enumerate(starts[:-1]):
+        tables += np.bincount(labels * total + low + codes[:, j], minlength=groups * total)
+    return tables.reshape(groups, total)
+
+
+def _check_codes(codes: IntArray, starts: IntArray) -> None:
+    if codes.ndim != 2 or codes.shape[1] != len(starts) - 1:
+        raise InputError(f"categories of {len(starts) - 1} columns are needed, not an array of shape {codes.shape}")
+    if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.diff(starts)).any()):
+        raise InputError("some codes are negative or above the last category; code each column from 0, nulls too")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFit:
+    """Fitted classes; `log_likelihoods` of each kept pass, the last that of `classes`."""
+
+    classes: LatentClasses
+    log_likelihoods: tuple[float, ...]
+    converged: bool
+
+
+def classes_over(
+    pieces: Iterable[tuple[FloatArray, IntArray]],
+) -> Callable[[LatentClasses], ClassStatistics]:
+    """The expectation step over pieces (points, codes) of a table that can be gone through again and again."""
+    return lambda classes: merge_all([class_e_step(points, codes, classes) for points, codes in pieces])
+
+
+def fit_classes(
+    expect: Callable[[LatentClasses], ClassStatistics],
+    start: LatentClasses,
+    bounds: ClassConstraints,
+    *,
+    tolerance: float = 1e-6,
+    iterations: int = 200,
+) -> ClassFit:
+    """Iterate until the log-likelihood settles; a Newton step that lowers it is replaced by a safe one.
+
+    Parameters
+    ----------
+    expect
+        Gives the statistics of the whole table: `classes_over` pieces in
+        memory, or a merge of `class_e_step` over partitions.
+    start
+        See `first_classes`.
+    bounds
+        What estimates keep to.
+    tolerance
+        The end: a step changes the log-likelihood by less than this,
+        relative to 1 plus its size.
+    iterations
+        Most passes over the table, 1 or more.
+
+    References
+    ----------
+    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 6,
+    eq. 12 to 15; Bandeen-Roche et al. 1997, J. Am. Stat. Assoc. 92:1375-1386.
+
+    Raises
+    ------
+    JobError
+        Tolerance or number of iterations are not allowed.
+    """
+    if not tolerance > 0 or iterations < 1:
+        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+    classes, statistics = start, expect(start)
+    likelihoods, settled, passes = [statistics.log_likelihood], False, 1
+    while passes < iterations and not settled:
+        new = class_m_step(statistics, classes, bounds)
+        after, passes = expect(new), passes + 1
+        slack = tolerance * (1.0 + abs(likelihoods[-1]))
+        if after.log_likelihood < likelihoods[-1] - slack and passes < iterations:
+            new = class_m_step(statistics, classes, bounds, newton=False)
+            after, passes = expect(new), passes + 1
+        settled = abs(after.log_likelihood - likelihoods[-1]) <= slack
+        classes, statistics = new, after
+        likelihoods.append(after.log_likelihood)
+    return ClassFit(classes, tuple(likelihoods), settled)
+
+
+def draw_categories(points: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
+    """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares.
+
+    Parameters
+    ----------
+    points
+        The new numbers, shape (n_rows, width), C order.
+    classes
+        Fitted to the original.
+    rng
+        Draws 1 + n_columns numbers a record, in their order.
+
+    Returns
+    -------
+    int64, shape (n_rows, n_columns)
+
+    Examples
+    --------
+    >>> one = LatentClasses(np.zeros((1, 2)), np.array([[0.0, 1.0]]), np.array([0, 2]))
+    >>> draw_categories(np.zeros((2, 1)), one, rng=np.random.default_rng()).tolist()
+    [[1], [1]]
+    """
+    columns = len(classes.starts) - 1
+    step = max(1, _DRAWS // (1 + columns))
+    codes = np.empty((len(points), columns), dtype=np.int64)
+    for low in range(0, len(points), step):
+        piece = points[low : low + step]
+        uniforms = rng.random((len(piece), 1 + columns))
+        codes[low : low + step] = draw_classes(piece, classes.starts, classes.slopes, classes.shares, uniforms)
+    return codes

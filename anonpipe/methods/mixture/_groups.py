@@ -1,0 +1,124 @@
+"""The groups of a table in memory by a mixture, from choosing it to the repaired labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from anonpipe.errors import JobError
+from anonpipe.methods.mixture._assign import assign, movable, moves, numbering, relabel
+from anonpipe.methods.mixture._estimate import fit, over
+from anonpipe.methods.mixture._model import Mixture
+from anonpipe.methods.mixture._select import SAMPLE_ROWS, evenly_spaced, select
+from anonpipe.types import FloatArray, IntArray
+
+
+def repaired(points: FloatArray, mixture: Mixture, k: int) -> IntArray:
+    """Groups of k or more: the most likely component of each record, then the cheapest moves.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        0 to the number of components that have records, less 1.
+
+    Examples
+    --------
+    >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
+    >>> repaired(np.array([[0.0], [1.0], [2.0], [3.0], [8.0]]), two, 2).tolist()
+    [0, 0, 0, 1, 1]
+    """
+    labels = assign(points, mixture)
+    counts = np.bincount(labels, minlength=mixture.n_groups)
+    labels = relabel(labels, moves(movable(points, labels, mixture, counts, k), counts, k))
+    return numbering(counts)[labels]
+
+
+def gaussian_mixture(
+    points: FloatArray,
+    k: int,
+    *,
+    rng: np.random.Generator,
+    least_groups: int = 2,
+    most_groups: int = 10,
+    shapes: Sequence[str] = ("full", "vev"),
+    rule: str = "published",
+    degrees: float | None = math.inf,
+) -> IntArray:
+    """Group records by the most likely component of a mixture with bounded weights.
+
+    Number and shape of the components are those of the largest BIC on an
+    evenly spaced sample of 4,000 records, or on all if they are fewer; then
+    the mixture is fitted to all, every record goes to its most likely
+    component, and components with fewer than k records take the cheapest of
+    others, by the difference of their log densities. A component that no
+    record goes to is dropped.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Part of every clusterer's signature; nothing is drawn from it.
+    least_groups, most_groups
+        Numbers of components tried, 1 or more each; of n_rows / k and more
+        are left out, and one component is taken where none is left.
+    shapes
+        Of the covariances; see `anonpipe.methods.mixture.SHAPES`.
+    rule
+        How weights keep to k / n_rows: "published" or "constrained".
+    degrees
+        Infinite for normal components, a number for t components with these
+        degrees of freedom, None to estimate each component's.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1.
+
+    Notes
+    -----
+    The authors bound the weights, eq. 3 and 4, and say that groups then have k
+    records. The bound is one on the posterior probabilities on average; the
+    records that are most likely in a component can be fewer, hence the repair.
+
+    Their table of 2,800 thyroid patients has 1,947 with all five numbers and
+    the sex known and an age below 400, which is what their six clusters add up
+    to. For six components the best of several starts ends in clusters of
+    nearly the printed sizes; seven and eight have a larger BIC still, which
+    their single start did not find.
+
+    Raises
+    ------
+    JobError
+        An option is not allowed.
+
+    References
+    ----------
+    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 3.
+
+    Examples
+    --------
+    >>> points = np.concatenate([np.arange(8.0), 100 + np.arange(8.0)])[:, None]
+    >>> gaussian_mixture(points, 4, rng=np.random.default_rng(0), most_groups=2).tolist()
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
+    """
+    if least_groups < 1 or most_groups < least_groups:
+        raise JobError(f"{least_groups} to {most_groups} components were asked for; give 1 or more, the least first")
+    sample = np.ascontiguousarray(points[evenly_spaced(len(points))])
+    chosen = select(
+        sample,
+        k,
+        len(points),
+        numbers=range(least_groups, most_groups + 1),
+        shapes=shapes,
+        rule=rule,
+        degrees=degrees,
+    )
+    mixture = chosen.mixture
+    if len(points) > SAMPLE_ROWS:
+        mixture = fit(over([points]), mixture, chosen.constraints).mixture
+    return repaired(points, mixture, k)

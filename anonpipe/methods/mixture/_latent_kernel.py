@@ -1,0 +1,165 @@
+"""Loops of latent class regression: posteriors of classes, their sums, and draws of categories.
+
+A class g has the prior probability softmax_g(slopes · (1, x)) at a record with
+numbers x, and for each categorical column the probabilities of its categories;
+those of all columns lie one after another, column j from `starts[j]` on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba as nb
+import numpy as np
+
+from anonpipe.types import FloatArray, IntArray
+
+NEGLIGIBLE = -60.0
+"""Log probability below which a class counts as impossible: 1e-26."""
+
+
+@nb.njit(cache=True, nogil=True)
+def _softmax(logs: FloatArray) -> float:
+    """Turn logs into probabilities in place, negligible ones to 0; returns the log of their sum before."""
+    top = logs.max()
+    total = 0.0
+    for g in range(logs.shape[0]):
+        less = logs[g] - top
+        logs[g] = math.exp(less) if less > NEGLIGIBLE else 0.0
+        total += logs[g]
+    for g in range(logs.shape[0]):
+        logs[g] /= total
+    return float(top + math.log(total))
+
+
+@nb.njit(cache=True, nogil=True)
+def _priors(points: FloatArray, i: int, slopes: FloatArray, out: FloatArray) -> None:
+    for g in range(slopes.shape[0]):
+        out[g] = slopes[g, 0]
+        for j in range(points.shape[1]):
+            out[g] += slopes[g, j + 1] * points[i, j]
+
+
+@nb.njit(cache=True, nogil=True)
+def _joint(priors: FloatArray, codes: IntArray, starts: IntArray, log_shares: FloatArray, out: FloatArray) -> None:
+    """Write the logs of prior times probability of one record's categories, class by class."""
+    for g in range(priors.shape[0]):
+        out[g] = priors[g]
+        for j in range(codes.shape[0]):
+            out[g] += log_shares[g, starts[j] + codes[j]]
+
+
+@nb.njit(cache=True, nogil=True)
+def _add_curvature(p: FloatArray, x: FloatArray, hessian: FloatArray) -> None:
+    """Add (p_g [g = h] - p_g p_h) x x' of one record to the blocks (g, h) with h up to g."""
+    terms = x.shape[0]
+    for g in range(p.shape[0]):
+        for h in range(g + 1):
+            weight = (p[g] if g == h else 0.0) - p[g] * p[h]
+            if weight != 0.0:
+                for a in range(terms):
+                    for b in range(terms):
+                        hessian[g * terms + a, h * terms + b] += weight * x[a] * x[b]
+
+
+@nb.njit(cache=True, nogil=True)
+def class_sums(
+    points: FloatArray,
+    codes: IntArray,
+    starts: IntArray,
+    slopes: FloatArray,
+    log_shares: FloatArray,
+    curvature: bool,
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """The sums over records that the next estimates need.
+
+    Parameters
+    ----------
+    points
+        Shape (n_rows, width).
+    codes
+        Shape (n_rows, n_columns), column j from 0 to starts[j + 1] - starts[j] - 1.
+    starts
+        Shape (n_columns + 1,).
+    slopes
+        Shape (n_classes, 1 + width).
+    log_shares
+        Log probabilities of the categories, shape (n_classes, starts[-1]).
+    curvature
+        Whether to sum the second derivatives, which takes the square of
+        n_classes · (1 + width) numbers.
+
+    Returns
+    -------
+    likelihood : float
+    posteriors : float64, shape (n_classes,)
+        Sums of the posterior probabilities z.
+    tables : float64, shape (n_classes, starts[-1])
+        Sums of z over the records of each category.
+    gradient : float64, shape (n_classes, 1 + width)
+        Sums of (z - p) (1, x), p the prior probabilities.
+    hessian : float64, shape (m, m), m = n_classes · (1 + width), or (0, 0)
+        Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)'.
+    """
+    n, width = points.shape
+    classes, terms = slopes.shape[0], width + 1
+    posteriors, tables = np.zeros(classes), np.zeros((classes, starts[-1]))
+    gradient = np.zeros((classes, terms))
+    side = classes * terms if curvature else 0
+    hessian = np.zeros((side, side))
+    p, z, x = np.empty(classes), np.empty(classes), np.ones(terms)
+    likelihood = 0.0
+    for i in range(n):
+        x[1:] = points[i]
+        _priors(points, i, slopes, p)
+        _joint(p, codes[i], starts, log_shares, z)
+        # z starts from the unnormalised priors, so the log of their sum goes off again.
+        likelihood += _softmax(z) - _softmax(p)
+        for g in range(classes):
+            if z[g] > 0.0:
+                posteriors[g] += z[g]
+                for j in range(codes.shape[1]):
+                    tables[g, starts[j] + codes[i, j]] += z[g]
+            for a in range(terms):
+                gradient[g, a] += (z[g] - p[g]) * x[a]
+        if curvature:
+            _add_curvature(p, x, hessian)
+    for row in range(side):
+        for column in range(row):
+            hessian[column, row] = hessian[row, column]
+    return likelihood, posteriors, tables, gradient, hessian
+
+
+@nb.njit(cache=True, nogil=True)
+def draw_classes(
+    points: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
+) -> IntArray:
+    """Categories of new records: a class from its prior, then each column from the class.
+
+    `uniforms` has one number for the class and one for each column, shape
+    (n_rows, 1 + n_columns), from 0 to less than 1.
+    """
+    n, columns = points.shape[0], starts.shape[0] - 1
+    p = np.empty(slopes.shape[0])
+    codes = np.empty((n, columns), dtype=np.int64)
+    for i in range(n):
+        _priors(points, i, slopes, p)
+        _softmax(p)
+        g = _pick(p, uniforms[i, 0])
+        for j in range(columns):
+            codes[i, j] = _pick(shares[g, starts[j] : starts[j + 1]], uniforms[i, j + 1])
+    return codes
+
+
+@nb.njit(cache=True, nogil=True)
+def _pick(shares: FloatArray, uniform: float) -> int:
+    """The category in which `uniform` falls; the last of positive share where rounding leaves it past the end."""
+    sum_so_far = 0.0
+    last = 0
+    for c in range(shares.shape[0]):
+        if shares[c] > 0.0:
+            last = c
+            sum_so_far += shares[c]
+            if uniform < sum_so_far:
+                return c
+    return last

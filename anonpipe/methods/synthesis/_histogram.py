@@ -1,0 +1,76 @@
+"""Categories drawn from the histogram of their group."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from anonpipe.errors import JobError
+from anonpipe.methods.synthesis._resample_kernel import draw_in_groups, shuffle_in_groups
+from anonpipe.types import IntArray
+
+
+def histogram(
+    codes: IntArray,
+    order: IntArray,
+    starts: IntArray,
+    *,
+    rng: np.random.Generator,
+    counts: Literal["exact", "expected"] = "exact",
+) -> IntArray:
+    """Replace each code by one from its group's histogram of that column, each column by itself.
+
+    Parameters
+    ----------
+    codes
+        Categories as whole numbers, int64, shape (n_rows, n_columns). Nothing
+        is asked of the numbers: a code for null is a code like any other.
+    order, starts
+        The groups; see `anonpipe.kernels.groups.sort_groups`.
+    rng
+        Source of the draws.
+    counts
+        `exact`: a random permutation of the group's codes, so that every group
+        keeps its counts. `expected`: draws with replacement, which keep them
+        on average.
+
+    Returns
+    -------
+    int64, shape (n_rows, n_columns)
+        Row i replaces row i. Within a group the columns are independent of
+        each other: what they had in common beyond the groups is lost. Only
+        codes of the group itself occur, so a category that all its members
+        share stays.
+
+    Raises
+    ------
+    JobError
+        Unknown `counts`.
+
+    Notes
+    -----
+    The paper keeps the frequencies of co-occurring categories for covariances,
+    for dynamic data; the draws use the histograms alone. With n members the
+    count of a category of share p has the variance n p (1 - p) under
+    `expected`.
+
+    References
+    ----------
+    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, on the condensation of
+    categorical columns by Aggarwal and Yu.
+
+    Examples
+    --------
+    >>> codes, groups = np.array([[3, 0], [3, 1], [3, 0]]), (np.arange(3), np.array([0, 3]))
+    >>> new = histogram(codes, *groups, rng=np.random.default_rng())
+    >>> new[:, 0].tolist(), sorted(new[:, 1].tolist())
+    ([3, 3, 3], [0, 0, 1])
+    """
+    if counts not in ("exact", "expected"):
+        raise JobError(f"histogram was given counts={counts!r}; known are 'exact' and 'expected'")
+    replace = shuffle_in_groups if counts == "exact" else draw_in_groups
+    out = np.empty_like(codes)
+    for column in range(codes.shape[1]):
+        replace(codes, column, order, starts, rng.random(len(codes)), out)
+    return out

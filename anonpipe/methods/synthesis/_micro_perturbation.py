@@ -1,0 +1,136 @@
+"""Micro-perturbation: group means plus noise of one covariance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.kernels.noise import perturb_groups
+from anonpipe.methods.synthesis._draws import draw_in_chunks
+from anonpipe.moments import FORMS, NoiseScatter
+from anonpipe.types import FloatArray, IntArray
+
+ALL_FORMS = (*FORMS, "exact")
+"""Forms of micro-perturbation."""
+
+
+def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> NoiseScatter:
+    """Count the draws that `micro_perturbation` of form `exact` will make of the same groups and generator.
+
+    Parameters
+    ----------
+    starts
+        The groups of one piece of the table; see `anonpipe.kernels.groups.sort_groups`.
+    width
+        Columns of the points.
+    rng
+        In the state that the generator given to `micro_perturbation` for this
+        piece will have.
+
+    Returns
+    -------
+    NoiseScatter
+        Merged over all pieces, in a fixed order, it goes into `exact_factor`.
+
+    Examples
+    --------
+    >>> noise_scatter(np.array([0, 3, 5]), 2, rng=np.random.default_rng(1)).free
+    3
+    """
+    counted = NoiseScatter.of(np.empty((0, width)), starts[:1])
+    for first, after, draws in draw_in_chunks(np.diff(starts) * width, rng):
+        part = starts[first : after + 1] - starts[first]
+        counted = counted.merge(NoiseScatter.of(draws.reshape(int(part[-1]), width), part))
+    return counted
+
+
+def micro_perturbation(
+    points: FloatArray,
+    order: IntArray,
+    starts: IntArray,
+    *,
+    rng: np.random.Generator,
+    factor: FloatArray,
+    form: Literal["independent", "centred", "published", "exact"] = "independent",
+) -> FloatArray:
+    """Replace each record by the mean of its group plus normal noise.
+
+    Parameters
+    ----------
+    points
+        Finite, shape (n_rows, width), C order.
+    order, starts
+        The groups; see `anonpipe.kernels.groups.sort_groups`.
+    rng
+        Source of the draws.
+    factor
+        Shape (width, width). `noise_factor(s_delta(grouped, form))` with the
+        moments of the whole table (or stratum); for `exact`
+        `exact_factor(noise, grouped.within)` with the merged `noise_scatter`
+        of all pieces of that table (or stratum).
+    form
+        `independent` and `published` draw for each record by itself (and
+        differ in `factor`); `centred` and `exact` subtract the group's mean
+        of the noise.
+
+    Returns
+    -------
+    float64, shape (n_rows, width)
+        Row i replaces row i. `independent`: the table's mean and covariance
+        are unbiased, the group means move. `centred`: the table's mean and the
+        group means are kept, the covariance is unbiased. `published`: the
+        mean is unbiased, the covariance too large by (G-1)/(N-G) (S_X - S_B),
+        because independent noise moves the group means too. `exact`: the
+        group means and the table's mean and covariance are kept to rounding,
+        over all pieces together.
+
+    Raises
+    ------
+    JobError
+        Unknown `form`.
+    InputError
+        `factor` has another shape or is not finite.
+
+    Notes
+    -----
+    `exact` pools the centred noise Z of all records, whitens it by its own
+    scatter S and colours it with W, the scatter within the groups:
+    E = Z S^(-1/2) L' with L L' = W has E'E = W, and no product with the group
+    means, over which it sums to zero. Where the groups lie in several pieces,
+    each counts its Z first (`noise_scatter`) and draws the same Z again here,
+    from a generator in the same state; one matrix, the factor, carries all
+    that the pieces need of each other. Groups of one record get no noise.
+
+    `centred` and `exact` release the true group means: whoever knows all
+    members of a group but one can compute the last.
+
+    References
+    ----------
+    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 10 to 12.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng()
+    >>> points, groups = np.array([[1.0], [3.0], [9.0]]), (np.arange(3), np.array([0, 2, 3]))
+    >>> new = micro_perturbation(points, *groups, rng=rng, factor=np.array([[0.5]]), form="centred")
+    >>> new[:2].mean().round(12).item(), new[2].item()
+    (2.0, 9.0)
+    """
+    if form not in ALL_FORMS:
+        raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(ALL_FORMS)}")
+    width = points.shape[1]
+    if factor.shape != (width, width) or not np.isfinite(factor).all():
+        raise InputError(
+            f"the noise factor must be finite and {width} x {width}; make it with noise_factor(s_delta(...)), "
+            "or exact_factor(...) for form='exact'"
+        )
+    used = np.ascontiguousarray(factor[:, factor.any(axis=0)].T, dtype=np.float64)
+    out = np.empty_like(points)
+    drawn = width if form == "exact" else len(used)  # exact: as many as were counted, before the rank was known
+    for first, after, draws in draw_in_chunks(np.diff(starts) * drawn, rng):
+        part = starts[first : after + 1]
+        shaped = draws.reshape(int(part[-1] - part[0]), drawn)
+        perturb_groups(points, order, part, shaped, used, form in ("centred", "exact"), out)
+    return out

@@ -1,0 +1,1 @@
+"""The run: stages in order, their tasks, and what they leave."""

@@ -1,0 +1,112 @@
+"""From what was measured to lines of the verdict: the recipients' analyses and the job's limits on risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.pipeline.evaluation._record import AnalysisOutcome, Assessment
+from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
+from anonpipe.verify.check import Check, held
+
+
+def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[Check, ...]:
+    """The lines.
+
+    Parameters
+    ----------
+    assessment
+        What was measured. Where nothing was, the lines say so.
+    limits
+        Of each gate in `catalogue.MEASURED`, None for none.
+
+    Examples
+    --------
+    >>> found = Measurement("linkage.first", "Linked", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
+    >>> [line] = checks(Assessment(risk=(found,)), {"linked_share": 0.05})
+    >>> line.key, line.outcome.value, line.limit
+    ('risk.linked_share', 'failed', 0.05)
+    """
+    found = [line for each in assessment.analyses for line in _of_analysis(each)]
+    found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment.measured)]
+    found += [each.check for each in assessment.not_checked]
+    return tuple(found)
+
+
+def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
+    """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
+
+    Why nothing was measured is told where `Assessment.not_checked` is.
+
+    Examples
+    --------
+    >>> found = Measurement("membership.auc", "AUC", 0.5, "", "lower", "-", 500, 900)
+    >>> notes(Assessment(risk=(found,)), {"linked_share": 0.05})[0].split("; ")[1]
+    'limits on risk that can be held here: gates.membership_auc'
+    """
+    apply = [f"gates.{name}" for name in MEASURED if gated(name, assessment.measured) is not None]
+    instead = ", ".join(apply) or "none without measure.hold_out, with it gates.membership_auc and attribute_inference"
+    judged = [measured for name in limits if (measured := gated(name, assessment.measured)) is not None]
+    ends = any(measured.high is not None for measured in judged)
+    return (
+        *(
+            f"analysis {each.comparison.analysis.name!r} has no fit to the release: {each.comparison.released.problem}"
+            for each in assessment.analyses
+            if each.comparison.released.problem is not None
+        ),
+        *(["figures of risk in the verdict are the upper ends of 95 % intervals"] if ends else []),
+        *(
+            f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
+            f"limits on risk that can be held here: {instead}"
+            for name, limit in limits.items()
+            if limit is not None and gated(name, assessment.measured) is None
+        ),
+    )
+
+
+def gated(name: str, measured: tuple[Measurement, ...]) -> Measurement | None:
+    """The measure that a gate judges: the worst of those that it names; None where none was measured."""
+    for figure in MEASURED[name].figures:
+        if named := [each for each in measured if fnmatchcase(each.name, figure)]:
+            return max(named, key=lambda each: _badness(name, each))
+    return None
+
+
+def _badness(name: str, measured: Measurement) -> float:
+    """The end of the interval that the gate looks at, the worse the higher; infinity for what is no number."""
+    value = _judged(name, measured)
+    if value != value:
+        return float("inf")
+    return -value if kind_of(name).at_least else value
+
+
+def _judged(name: str, measured: Measurement) -> float:
+    """The end of the interval that is nearer to the gate's limit, or the value where there is none."""
+    end = measured.low if kind_of(name).at_least else measured.high
+    return measured.value if end is None else end
+
+
+def _of_gate(name: str, limit: float | None, measured: tuple[Measurement, ...]) -> list[Check]:
+    found, key = gated(name, measured), kind_of(name).key
+    if found is None:
+        return [] if limit is None else [held(key, None, limit)]
+    given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": found.high is not None}}
+    return [held(key, _judged(name, found), limit, **given)]
+
+
+def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:
+    """A line for each limit, or one without."""
+    name, shares = outcome.comparison.analysis.name, outcome.comparison.shares
+    about = {"analysis": name, "coefficients": shares.coefficients}
+    direction = shares.changed_direction if shares.significant else 0.0  # none that could have changed
+    measured = {
+        "changed_significance": shares.changed_significance,
+        "changed_direction": direction,
+        "outside": shares.outside,
+        "overlap": shares.overlap,
+    }
+    limits: Mapping[str, float | None] = outcome.limits or {"changed_significance": None}
+    given: dict[str, Any] = {"records": outcome.records, "of": outcome.of, "about": about}
+    return [held(f"analysis.{share}", measured[share], limit, **given) for share, limit in limits.items()]

@@ -1,0 +1,72 @@
+"""What an intruder knows of a record, as points whose distances say how near a released record is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anonpipe.columns import Role
+from anonpipe.encoding.beside import BesideCodec
+from anonpipe.encoding.points import CategoryBlock, NumberBlock, PointCodec
+from anonpipe.encoding.scan import MOST_DUMMIES
+from anonpipe.pipeline.context import Context
+from anonpipe.types import FloatArray
+
+
+def known_points(ctx: Context, cells: FloatArray) -> FloatArray:
+    """All columns that are released, but those of role class, as numbers of equal weight; shape (n_rows, width).
+
+    A number is a z-score on the original's scale, a category as many -1/+1
+    dummies as together have variance 1; the job's own weights for grouping
+    have no say. Classes are what an intruder wants to learn.
+    """
+    beside, scale = _unchanged(ctx)
+    return np.concatenate([masked_points(ctx, cells), beside.encode(cells) * scale], axis=1)
+
+
+def masked_points(ctx: Context, cells: FloatArray) -> FloatArray:
+    """The masked columns alone, in the same way."""
+    scale = np.empty(ctx.points.width)
+    for block in _blocks(ctx.points):
+        scale[block.start : block.stop] = np.sqrt(block.distance_weights("z_score"))
+    return ctx.encode(cells) * scale
+
+
+def point_names(points: PointCodec) -> tuple[str, ...]:
+    """Of each column of points the table's column, with a number for one of several; never a category."""
+    blocks = sorted(_blocks(points), key=lambda block: block.start)
+    return tuple(
+        block.name if block.stop - block.start == 1 else f"{block.name} [{at + 1}]"
+        for block in blocks
+        for at in range(block.stop - block.start)
+    )
+
+
+def _blocks(points: PointCodec) -> list[NumberBlock | CategoryBlock]:
+    return [*points.numbers, *points.categories]
+
+
+def _unchanged(ctx: Context) -> tuple[BesideCodec, FloatArray]:
+    """Columns that are released as they are, and a factor for each of their numbers."""
+    names = known_unchanged(ctx)
+    codec = BesideCodec.fit(ctx.cells, ctx.scan, names)
+    factors = []
+    for name, table in zip(names, codec.tables, strict=True):
+        counts = ctx.scan.code_counts(name)
+        shares = np.zeros(len(table))
+        shares[: len(counts)] = counts / max(1, counts.sum())
+        variance = float((shares @ table**2 - (shares @ table) ** 2).sum())
+        factors.append(np.full(table.shape[1], 1.0 / np.sqrt(variance) if variance > 0 else 0.0))
+    return codec, np.concatenate(factors) if factors else np.empty(0)
+
+
+def known_unchanged(ctx: Context) -> tuple[str, ...]:
+    """Unchanged columns that count in distances; those of very many categories do not."""
+    names, width = [], 0
+    for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True):
+        if not column.role.unchanged or column.role is Role.CLASS:
+            continue
+        width += len(ctx.scan.code_counts(name)) if column.kind.coded else 2
+        if width > MOST_DUMMIES:
+            break
+        names.append(name)
+    return tuple(names)

@@ -1,0 +1,58 @@
+"""Cells as typed tables: numbers, dates and categories as a reader of the release has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from anonpipe.columns import Kind
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.values import is_date, is_number, numbers
+from anonpipe.types import FloatArray
+
+
+def typed(codec: CellCodec, cells: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
+    """Some columns of cells as a frame.
+
+    Numbers are float64, dates datetime64 (whole days), texts categorical in
+    the order of their levels, truths bool (object where there are nulls).
+
+    Parameters
+    ----------
+    codec
+        Table to cells and back.
+    cells
+        Shape (n_rows, number of names): of these columns only.
+    names
+        Which columns the cells hold.
+    """
+    return pd.DataFrame({name: _column(codec, name, cells[:, at]) for at, name in enumerate(names)})
+
+
+def _column(codec: CellCodec, name: str, values: FloatArray) -> Any:
+    position = codec.names.index(name)
+    column = codec.columns[position]
+    if name not in codec.categories:
+        return _days(values) if column.kind is Kind.DATE else values
+    categories = codec.categories[name]
+    missing = np.isnan(values) | (values >= len(categories))
+    codes = np.where(missing, -1, np.where(missing, 0.0, values)).astype(np.int64)
+    plain = categories.type
+    if is_number(plain) or is_date(plain):
+        looked_up = np.where(missing, np.nan, np.append(numbers(categories), np.nan)[codes])
+        return _days(looked_up) if is_date(plain) else looked_up
+    if pa.types.is_boolean(plain):
+        truths = categories.take(pa.array(np.where(missing, 0, codes), mask=missing))
+        return truths.to_pandas()
+    return pd.Categorical.from_codes(codes, categories.to_pylist(), ordered=column.kind is Kind.ORDINAL)
+
+
+def _days(values: FloatArray) -> Any:
+    """Days since 1970-01-01 as dates."""
+    missing = np.isnan(values)
+    days = np.where(missing, 0, np.rint(np.where(missing, 0.0, values))).astype("datetime64[D]").astype("datetime64[s]")
+    days[missing] = np.datetime64("NaT")
+    return days

@@ -1,0 +1,59 @@
+"""The manifest of a release: what its recipients may know of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from anonpipe.job.model import Job
+from anonpipe.pipeline.collect import group_sizes
+from anonpipe.pipeline.context import Context
+from anonpipe.rng import steward_secret
+from anonpipe.storage import release
+from anonpipe.storage.release_log import mark
+from anonpipe.verify.output_control import group_size_histogram, released_checks
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import line
+
+
+def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
+    """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
+    job = ctx.job
+    written = ctx.staging.receipts("write").read_all(ctx.plan.files)
+    return {
+        "anonpipe": version("anonpipe"),
+        "secret_mark": mark(steward_secret()),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": ctx.plan.rows,
+        "k": job.k,
+        "rows_per_unit": job.rows_per_unit,
+        "methods": _methods(job),
+        "schema": release.describe_schema(ctx.schema),
+        "columns": _columns(ctx),
+        "group_sizes": None if (sizes := group_sizes(ctx)) is None else group_size_histogram(sizes, job.k),
+        "verdict": {
+            "verdict": "passed" if verdict.passed else "failed",
+            "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, ctx.plan.rows)],
+        },
+        "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
+        "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
+    }
+
+
+def _columns(ctx: Context) -> dict[str, dict[str, Any]]:
+    """What each column of the release is, in its order."""
+    told: dict[str, dict[str, Any]] = {
+        name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
+        for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
+    }
+    told |= {field.name: {"treatment": "end of an interval"} for field in ctx.added}
+    if ctx.probabilities is not None:
+        told |= ctx.probabilities.described()
+    return {name: told[name] for name in ctx.schema.names}
+
+
+def _methods(job: Job) -> dict[str, Any]:
+    """The sections of the job that say how records were replaced."""
+    sections = {"cluster", "classes", "synthesize", "mask", "decode"}
+    return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}

@@ -1,0 +1,131 @@
+"""How the work is cut: leaves, partitions and output files, from the job and the data alone.
+
+The number of workers is no argument of anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anonpipe.job.model import Job
+
+PARTITION_BYTES = 96 * 2**20
+"""Most bytes of points that one partition may hold; wide tables get fewer rows."""
+
+
+def partition_rows(job: Job, width: int) -> int:
+    """Aimed rows of a partition: the job's, or fewer where its points would exceed `PARTITION_BYTES`."""
+    return max(3 * job.k, 1_000, min(job.partition.rows, PARTITION_BYTES // (8 * max(1, width))))
+
+
+def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
+    """Leaves of each stratum's tree, so that a leaf has about `rows` records at the most.
+
+    Examples
+    --------
+    >>> leaf_counts([100, 2500], 1000)
+    [1, 3]
+    """
+    return [max(1, -(-count // rows)) for count in strata_rows]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: neighbouring leaves of one stratum, and its number of records."""
+
+    stratum: int
+    leaves: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cut of one run; leaves are numbered through all strata."""
+
+    partitions: tuple[Partition, ...]
+    slab_leaf_rows: tuple[tuple[int, ...], ...]
+    files: int
+
+    @property
+    def rows(self) -> int:
+        """Records that go into groups."""
+        return sum(partition.rows for partition in self.partitions)
+
+    def pieces(self, partition: int) -> list[tuple[int, int, int]]:
+        """Where a partition's rows lie: (slab, begin, end), in source order."""
+        first, last = self.partitions[partition].leaves[0], self.partitions[partition].leaves[-1]
+        found = []
+        for slab, counts in enumerate(self.slab_leaf_rows):
+            begin = sum(counts[:first])
+            end = begin + sum(counts[first : last + 1])
+            if end > begin:
+                found.append((slab, begin, end))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able content."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Plan:
+        """Read what `to_dict` gave."""
+        return cls(
+            tuple(Partition(p["stratum"], tuple(p["leaves"]), p["rows"]) for p in content["partitions"]),
+            tuple(tuple(counts) for counts in content["slab_leaf_rows"]),
+            content["files"],
+        )
+
+
+def build_plan(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Plan:
+    """Partitions from the counted leaves; a leaf of fewer than k records joins its neighbour.
+
+    Parameters
+    ----------
+    slab_leaf_rows
+        Records of each slab of the input in each leaf, slabs in source order.
+    leaf_stratum
+        Stratum of each leaf; leaves of one stratum stand together.
+    """
+    leaf_rows = [sum(slab[leaf] for slab in slab_leaf_rows) for leaf in range(len(leaf_stratum))]
+    partitions: list[Partition] = []
+    for leaf, (stratum, rows) in enumerate(zip(leaf_stratum, leaf_rows, strict=True)):
+        previous = partitions[-1] if partitions and partitions[-1].stratum == stratum else None
+        if previous and (rows < job.k or previous.rows < job.k):
+            partitions[-1] = Partition(stratum, (*previous.leaves, leaf), previous.rows + rows)
+        else:
+            partitions.append(Partition(stratum, (leaf,), rows))
+    total = sum(leaf_rows)
+    files = max(1, round(total / job.release.file_rows))
+    return Plan(tuple(partitions), tuple(tuple(slab) for slab in slab_leaf_rows), files)
+
+
+PROCESS_BYTES = 230 * 2**20
+"""Memory of one process before it holds data: Python and the libraries."""
+
+COPIES = 3
+"""Arrays of the size of a partition's points and cells that are alive at once."""
+
+
+COLUMN_COPIES = 8
+"""Arrays of the length of the table that a mask's step over columns has alive at once."""
+
+
+def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: Job, column_rows: int = 0) -> int:
+    """Predicted memory of all processes together (summed PSS) at the peak of a run.
+
+    Parameters
+    ----------
+    rows
+        Records of the largest partition.
+    width, cells
+        Columns of the points and of the cells.
+    column_rows
+        Records of the table where a mask works on whole columns, one a
+        worker; 0 where nothing does.
+    """
+    partition = 8 * rows * (width * COPIES + cells * 3)
+    file = 8 * job.release.file_rows * cells * 3
+    column = 8 * column_rows * COLUMN_COPIES
+    return PROCESS_BYTES * (workers + 1) + workers * max(partition, file, column)

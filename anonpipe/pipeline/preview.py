@@ -1,0 +1,342 @@
+"""What a run would do, told without running it: the content of `anonpipe plan`."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anonpipe.columns import Kind
+from anonpipe.encoding.contents import contents_of
+from anonpipe.encoding.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
+from anonpipe.encoding.scan import Scan, merge_scans, row_lanes, scan_batch
+from anonpipe.encoding.sketch import Sketch, Tracer
+from anonpipe.encoding.values import plain_type
+from anonpipe.engine import default_workers
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility._frames import condition, plain
+from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.methods.masking import Columns
+from anonpipe.pipeline.evaluation import held_rows
+from anonpipe.pipeline.fit import Settled, settle
+from anonpipe.pipeline.masker import job_steps, masker_of, masks_strata
+from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.rng import keyed, steward_secret
+from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
+from anonpipe.storage import release
+from anonpipe.storage.release_log import REMEDY, Trace, look
+from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.verify.catalogue import MEASURED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The predicted run.
+
+    Attributes
+    ----------
+    job, source
+        What would run on what.
+    strata
+        Name and records of each stratum.
+    dropped
+        Records of strata under k that the job drops.
+    width
+        Columns of the points.
+    rows
+        Aimed records of a partition.
+    partitions, files
+        How many of each.
+    workers
+        Processes that would be used here.
+    staging_bytes, peak_bytes
+        Predicted disk use of the staging, and memory of all processes together.
+    warnings
+        What the run would warn of.
+    """
+
+    job: Job
+    source: Source
+    strata: tuple[tuple[str, int], ...]
+    dropped: int
+    width: int
+    rows: int
+    partitions: int
+    files: int
+    workers: int
+    staging_bytes: int
+    peak_bytes: int
+    warnings: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The preview as text."""
+        job = self.job
+        columns = [_column_line(job, name) for name in job.columns]
+        strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
+        return [
+            f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
+            f"{_counted(len(self.source.units), 'unit')}",
+            f"output     {job.output}",
+            "columns",
+            *columns,
+            f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
+            *strata,
+            *_method_lines(job),
+            _wrapped("decode", _options(job.decode)),
+            f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
+            f"point columns, {_counted(self.files, 'output file')}",
+            f"staging    about {_size(self.staging_bytes)} on disk",
+            f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
+            _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
+            _wrapped("measure", _options(job.measure)),
+            *(_wrapped("analysis", f"{each.name}: {_options(each.limits)}") for each in job.analyses),
+            *self.warning_lines(),
+        ]
+
+    def warning_lines(self) -> list[str]:
+        """The warnings as text."""
+        return [f"warning: {warning}" for warning in self.warnings]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preview as JSON-able content."""
+        plain = ("dropped", "width", "rows", "partitions", "files", "workers", "staging_bytes", "peak_bytes")
+        return {
+            "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
+            "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
+            **{name: getattr(self, name) for name in plain},
+            "warnings": list(self.warnings),
+            "job": self.job.model_dump(mode="json"),
+        }
+
+
+def _method_lines(job: Job) -> list[str]:
+    if job.mask is not None and masker_of(job).grouped:
+        return [_wrapped("mask", f"{job.mask.method} in groups that span partitions, k={job.k}, {_options(job.mask)}")]
+    if job.mask is not None:
+        of = "each stratum" if masks_strata(job) and job.strata.by else "the whole table"
+        options = ", ".join(each for each in _options(job.mask).split(", ") if not each.startswith("scope="))
+        return [_wrapped("mask", f"{job.mask.method} of {of}, {options or 'no options'}; k={job.k}, no groups")]
+    cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
+    told = ", ".join(job.class_columns)
+    classes = [_wrapped("classes", f"{told}: {_options(job.by_groups.classes)}")] if told else []
+    return [
+        _wrapped("group", f"{cluster.method}, k={job.k}, {_options(cluster)}"),
+        *classes,
+        _wrapped("synthesize", f"{synthesize.method}, {_options(synthesize) or 'no options'}"),
+    ]
+
+
+def _column_line(job: Job, name: str) -> str:
+    column = job.columns[name]
+    parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
+    if column.bounds is not None:
+        parts.append(f"bounds {list(column.bounds)}")
+    if column.numeric_bounds[0] is not None and (column.bounds is None or column.bounds[0] is None):
+        parts.append(f"lower bound {column.numeric_bounds[0]:g}, as none is declared")
+    if column.weight != 1.0:
+        parts.append(f"weight {column.weight:g}")
+    if column.resolution is not None and column.role.synthesized:
+        parts.append(f"step {column.resolution:g}")
+    return ", ".join(parts)
+
+
+def _options(options: object) -> str:
+    content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
+    shown = (f"{key}={value}" for key, value in content.items() if key not in _ONLY_WHERE_GIVEN or value is not None)
+    return ", ".join(shown)
+
+
+_ONLY_WHERE_GIVEN = (*MEASURED, "probability_step")
+
+_WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
+
+
+def _wrapped(label: str, text: str) -> str:
+    return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def preview(job: Job) -> Preview:
+    """Read the input once, in this process, and work out the cut, the costs and the warnings.
+
+    Raises
+    ------
+    InputError, OutputError
+        As the run would.
+    """
+    release.check_writable(release.place(job.output, job.report.internal))
+    source = open_source(job.input, job.columns)
+    check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+    with _digests_folder(job) as folder:
+        scanned = _scan(job, source, folder)
+        runs = runs_in(folder, job.identifiers)
+        of_units = check_repeats(repeats_in(runs, scanned.counted), job.k, job.rows_per_unit)
+    settled = settle(job, source.schema, scanned.scan)
+    codec, strata = settled.codec, settled.strata
+    trace = Trace(settled.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
+    channels = settled.points.width + settled.beside.width
+    width = max(channels, len(codec.names))
+    cells = len(codec.names) + sum(len(b.codes) for b in settled.points.categories if b.name in job.as_probabilities)
+    rows = partition_rows(job, width)
+    workers = job.run.workers or default_workers()
+    partitions = sum(leaf_counts(strata.rows, rows))
+    kept = sum(strata.rows)
+    return Preview(
+        job=job,
+        source=source,
+        strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
+        dropped=strata.dropped,
+        width=width,
+        rows=min(rows, max(strata.rows)),
+        partitions=partitions,
+        files=max(1, round(kept / job.release.file_rows)),
+        workers=workers,
+        staging_bytes=kept * (8 * (len(codec.names) + cells) + 8 * (3 * channels if job.mask else 1)) + source.bytes,
+        peak_bytes=predicted_peak_bytes(
+            min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
+        ),
+        warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
+    )
+
+
+def _column_rows(settled: Settled, job: Job, rows: int) -> int:
+    """Records of the table where a mask works on whole columns, else 0."""
+    steps = job_steps(job, settled.points, settled.beside.width) if job.mask else ()
+    return rows if any(isinstance(step, Columns) for step in steps) else 0
+
+
+@contextlib.contextmanager
+def _digests_folder(job: Job) -> Iterator[Path]:
+    """A folder for the digests of identifiers, private and purged as the staging of a run."""
+    staging = Staging(make_private(staging_root(job.run.staging)) / f"plan-{secrets.token_hex(8)}")
+    with lock(staging):
+        try:
+            yield make_private(staging.root)
+        finally:
+            remove(staging)
+
+
+def _repeats(job: Job, trace: Trace) -> list[str]:
+    """What the release logs say of a run."""
+    found = look(trace, steward_secret(), release.place(job.output, job.report.internal))
+    problems = list(found.problems)
+    if problems and job.repeat.allow is None:
+        problems = [*(f"the run will be refused: {problem}" for problem in problems), REMEDY]
+    return [*found.warnings, *problems]
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """The scan, conditions of analyses that no row meets, rows of identifiers by unit, and what the logs compare."""
+
+    scan: Scan
+    unmet: list[_Condition]
+    counted: list[list[dict[str, Any]]]
+    sketches: dict[str, Sketch]
+
+
+def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
+    """Read the input once (twice where records are held out)."""
+    tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
+    scans, share = [], job.measure.hold_out
+    key = keyed(steward_secret(), "start", job.digest())
+    unmet = [
+        _Condition(each, what)
+        for each in job.analyses
+        for what in ("subset", "event")
+        if getattr(each, what) is not None
+    ]
+    counted = []
+    for unit in source.units:
+        writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
+        held = _held(job, source, unit, key) if share else None
+        for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
+            for name, writer in writers.items():
+                writer.add(batch.column(name))
+            tracer.add(batch)
+            begin = first_row - unit.first_row
+            kept = None if held is None else ~held[begin : begin + batch.num_rows]
+            scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
+            unmet = [each for each in unmet if not _met(job, each, batch)]
+        counted.append([writer.close().to_dict() for writer in writers.values()])
+    empty = [each.wanted for each in unmet if each.what == "subset"]
+    unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
+    return _Scanned(merge_scans(scans), unmet, counted, tracer.sketches)
+
+
+def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:
+    """Which rows of a unit a run would hold out."""
+    lanes = (row_lanes(batch, job.columns) for _, batch in read_batches(source, unit, list(job.released)))
+    return held_rows(key, job.measure.hold_out, contents_of(lanes, key))
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """The `subset` of an analysis, or its `event`, which counts inside the subset."""
+
+    wanted: RecipientAnalysis
+    what: str
+
+
+def _met(job: Job, wanted: _Condition, batch: pa.RecordBatch) -> bool:
+    """Whether a row meets the condition, or it cannot be judged here."""
+    analysis = wanted.wanted.analysis
+    conditions = dict.fromkeys((("subset",) if analysis.subset else ()) + ((wanted.what,)))
+    names = job.columns_of(wanted.wanted)
+    try:
+        part = plain(_frame(job, batch, names), names)
+        held = [condition(part, analysis, what) == 1.0 for what in conditions]
+    except JobError:  # it is told by the run, which has all columns in their released form
+        return True
+    return bool(np.logical_and.reduce(held).any())
+
+
+def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFrame:
+    """Columns of the input; texts with declared levels of kind ordinal in their order."""
+    import pandas as pd
+
+    found = {}
+    for name in names:
+        values, column = batch.column(name).to_pandas(date_as_object=False), job.columns[name]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            values = values.astype(object)
+        if column.kind is Kind.ORDINAL and column.levels and pa.types.is_string(plain_type(batch.column(name).type)):
+            values = pd.Series(pd.Categorical(values, categories=list(map(str, column.levels)), ordered=True))
+        found[name] = values
+    return pd.DataFrame(found)
+
+
+def _unmet(unmet: _Condition) -> str:
+    of = "no record of its subset has" if unmet.what == "event" and unmet.wanted.subset else "no record meets"
+    return (
+        f"analysis {unmet.wanted.name!r}: {of} the {unmet.what} {getattr(unmet.wanted, unmet.what)!r}, and it cannot "
+        "be fitted; mend the spelling of values, or widen it"
+    )
+
+
+def _stratum_names(job: Job, count: int) -> list[str]:
+    by = " x ".join(job.strata.by) or "whole table"
+    return [f"{by} {at + 1}" for at in range(count)] if count > 1 else [by]

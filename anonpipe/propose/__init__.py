@@ -1,0 +1,1 @@
+"""Proposals for a new job, and the demonstration."""

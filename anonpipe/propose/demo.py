@@ -1,0 +1,489 @@
+"""Made-up data: a cancer registry of invented persons, and skewed numbers for benchmarks.
+
+Nothing here describes anyone. Every value is drawn from the tables below, so
+the seed is public and fixed: the warning against short seeds concerns the
+noise that protects true records, and there are none here. The truth behind
+the survival times (`BASELINE_SHAPE`, `BASELINE_SCALE_MONTHS`, `LOG_HAZARD_RATIOS`)
+is known, so that an analysis of the released table can be judged by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.errors import InputError, OutputError
+from anonpipe.files import drafted
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+
+PUBLIC_SEED = 20_000_101
+"""Seed of the demonstration tables; public, as the persons are invented."""
+
+BLOCK_ROWS = 16_384
+"""Rows drawn from one random stream; fixed, so that values depend on the row's place alone."""
+
+LARGEST_TABLE_ROWS = 2**31 - 2
+"""As many distinct patient identifiers exist."""
+
+SEXES = ("Female", "Male")
+STAGES = ("Localised", "Regional", "Distant", "Unknown")
+SITES = ("Breast", "Prostate", "Lung", "Colon", "Rectum", "Bladder", "Skin melanoma", "Cervix")
+TREATMENTS = ("Surgery", "Chemotherapy", "Radiotherapy", "Combined", "None")
+REGIONS = (
+    "North coast", "South coast", "Lake district", "Upper valley", "Lower valley",
+    "Highlands", "Islands", "Capital", "Eastern plain", "Western plain",
+)  # fmt: skip
+VITAL_STATUSES = ("Alive", "Dead")
+
+AGE_BOUNDS_YEARS = (18, 100)
+FIRST_DIAGNOSIS = "2000-01-01"
+LAST_DIAGNOSIS = "2019-12-31"
+END_OF_FOLLOW_UP = "2020-12-31"
+TUMOUR_SIZE_BOUNDS_MM = (0.5, 300.0)
+FOLLOW_UP_BOUNDS_MONTHS = (0.1, 252.0)
+DAYS_PER_MONTH = 30.4375
+
+# Distributions, one row a site.
+SITE_SHARES = (0.24, 0.20, 0.17, 0.14, 0.08, 0.07, 0.06, 0.04)
+MALE_SHARES = (0.01, 1.00, 0.58, 0.53, 0.60, 0.76, 0.50, 0.00)
+AGE_MEANS_YEARS = (60.0, 69.0, 68.0, 70.0, 67.0, 71.0, 58.0, 50.0)
+AGE_DEVIATIONS_YEARS = (12.5, 8.5, 9.5, 11.0, 11.0, 10.0, 15.0, 13.5)
+STAGE_SHARES = (
+    (0.58, 0.30, 0.06, 0.06),
+    (0.66, 0.14, 0.09, 0.11),
+    (0.18, 0.25, 0.48, 0.09),
+    (0.36, 0.35, 0.22, 0.07),
+    (0.38, 0.35, 0.18, 0.09),
+    (0.64, 0.16, 0.08, 0.12),
+    (0.80, 0.10, 0.04, 0.06),
+    (0.46, 0.34, 0.13, 0.07),
+)
+REGION_SHARES = (0.06, 0.08, 0.05, 0.07, 0.11, 0.04, 0.02, 0.27, 0.16, 0.14)
+SMOKER_SHARES = (0.20, 0.24, 0.72, 0.26, 0.27, 0.48, 0.19, 0.36)
+
+# One row a stage.
+TUMOUR_LOG_MEANS = (2.9, 3.45, 3.8, 3.3)
+TUMOUR_LOG_DEVIATION = 0.55
+TUMOUR_MISSING_SHARES = (0.07, 0.08, 0.15, 0.42)
+TREATMENT_SHARES_YOUNG = (
+    (0.52, 0.06, 0.14, 0.24, 0.04),
+    (0.26, 0.16, 0.13, 0.40, 0.05),
+    (0.06, 0.46, 0.16, 0.20, 0.12),
+    (0.30, 0.18, 0.18, 0.18, 0.16),
+)
+TREATMENT_SHARES_OLD = (
+    (0.46, 0.03, 0.20, 0.09, 0.22),
+    (0.32, 0.09, 0.22, 0.12, 0.25),
+    (0.05, 0.19, 0.23, 0.04, 0.49),
+    (0.16, 0.06, 0.18, 0.04, 0.56),
+)
+TREATMENT_TURNING_AGE_YEARS = 72.0
+TREATMENT_TURNING_WIDTH_YEARS = 6.0
+
+# Proportional hazards: h(t | x) = h0(t) exp(x b), h0 Weibull; time in months since diagnosis.
+BASELINE_SHAPE = 0.9
+BASELINE_SCALE_MONTHS = 420.0
+"""Of the Weibull baseline: a person of 65, female, Localised, Surgery."""
+
+REFERENCE_AGE_YEARS = 65.0
+LOG_HAZARD_RATIOS = {
+    "age": 0.035,
+    "Male": 0.15,
+    "Regional": 0.60,
+    "Distant": 1.70,
+    "Unknown": 0.90,
+    "Chemotherapy": 0.25,
+    "Radiotherapy": 0.20,
+    "Combined": -0.10,
+    "None": 0.70,
+}
+"""The truth: `age` a year; the others against Female, Localised and Surgery."""
+
+LOSS_PER_MONTH = 0.0015
+
+REGISTRY_SCHEMA = pa.schema(
+    [
+        pa.field("patient_id", pa.int64(), nullable=False),
+        pa.field("age", pa.int16()),
+        pa.field("sex", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("stage", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("site", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("tumour_size_mm", pa.float32()),
+        pa.field("treatment", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("region", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("diagnosis_date", pa.date32()),
+        pa.field("smoker", pa.bool_()),
+        pa.field("follow_up_months", pa.float64()),
+        pa.field("vital_status", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)
+
+
+def write_registry(
+    path: str | Path,
+    rows: int,
+    *,
+    seed: int = PUBLIC_SEED,
+    columns: Literal["full"] | Sequence[str] = "full",
+    batch_rows: int = 131_072,
+) -> None:
+    """Write a cancer-registry-like table of invented persons to one Parquet file.
+
+    Parameters
+    ----------
+    path
+        Local file; replaced, as a whole, where it exists.
+    rows
+        Number of persons. The first n persons are the same for every `rows` >= n.
+    seed
+        Other seeds give other invented persons.
+    columns
+        `full` for all twelve columns of `REGISTRY_SCHEMA`, or the names of some.
+    batch_rows
+        Rows a row group. It bounds the memory and changes no value.
+
+    Raises
+    ------
+    InputError
+        An unknown column, or a number of rows or seed out of range.
+    OutputError
+        The file cannot be written.
+
+    Notes
+    -----
+    Age and sex depend on the site, the stage on the site, the treatment on
+    stage and age, smoking on site and sex. The tumour size is lognormal by
+    stage, and missing most often where the stage is unknown. Survival follows
+    proportional hazards over a Weibull baseline; a follow-up ends at the death,
+    at `END_OF_FOLLOW_UP`, or at a random loss, whichever comes first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "registry.parquet"
+    >>> write_registry(path, 1000)
+    >>> table = pq.read_table(path)
+    >>> table.shape
+    (1000, 12)
+    """
+    names = REGISTRY_SCHEMA.names if columns == "full" else list(columns)
+    unknown = sorted(set(names) - set(REGISTRY_SCHEMA.names))
+    if unknown or not names or len(set(names)) != len(names):
+        raise InputError(
+            f"columns is {names}; give 'full' or one or more different names of: {', '.join(REGISTRY_SCHEMA.names)}"
+        )
+    schema = pa.schema([REGISTRY_SCHEMA.field(name) for name in names])
+    _write(path, rows, seed, batch_rows, schema, _registry_block)
+
+
+def write_numeric(
+    path: str | Path,
+    rows: int,
+    columns: int = 10,
+    *,
+    seed: int = PUBLIC_SEED,
+    batch_rows: int = 131_072,
+) -> None:
+    """Write correlated, skewed numeric columns to one Parquet file, for benchmarks.
+
+    Parameters
+    ----------
+    path, rows, seed, batch_rows
+        As for `write_registry`.
+    columns
+        Number of float64 columns, named `x1`, `x2`, and so on.
+
+    Raises
+    ------
+    InputError
+        A number of rows or columns, or the seed, is out of range.
+    OutputError
+        The file cannot be written.
+
+    Notes
+    -----
+    Three common normal factors and an own part make each column; every second
+    one is then exponentiated (lognormal), and each has a scale of its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "numbers.parquet"
+    >>> write_numeric(path, 1000, columns=4)
+    >>> pq.read_table(path).column_names
+    ['x1', 'x2', 'x3', 'x4']
+    """
+    if not 1 <= columns <= 10_000:
+        raise InputError(f"columns is {columns}; give 1 to 10000")
+    schema = pa.schema([pa.field(f"x{number}", pa.float64()) for number in range(1, columns + 1)])
+    _write(path, rows, seed, batch_rows, schema, _numeric_block)
+
+
+_Block = Callable[[np.random.Generator, int, int, list[str]], list[pa.Array]]
+
+
+def _write(path: str | Path, rows: int, seed: int, batch_rows: int, schema: pa.Schema, block: _Block) -> None:
+    """Stream blocks into row groups of `batch_rows`, then put the whole file in place."""
+    if not 0 <= rows <= LARGEST_TABLE_ROWS:
+        raise InputError(f"rows is {rows}; give 0 to {LARGEST_TABLE_ROWS}")
+    if batch_rows < 1:
+        raise InputError(f"batch_rows is {batch_rows}; give at least 1")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; give a whole number of at least 0")
+    target = Path(path)
+    try:
+        with drafted(target, private=False) as draft, pq.ParquetWriter(draft, schema) as writer:
+            for table in _regrouped(_blocks(rows, seed, schema, block), batch_rows):
+                writer.write_table(table, row_group_size=batch_rows)
+    except OSError as error:
+        raise OutputError(
+            f"{target} cannot be written ({os.strerror(error.errno or 0)}); give a file in a folder "
+            "that exists, that you may write to and that has space"
+        ) from None
+
+
+def _blocks(rows: int, seed: int, schema: pa.Schema, block: _Block) -> Iterator[pa.Table]:
+    """The table in blocks of `BLOCK_ROWS`, each from a stream of its own; the last one is drawn whole, then cut."""
+    for number, first in enumerate(range(0, rows, BLOCK_ROWS)):
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, number))))
+        arrays = block(rng, first, BLOCK_ROWS, schema.names)
+        yield pa.Table.from_arrays(arrays, schema=schema).slice(0, min(BLOCK_ROWS, rows - first))
+
+
+def _regrouped(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows, in tables that hold a multiple of `rows` each, but for the last."""
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        waiting.append(table)
+        count += table.num_rows
+        if count >= rows:
+            whole = pa.concat_tables(waiting).combine_chunks()
+            ready = count - count % rows
+            yield whole.slice(0, ready)
+            waiting, count = [whole.slice(ready)], count - ready
+    if count:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _registry_block(rng: np.random.Generator, first: int, rows: int, names: list[str]) -> list[pa.Array]:
+    """Draw `rows` persons; all columns are always drawn, so that a choice of columns changes none of them."""
+    site = _draw(rng, np.array([SITE_SHARES]), np.zeros(rows, dtype=np.int32))
+    sex = (rng.random(rows) < np.array(MALE_SHARES)[site]).astype(np.int32)
+    age = _ages(rng, site)
+    stage = _draw(rng, np.array(STAGE_SHARES), site)
+    treatment = _treatments(rng, stage, age)
+    region = _draw(rng, np.array([REGION_SHARES]), np.zeros(rows, dtype=np.int32))
+    size, size_missing = _tumour_sizes(rng, stage)
+    smoker, smoker_missing = _smokers(rng, site, sex, age)
+    diagnosed = rng.integers(_day(FIRST_DIAGNOSIS), _day(LAST_DIAGNOSIS), rows, endpoint=True)
+    months, dead = _follow_up(rng, diagnosed, _log_hazards(age, sex, stage, treatment))
+    drawn: dict[str, Callable[[], pa.Array]] = {
+        "patient_id": lambda: pa.array(_patient_ids(first, rows)),
+        "age": lambda: pa.array(age.astype(np.int16)),
+        "sex": lambda: _dictionary(sex, SEXES),
+        "stage": lambda: _dictionary(stage, STAGES),
+        "site": lambda: _dictionary(site, SITES),
+        "tumour_size_mm": lambda: pa.array(size.astype(np.float32), mask=size_missing),
+        "treatment": lambda: _dictionary(treatment, TREATMENTS),
+        "region": lambda: _dictionary(region, REGIONS),
+        "diagnosis_date": lambda: pa.array(diagnosed.astype(np.int32)).cast(pa.date32()),
+        "smoker": lambda: pa.array(smoker, mask=smoker_missing),
+        "follow_up_months": lambda: pa.array(months),
+        "vital_status": lambda: _dictionary(dead, VITAL_STATUSES),
+    }
+    return [drawn[name]() for name in names]
+
+
+def _draw(rng: np.random.Generator, shares: Floats, rows: npt.NDArray[np.int32]) -> Codes:
+    """Draw a category for each record from the row of `shares` that it names."""
+    limits = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+    uniform = rng.random(len(rows))
+    codes = np.zeros(len(rows), dtype=np.int32)
+    for limit in limits.T[:-1]:
+        codes += uniform >= limit[rows]
+    return codes
+
+
+def _ages(rng: np.random.Generator, site: Codes) -> Floats:
+    """Whole years by site; what falls beyond a bound is mirrored there, so that no age piles up."""
+    low, high = AGE_BOUNDS_YEARS
+    age = np.array(AGE_MEANS_YEARS)[site] + np.array(AGE_DEVIATIONS_YEARS)[site] * rng.standard_normal(len(site))
+    age = low + np.abs(age - low)
+    age = high - np.abs(high - age)
+    return np.clip(np.rint(age), low, high)
+
+
+def _treatments(rng: np.random.Generator, stage: Codes, age: Floats) -> Codes:
+    """Treatment by stage; the chance that the habits for the old apply rises with age."""
+    old = rng.random(len(age)) < 1 / (1 + np.exp((TREATMENT_TURNING_AGE_YEARS - age) / TREATMENT_TURNING_WIDTH_YEARS))
+    habits = np.array(TREATMENT_SHARES_YOUNG + TREATMENT_SHARES_OLD)
+    return _draw(rng, habits, stage + np.int32(len(STAGES)) * old)
+
+
+def _tumour_sizes(rng: np.random.Generator, stage: Codes) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Millimetres to one decimal, and where they are missing."""
+    size = np.exp(np.array(TUMOUR_LOG_MEANS)[stage] + TUMOUR_LOG_DEVIATION * rng.standard_normal(len(stage)))
+    missing = rng.random(len(stage)) < np.array(TUMOUR_MISSING_SHARES)[stage]
+    return np.clip(np.rint(size * 10) / 10, *TUMOUR_SIZE_BOUNDS_MM), missing
+
+
+def _smokers(
+    rng: np.random.Generator, site: Codes, sex: Codes, age: Floats
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Whether they smoke, and where nobody asked (more often among the old; 8 % in all)."""
+    chance = np.clip(np.array(SMOKER_SHARES)[site] + np.where(sex == 1, 0.05, -0.03), 0.02, 0.95)
+    missing = rng.random(len(age)) < np.clip(0.08 + 0.002 * (age - 66.0), 0.01, 1.0)
+    return rng.random(len(age)) < chance, missing
+
+
+def _log_hazards(age: Floats, sex: Codes, stage: Codes, treatment: Codes) -> Floats:
+    """Each record's x b under `LOG_HAZARD_RATIOS`; the reference categories have 0."""
+    effects = LOG_HAZARD_RATIOS["age"] * (age - REFERENCE_AGE_YEARS)
+    for codes, names in ((sex, SEXES), (stage, STAGES), (treatment, TREATMENTS)):
+        effects += np.array([0.0, *(LOG_HAZARD_RATIOS[name] for name in names[1:])])[codes]
+    return effects
+
+
+def _follow_up(rng: np.random.Generator, diagnosed: npt.NDArray[np.int64], log_hazards: Floats) -> tuple[Floats, Codes]:
+    """Months to one decimal until death or censoring, and 1 for a death.
+
+    S(t | x) = exp(-(t / scale)^shape exp(x b)) is inverted at a standard
+    exponential draw E: t = scale (E exp(-x b))^(1 / shape).
+    """
+    exponential = rng.standard_exponential(len(log_hazards))
+    death = BASELINE_SCALE_MONTHS * (exponential * np.exp(-log_hazards)) ** (1 / BASELINE_SHAPE)
+    lost = rng.standard_exponential(len(log_hazards)) / LOSS_PER_MONTH
+    censored = np.minimum(lost, (_day(END_OF_FOLLOW_UP) - diagnosed) / DAYS_PER_MONTH)
+    months = np.clip(np.rint(np.minimum(death, censored) * 10) / 10, *FOLLOW_UP_BOUNDS_MONTHS)
+    return months, (death <= censored).astype(np.int32)
+
+
+def _patient_ids(first: int, rows: int) -> npt.NDArray[np.int64]:
+    """Distinct numbers in no visible order: an affine map modulo the prime 2^31 - 1."""
+    places = np.arange(first, first + rows, dtype=np.int64)
+    return (places * 1_103_515_245 + 12_345) % (2**31 - 1) + 1
+
+
+def _dictionary(codes: Codes, names: Sequence[str]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names, pa.string()))
+
+
+def _day(date: str) -> int:
+    return int(np.datetime64(date, "D").astype(np.int64))
+
+
+def _numeric_block(rng: np.random.Generator, first: int, rows: int, names: list[str]) -> list[pa.Array]:
+    """Draw `rows` records; a column's law depends on its number, not on how many columns there are."""
+    factors = rng.standard_normal((3, rows))
+    arrays = []
+    for number in range(len(names)):
+        loadings = 0.75 * np.cos(np.array([1.0, 2.0, 3.0]) * (number + 1))
+        normal = loadings @ factors + 0.5 * rng.standard_normal(rows)
+        values = np.exp(0.8 * normal) if number % 2 else normal
+        arrays.append(pa.array(values * 10.0 ** (number % 4)))
+    return arrays
+
+
+def demo_job(input: str, output: str, k: int) -> str:
+    """The commented job for a table of `write_registry`, as YAML.
+
+    Parameters
+    ----------
+    input
+        Where the table lies.
+    output
+        Where releases will be published.
+    k
+        Smallest group size, at least 2.
+
+    Returns
+    -------
+    str
+        Text that `anonpipe.job.model.load_job` reads. Bounds and categories come
+        from this module's tables, the code book of the invented registry.
+
+    Examples
+    --------
+    >>> print(demo_job("registry.parquet", "releases", 5).splitlines()[4])
+    input: "registry.parquet"
+    """
+    return _JOB.format(
+        input=json.dumps(input),
+        output=json.dumps(output),
+        k=k,
+        age=list(AGE_BOUNDS_YEARS),
+        size=list(TUMOUR_SIZE_BOUNDS_MM),
+        months=list(FOLLOW_UP_BOUNDS_MONTHS),
+        first=FIRST_DIAGNOSIS,
+        last=LAST_DIAGNOSIS,
+        sexes=json.dumps(SEXES),
+        stages=json.dumps(STAGES),
+        sites=json.dumps(SITES),
+        treatments=json.dumps(TREATMENTS),
+        regions=json.dumps(REGIONS),
+        statuses=json.dumps(VITAL_STATUSES),
+        dead=json.dumps(VITAL_STATUSES[1:]),
+    )
+
+
+_JOB = """\
+# Anonymise the demonstration registry. All persons in it are invented.
+# Every bound and every list of categories below is from the code book (here: anonpipe/demo.py),
+# none from the data: an observed smallest or largest value is one person's true value.
+
+input: {input}
+output: {output}
+
+# No group of records that are replaced together is smaller than this.
+k: {k}
+
+columns:
+  # Identifiers never leave: not masked, not hashed, not released.
+  patient_id: {{kind: integer, role: identifier}}
+
+  # Masked: released values are synthetic, inside the bounds, multiples of the step.
+  age: {{kind: integer, role: masked, bounds: {age}}}
+  sex: {{kind: binary, role: masked, levels: {sexes}}}
+  # "Unknown" has no place in the order of the stages, hence categorical and not ordinal.
+  stage: {{kind: categorical, role: masked, levels: {stages}}}
+  site:
+    kind: categorical
+    role: masked
+    levels: {sites}
+  # Nulls are information here (the stage is unknown more often): they are masked and come out as nulls.
+  tumour_size_mm: {{kind: continuous, role: masked, bounds: {size}, step: 0.1, missing: carry}}
+  treatment:
+    kind: categorical
+    role: masked
+    levels: {treatments}
+  region:
+    kind: categorical
+    role: masked
+    levels: {regions}
+  diagnosis_date: {{kind: date, role: masked, bounds: ["{first}", "{last}"]}}
+  smoker: {{kind: binary, role: masked, levels: [false, true], missing: carry}}
+
+  # The response of a survival analysis: time from diagnosis to death or end of follow-up.
+  follow_up_months: {{kind: continuous, role: survival_time, bounds: {months}, step: 0.1}}
+  # Released unchanged, as survival_status always is.
+  vital_status:
+    kind: binary
+    role: survival_status
+    levels: {statuses}
+    event: {dead}
+
+# The dead and the censored are never in one group.
+strata:
+  by: [vital_status]
+"""

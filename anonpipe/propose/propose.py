@@ -1,0 +1,755 @@
+"""A first job for an unknown table: kinds and roles guessed from names, types and a bounded sample.
+
+The text holds column names and no value of the data. So it proposes neither
+bounds nor categories nor events: these come from the code book, and the
+steward writes them. Columns that follow from others are proposed as dropped,
+because masking them one by one would contradict or betray the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+
+from anonpipe.columns import Kind, Role, Scalar
+from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
+from anonpipe.errors import JobError
+from anonpipe.job.analyses import Needs, Survival, needs_of, sections
+from anonpipe.job.model import RecipientAnalysis
+from anonpipe.source import Unit, open_source, read_batches
+
+Floats = npt.NDArray[np.float64]
+
+SAMPLE_ROWS = 50_000
+"""Rows that the guesses rest on."""
+SAMPLE_PIECES = 16
+"""Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
+_CSV_BATCH_ROWS = 4_096
+FEW_CODES = 10
+"""Whole numbers with no more distinct values than this are taken for codes."""
+MANY_CATEGORIES = 200
+MANY_SHARE = 0.10
+"""Texts with more distinct values than either are not categories."""
+CLASS_ROWS = 10
+"""A class of a number has this many rows in its second largest category at least; less may be chance."""
+ENOUGH_ROWS = 20
+"""Fewer rows than this tell nothing about uniqueness or dependence."""
+LARGEST = 1e100
+"""Greater numbers, infinity among them, count as null: their squares overflow."""
+THIN_ROWS = 1_000
+"""Rows of the first, quick look for a dependence."""
+SAME_CORRELATION = 0.99999
+DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
+
+_IDENTIFYING = frozenset(
+    (
+        "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
+        "email", "mail", "phone", "telephone", "mobile", "fax", "address", "street",
+        "name", "surname", "forename", "firstname", "lastname", "fullname",
+    )
+)  # fmt: skip
+_UNIT_NUMBERS = frozenset(
+    f"{unit}{number}"
+    for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
+                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record")
+    for number in ("id", "no", "nr", "num", "number", "key")
+)  # fmt: skip
+"""Written without a mark between the two words."""
+_NO_SURVIVAL = frozenset(
+    ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
+)
+FEW_TO_JUDGE = 50
+"""Fewer values than this tell nothing of their distribution's tail."""
+
+LONG_TAIL = 2.0
+"""Skewness above which a logarithm is proposed."""
+
+_TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
+_STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
+_BIRTH_NAMES = ("birth", "born", "dob", "bdate")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the sample shows of one column.
+
+    Attributes
+    ----------
+    numbers
+        Natural units (days for dates), NaN where null or beyond
+        `LARGEST`, shape (n_rows,); None where the values are no numbers.
+    codes
+        Position among the distinct values, -1 where null, shape (n_rows,).
+    distinct, filled
+        Number of distinct values and of rows that are not null.
+    comma
+        Whether it holds texts that are all numbers, some with a comma.
+    """
+
+    name: str
+    type: pa.DataType
+    numbers: Floats | None
+    codes: npt.NDArray[np.int64]
+    distinct: int
+    filled: int
+    comma: bool = False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is a dictionary whose entries have an order."""
+        return bool(pa.types.is_dictionary(self.type) and self.type.ordered)
+
+    @property
+    def date(self) -> bool:
+        """Whether it holds dates or points in time."""
+        return is_date(plain_type(self.type))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all numbers are whole."""
+        if self.numbers is None:
+            return False
+        present = self.numbers[~np.isnan(self.numbers)]
+        return bool((present == np.floor(present)).all())
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the job will say of one column, and why.
+
+    Attributes
+    ----------
+    kind, role, reason
+        The reason is a comment.
+    event
+        Values of a survival status that mean the event; empty where the steward has to fill them in.
+    weight
+        In distances, in units of another column's, with its reason; None for 1.
+    skewed
+        Whether masking its logarithm is worth a thought.
+    ordered
+        Whether its categories have an order in the input, which the steward has to declare.
+    """
+
+    kind: Kind
+    role: Role
+    reason: str = ""
+    event: tuple[Scalar, ...] = ()
+    weight: tuple[int, str] | None = None
+    skewed: bool = False
+    ordered: bool = False
+
+
+def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
+    """Propose a commented job for a table; the steward corrects and completes it.
+
+    Parameters
+    ----------
+    source_url
+        The data: Parquet or CSV.
+    output
+        Where releases will be published.
+    k
+        Smallest group size, at least 2.
+    analyses
+        What the recipients mean to fit. Columns that none of them names are
+        proposed as dropped; roles, strata, weights and methods follow from
+        them, and they become gates.
+
+    Returns
+    -------
+    str
+        YAML. Where a survival status is found its `event` is left empty, and
+        the job is refused until the steward has filled it in; a Cox model's
+        condition that lists the values fills it. So are the `levels` of a
+        column that has an order in the input, which files do not keep.
+
+    Raises
+    ------
+    InputError
+        The input cannot be read, or has no rows.
+    JobError
+        `k` is below 2; an analysis names no column of the table.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_text(chr(10).join(["ssn,height", *(f"{n},{160 + n / 7}" for n in range(40))]))
+    >>> yaml.safe_load(propose_job(str(path), "releases", 5))["columns"]
+    {'ssn': {'kind': 'integer', 'role': 'identifier'}, 'height': {'kind': 'continuous', 'role': 'masked'}}
+    """
+    if k < 2:
+        raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
+    looks = look_at(_sample(source_url))
+    needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
+    guesses = guess(looks) if needs is None else guess_for(looks, needs)
+    for look in looks:
+        guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
+    return _write(source_url, output, k, guesses, needs)
+
+
+def _sample(source_url: str) -> pa.Table:
+    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
+    source = open_source(source_url, None)
+    pieces = [piece for unit in source.units for piece in _pieces(unit)]
+    places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
+    batches: list[pa.RecordBatch] = []
+    left = SAMPLE_ROWS
+    for index, place in enumerate(places):
+        wanted = left // (len(places) - index)
+        piece = pieces[place]
+        if not piece.row_groups:  # a CSV is read whole, to see the last rows of a sorted one too
+            share = min(1.0, wanted / max(1, piece.rows))
+            for _, batch in read_batches(source, piece, source.schema.names, _CSV_BATCH_ROWS):
+                batches.append(batch.slice(0, max(1, int(batch.num_rows * share))))
+            left -= wanted
+            continue
+        _, batch = next(read_batches(source, piece, source.schema.names, wanted))
+        batches.append(batch.slice(0, wanted))
+        left -= batches[-1].num_rows
+    return pa.Table.from_batches(batches)
+
+
+def _pieces(unit: Unit) -> Iterator[Unit]:
+    """The unit's row groups, each with rows; a CSV is one piece."""
+    if not unit.row_groups:
+        yield unit
+    for row_group in unit.row_groups:
+        yield replace(unit, row_groups=(row_group,))
+
+
+def look_at(table: pa.Table) -> list[Look]:
+    """What each column of a sample shows.
+
+    Examples
+    --------
+    >>> [look] = look_at(pa.table({"age": [40, 41, None, 40]}))
+    >>> look.distinct, look.filled, look.whole
+    (2, 3, True)
+    """
+    return [_look(field.name, table.column(index)) for index, field in enumerate(table.schema)]
+
+
+def _look(name: str, column: pa.ChunkedArray) -> Look:
+    if not is_supported(column.type):
+        return Look(name, column.type, None, np.full(len(column), -1, dtype=np.int64), 0, 0)
+    values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
+    encoded = pc.dictionary_encode(values)
+    codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    found = None
+    if is_number(values.type) or is_date(values.type):
+        found = numbers(values)
+        found[np.abs(found) > LARGEST] = np.nan
+    comma = pa.types.is_string(values.type) and _with_commas(encoded.dictionary)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), len(values) - values.null_count, comma)
+
+
+_COMMA_NUMBER = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
+
+
+def _with_commas(texts: pa.Array) -> bool:
+    """Whether all texts are numbers, and some have a comma: another country's way to write them."""
+    numeric = pc.all(pc.match_substring_regex(texts, _COMMA_NUMBER)).as_py()
+    return bool(numeric and pc.any(pc.match_substring(texts, ",")).as_py())
+
+
+def guess(looks: list[Look]) -> dict[str, Guess]:
+    """Kind and role of each column, in the table's order."""
+    guesses = {look.name: _alone(look) for look in looks}
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    for name, reason in derived(masked).items():
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
+    _survival(looks, guesses)
+    return guesses
+
+
+def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
+    """Kind and role of each column where the recipients' analyses are known.
+
+    What no analysis names is proposed as dropped: a column that nobody needs
+    protects nobody. What one names is released, also where it follows from
+    others.
+    """
+    used = guess([look for look in looks if look.name in needs.users])
+    found = {}
+    for look in looks:
+        alone = _alone(look)
+        if look.name not in used:
+            gone = alone.role is Role.IDENTIFIER or (alone.role is Role.DROPPED and alone.reason)
+            found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
+        elif alone.role is Role.MASKED:
+            found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
+        else:
+            found[look.name] = _wanted(look, alone, needs.users[look.name])
+    for survival in [needs.survival] if needs.survival else []:
+        _survival_of(survival, {look.name: look for look in looks}, found)
+    return _weighted(found, needs)
+
+
+def _needed(found: Guess, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names; roles of survival are given by the analyses alone."""
+    reason = f"needed by {_names(users)}"
+    if found.role is Role.DROPPED:
+        reason += f"; but it is {found.reason}, and the two may contradict each other: one of them should do"
+    return Guess(alone.kind, Role.MASKED, reason)
+
+
+def _wanted(look: Look, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names, and that would not be released without: masked where that can be."""
+    if not is_supported(look.type) or look.distinct < 2:
+        return Guess(alone.kind, Role.DROPPED, f"CHECK: {alone.reason}; but needed by {_names(users)}")
+    return Guess(alone.kind, Role.MASKED, f"CHECK: needed by {_names(users)}; but {alone.reason}")
+
+
+def _names(users: tuple[str, ...]) -> str:
+    return ", ".join(_quoted(name) for name in users)
+
+
+def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:
+    """Give the roles that the first Cox model asks for; without a plain time and status, none."""
+    time, status = survival.time, survival.status
+    if time is None or status is None or time == status or Role.DROPPED in (found[time].role, found[status].role):
+        return
+    if looks[time].numbers is None or looks[time].date:
+        return
+    whose = f"of the Cox model {_quoted(survival.name)}"
+    kind = found[time].kind if not found[time].kind.coded else Kind.INTEGER
+    found[time] = Guess(kind, Role.SURVIVAL_TIME, f"the response {whose}")
+    found[status] = Guess(
+        found[status].kind, Role.SURVIVAL_STATUS, f"released unchanged: the event {whose}", survival.event
+    )
+
+
+def _weighted(found: dict[str, Guess], needs: Needs) -> dict[str, Guess]:
+    """Without a survival time, the response of the first other model weighs as much as all other columns together."""
+    if any(guessed.role is Role.SURVIVAL_TIME for guessed in found.values()):
+        return found
+    others = sum(guessed.role is Role.MASKED for guessed in found.values()) - 1
+    response = next((name for name in needs.responses if found[name].role is Role.MASKED), None)
+    if response is None or others < 2:
+        return found
+    why = f"in distances: the response of {_quoted(needs.responses[response])} weighs as much as all else"
+    return found | {response: replace(found[response], weight=(others, why))}
+
+
+def _alone(look: Look) -> Guess:
+    """What a column's own name, type and distinct values say."""
+    kind = _kind(look)
+    if not is_supported(look.type) and not pa.types.is_null(look.type):
+        return Guess(kind, Role.DROPPED, "values of this type cannot be released")
+    if look.distinct < 2:
+        return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
+    if look.comma:
+        return Guess(Kind.CONTINUOUS, Role.DROPPED, _DECIMAL_COMMAS)
+    if reason := _identifying(look):
+        return Guess(kind, Role.IDENTIFIER, reason)
+    if look.numbers is None and _too_many(look):
+        return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
+    if kind is Kind.CATEGORICAL and look.numbers is not None:
+        return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
+    return Guess(kind, Role.MASKED, skewed=kind in (Kind.CONTINUOUS, Kind.INTEGER) and _long_tail(look))
+
+
+_DECIMAL_COMMAS = (
+    "CHECK: looks like numbers with decimal commas; convert them to points and write role: masked, or, if they are "
+    "codes, kind: categorical, role: masked"
+)
+
+
+def _long_tail(look: Look) -> bool:
+    """Whether no number is negative, and their skewness is above that of an exponential distribution."""
+    if look.numbers is None or look.filled < FEW_TO_JUDGE:
+        return False
+    present = look.numbers[~np.isnan(look.numbers)]
+    spread = present.std() if len(present) else 0.0
+    return bool(spread > 0 and present.min() >= 0 and np.mean(((present - present.mean()) / spread) ** 3) > LONG_TAIL)
+
+
+def _kind(look: Look) -> Kind:
+    if look.date:
+        return Kind.DATE
+    if look.distinct == 2 or pa.types.is_boolean(look.type):
+        return Kind.BINARY
+    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES):
+        return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
+    return Kind.INTEGER if look.whole else Kind.CONTINUOUS
+
+
+def _identifying(look: Look) -> str:
+    """Why a column is an identifier; empty where it is none. Dates and fractions never are."""
+    if look.date or (look.numbers is not None and not look.whole):
+        return ""
+    unique = look.distinct == look.filled
+    if _names_unit(look.name) and (unique or look.distinct > ENOUGH_ROWS):
+        return "its name says so" if unique else _REPEATING
+    if unique and look.filled >= ENOUGH_ROWS:
+        return "no value occurs twice in the sample; if it is a measurement, write role: masked"
+    return ""
+
+
+_REPEATING = (
+    "CHECK: its name says so, but its values repeat, and k counts rows: if one person has several rows, make one of "
+    "them, or write rows_per_unit: many; if several persons share a value (household, surname), write role: dropped"
+)
+
+
+def _names_unit(name: str) -> bool:
+    """Whether a name says that the column names persons, in a word of its own or at the end of one (UTILITYID)."""
+    words = _words(name)
+    return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in words)
+
+
+def _too_many(look: Look) -> bool:
+    return look.distinct > min(MANY_CATEGORIES, max(FEW_CODES, MANY_SHARE * look.filled))
+
+
+def _words(name: str) -> list[str]:
+    """The words of a column name, in lower case.
+
+    Examples
+    --------
+    >>> _words("patientID"), _words("SURV_mm")
+    (['patient', 'id'], ['surv', 'mm'])
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def _rank(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
+    """The first rank that a word of the name begins with an entry of; None without any."""
+    words = _words(name)
+    if _NO_SURVIVAL & set(words):
+        return None
+    return next((rank for rank, starts in enumerate(ranks) if any(word.startswith(starts) for word in words)), None)
+
+
+def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
+    """Give the roles survival_time and survival_status where the names of both are found."""
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
+    states = [look.name for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
+    time, state = _best(times, _TIME_NAMES), _best(states, _STATUS_NAMES)
+    if time is not None and state is not None:
+        guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
+        guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def _duration(look: Look) -> bool:
+    if look.numbers is None or look.date or np.isnan(look.numbers).all():
+        return False
+    return bool(np.nanmin(look.numbers) >= 0)
+
+
+def _best(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:
+    ranked = [(rank, place) for place, name in enumerate(names) if (rank := _rank(name, ranks)) is not None]
+    return names[min(ranked)[1]] if ranked else None
+
+
+def derived(looks: list[Look]) -> dict[str, str]:
+    """Columns that follow from other columns, with the reason; what they follow from is never among them.
+
+    Four relations are looked for, in this order, among the columns still
+    left: a linear copy of a number or date; a part of a date; a class, each
+    category of which covers an interval of a number of its own; and two dates
+    and the time between them, where one of the dates is given up.
+    """
+    found: dict[str, str] = {}
+    for search in (_copies, _date_parts, _classes, _intervals):
+        for name, reason in search([look for look in looks if look.name not in found]):
+            found.setdefault(name, reason)
+    return found
+
+
+def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two linearly dependent columns the one that is no date, else the later one."""
+    numeric = [look for look in looks if look.numbers is not None and look.distinct > 2]
+    gone: set[str] = set()
+    for one, other in combinations(sorted(numeric, key=lambda look: not look.date), 2):
+        if one.name in gone or other.name in gone or not _same(one, other):
+            continue
+        gone.add(other.name)
+        yield other.name, f"a linear copy of {_quoted(one.name)}"
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Whether a line joins the columns: for the bulk of the rows, not only by shared extreme codes."""
+    if not _line(*_together(_thin(one), _thin(other))):
+        return False
+    x, y = _together(one, other)
+    return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
+
+
+def _line(x: Floats, y: Floats) -> bool:
+    if len(x) < 2:
+        return False
+    dx, dy = x - x.mean(), y - y.mean()
+    xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
+    if xx <= 0 or yy <= 0 or xy * xy <= SAME_CORRELATION**2 * xx * yy:
+        return False
+    low, high = np.quantile(y, [0.25, 0.75])
+    return bool(np.median(np.abs(dy - dx * (xy / xx))) <= 0.01 * (high - low))
+
+
+def _thin(look: Look) -> Look:
+    """The column in about `THIN_ROWS` evenly spread rows: what fails there needs no second look."""
+    step = max(1, len(look.codes) // THIN_ROWS)
+    return replace(look, numbers=None if look.numbers is None else look.numbers[::step], codes=look.codes[::step])
+
+
+def _together(*looks: Look) -> tuple[Floats, ...]:
+    """The numbers of the rows where none of the columns is null."""
+    columns = [look.numbers for look in looks if look.numbers is not None]
+    present = ~np.isnan(np.array(columns)).any(axis=0)
+    return tuple(column[present] for column in columns)
+
+
+def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Numbers that are the month, the day, the weekday or the quarter of a date (years are classes)."""
+    dates = [look for look in looks if look.date]
+    parts = [look for look in looks if look.numbers is not None and look.whole and not look.date]
+    for part in parts:
+        for date in dates:
+            if not _part(*_together(_thin(date), _thin(part))):
+                continue
+            days, values = _together(date, part)
+            if len(days) >= max(ENOUGH_ROWS, part.filled / 2) and (name := _part(days, values)):
+                yield part.name, f"the {name} of {_quoted(date.name)}"
+                break
+
+
+def _part(days: Floats, values: Floats) -> str:
+    """Which part of the dates the values are, counted from any number; empty if none."""
+    if len(days) < 2:
+        return ""
+    stamps = np.floor(days).astype("datetime64[D]")
+    months = stamps.astype("datetime64[M]").astype(np.int64)
+    found = {
+        "month": months % 12,
+        "quarter": months % 12 // 3,
+        "day of the month": (stamps - stamps.astype("datetime64[M]")).astype(np.int64),
+        "day of the year": (stamps - stamps.astype("datetime64[Y]")).astype(np.int64),
+        "weekday": (stamps.astype(np.int64) + 3) % 7,
+    }
+    return next((name for name, part in found.items() if np.ptp(values - part) == 0), "")
+
+
+def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Categories (also years and other whole numbers) that are intervals of a number or date."""
+    finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
+    places = {look.name: place for place, look in enumerate(looks)}
+    for coarse in looks:
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or _second_size(coarse) < CLASS_ROWS:
+            continue
+        for fine in finest:
+            order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
+            if order and _is_class(coarse, fine):
+                yield coarse.name, f"a class of {_quoted(fine.name)}"
+                break
+
+
+def _second_size(look: Look) -> int:
+    """Rows in the second largest category."""
+    return int(np.sort(np.bincount(look.codes[look.codes >= 0]))[-2])
+
+
+def _is_class(coarse: Look, fine: Look) -> bool:
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
+    return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
+
+
+def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Codes and numbers of the rows that have a category."""
+    present = coarse.codes >= 0
+    values = np.full(len(present), np.nan) if fine.numbers is None else fine.numbers
+    return coarse.codes[present], np.where(np.isnan(values), -np.inf, values)[present]
+
+
+def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
+    sizes = np.bincount(codes)
+    low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
+    np.minimum.at(low, codes, values)
+    np.maximum.at(high, codes, values)
+    used = np.flatnonzero(sizes)
+    order = used[np.lexsort((high[used], low[used]))]
+    return bool((high[order][:-1] < low[order][1:]).all())
+
+
+def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two dates and the time between them, one date."""
+    dates = [look for look in looks if look.date]
+    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
+    triples = [
+        (span, *ends, unit) for pair in combinations(dates, 2) for span in spans for ends, unit in _between(span, *pair)
+    ]
+    uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
+    gone: set[str] = set()
+    for span, begin, end, unit in sorted(triples, key=lambda triple: _rank(triple[0].name, _TIME_NAMES) is None):
+        if begin.name in gone or end.name in gone:
+            continue
+        drop = _dispensable(span, begin, end, uses)
+        kept = end if drop is begin else begin
+        gone.add(drop.name)
+        yield drop.name, f"follows from {_quoted(kept.name)} and {_quoted(span.name)}, the {unit} between"
+
+
+def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
+    """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
+    unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
+    if unit is None:
+        return
+    x, first, second = _together(span, one, other)
+    if len(x) >= max(ENOUGH_ROWS, span.filled / 2) and _unit(x, first, second) == unit:
+        yield ((one, other) if np.median(second - first) >= 0 else (other, one)), unit
+
+
+def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
+    """The unit in which `x` is the time between two days; None if it is none.
+
+    Rounded up, down, to the nearest or to the middle, what is left over spans one unit.
+    """
+    if len(x) < 2:
+        return None
+    for unit, length in DAYS_IN.items():
+        rest = x - np.abs(second - first) / length
+        low, high = np.quantile(rest, [0.005, 0.995])
+        if high - low <= 1.1 and rest.std() < 0.2 * x.std():
+            return unit
+    return None
+
+
+def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
+    """The date to give up: a birth, the end of a survival time, else the one less often needed."""
+    births = [date for date in (begin, end) if any(word.startswith(_BIRTH_NAMES) for word in _words(date.name))]
+    if births:
+        return births[0]
+    if _rank(span.name, _TIME_NAMES) is not None:
+        return end
+    if uses[begin.name] != uses[end.name]:
+        return begin if uses[begin.name] < uses[end.name] else end
+    first, last = _together(begin, end)
+    return begin if np.median(last - first) > 15 * DAYS_IN["years"] else end
+
+
+def _quoted(text: str) -> str:
+    """A text as a quoted YAML scalar on one line."""
+    return yaml.safe_dump(text, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")
+
+
+def _flow(values: tuple[Scalar, ...]) -> str:
+    """A list of values on one line."""
+    return str(yaml.safe_dump(list(values), default_flow_style=True, width=10**9, allow_unicode=True)).rstrip("\n")
+
+
+def _key(name: str) -> str:
+    """A column name as a YAML key: quoted where YAML would take it for something else."""
+    safe = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and isinstance(yaml.safe_load(name), str)
+    return name if safe else _quoted(name)
+
+
+def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess], needs: Needs | None = None) -> str:
+    text = _HEAD.format(
+        input=_quoted(source_url),
+        output=_quoted(output),
+        k=k,
+        kinds=", ".join(Kind),
+        roles=", ".join(Role),
+        copied=_COPIED if needs is None else _COPIED_FROM_ANALYSES,
+    )
+    text += "".join(line + "\n" for name, guessed in guesses.items() for line in _entry(name, guessed))
+    state = next((name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_STATUS), None)
+    text += _STRATA.format(status=_key(state)) if state is not None else _NO_STRATA
+    if needs is None:
+        return text
+    timed = any(guessed.role is Role.SURVIVAL_TIME for guessed in guesses.values())
+    return text + _subsets(guesses, needs) + sections(needs, weighted=timed)
+
+
+def _subsets(guesses: dict[str, Guess], needs: Needs) -> str:
+    """What to think of where an analysis takes some of the records, chosen by a masked category."""
+    chosen = {name: who for name, who in needs.subsets.items() if guesses[name].role is Role.MASKED}
+    return "".join(
+        f"# {_quoted(who)} takes some of the records, by {_quoted(name)}, whose synthetic values blur the choice.\n"
+        "# With role: kept, and in strata.by, they would stay true; but true values help to find persons.\n"
+        for name, who in chosen.items()
+        if guesses[name].kind.coded
+    )
+
+
+def _entry(name: str, guessed: Guess) -> Iterator[str]:
+    """The lines of one column."""
+    yield f"  {_key(name)}:"
+    yield f"    kind: {guessed.kind.value}"
+    yield f"    role: {guessed.role.value}" + (f"  # {guessed.reason}" if guessed.reason else "")
+    if guessed.event:
+        yield f"    event: {_flow(guessed.event)}  # as the analysis has it; all other values count as censored"
+    elif guessed.role is Role.SURVIVAL_STATUS:
+        yield "    # FILL IN: list the values that mean the event happened, as in event: [value, value]."
+        yield "    # All other values count as censored. The job is refused while the list is empty."
+        yield "    event: []"
+    if guessed.ordered and guessed.kind.coded and guessed.role.released:
+        yield "    # FILL IN: the column has an order, which files do not keep: list all its categories, the lowest"
+        yield "    # first, as in levels: [category, category]. The job is refused while the list is empty."
+        yield "    levels: []"
+    if not guessed.role.synthesized:
+        return
+    if guessed.weight is not None:
+        yield f"    weight: {guessed.weight[0]}  # {guessed.weight[1]}"
+    if guessed.kind.coded:
+        if not guessed.ordered:
+            yield "    # levels: [category, category]  # from the code book"
+        return
+    ends = "[first-day, last-day], ISO dates" if guessed.kind is Kind.DATE else "[low, high]"
+    yield f"    # bounds: {ends}  # from the code book, never from the data"
+    if guessed.kind is Kind.CONTINUOUS:
+        yield "    # step: resolution  # released values are multiples of it; full precision betrays true values"
+    if guessed.skewed:
+        yield "    # transform: log  # positive with a long tail; needs the lower bound, and a step if that is 0"
+
+
+_COPIED = "Nothing below was copied from the data but the names of the columns."
+
+_COPIED_FROM_ANALYSES = (
+    f"{_COPIED}\n"
+    "# Roles, strata, weights, methods and limits follow from the analyses (Gal et al. 2014, a recipient-centred\n"
+    "# framework): what nobody needs is dropped, and what the models rest on is kept best."
+)
+
+_HEAD = """\
+# A proposal: kinds and roles are guesses from names, types and a sample of the rows.
+# Check every line. {copied}
+
+input: {input}
+output: {output}
+
+# No group of records that are replaced together is smaller than this.
+k: {k}
+
+# kind: {kinds}
+# role: {roles}
+#   identifier, dropped: not in the release. masked, survival_time: synthetic values.
+#   class, survival_status, kept: the true values, which makes them quasi-identifiers.
+# bounds and levels come from the code book: an observed extreme is one person's true value.
+columns:
+"""
+
+_STRATA = """
+# Records of different strata are never in one group. A stratum of fewer than k records stops the run;
+# merge moves its records to a larger stratum of the same event status, drop leaves them out.
+strata:
+  by: [{status}]
+  small: error  # error, merge, drop
+"""
+
+_NO_STRATA = """
+# Records of different strata are never in one group; a stratum needs a column that is released unchanged.
+# strata:
+#   by: [column]
+"""

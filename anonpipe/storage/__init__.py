@@ -1,0 +1,1 @@
+"""What lies on disk: staging, versions, releases, release logs."""

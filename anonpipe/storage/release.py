@@ -1,0 +1,454 @@
+"""Atomic publication: a new versioned folder, then one switch of the pointer.
+
+    output/versions/<version>/part-00000.parquet ... _manifest.json _report.json _report.html
+    output/CURRENT          the name of the current version (object stores, and everywhere)
+    output/release          a link to the current version (local disks)
+    output/steward/         reports for the steward alone, one a version and one of a run that failed;
+                            outside, where the job names a place for them
+
+A reader follows the pointer and sees the old release or the new one, whole.
+The version folder is complete, under its final name, before a pointer moves.
+`anonpipe.storage.versions` knows the order of versions, the pointers and the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from anonpipe import interrupts
+from anonpipe.errors import AnonpipeError, InputError, OutputError
+from anonpipe.files import sync_path, write_atomic
+from anonpipe.storage.versions import (
+    FAILED,
+    LINK,
+    MANIFEST,
+    POINTER,
+    STEWARD,
+    VERSIONS,
+    Place,
+    alone,
+    begin,
+    done,
+    forget_private,
+    is_plain,
+    known_versions,
+    led_to,
+    missing_folders,
+    names,
+    new_version,
+    order,
+    pointers,
+    remove_version,
+    switch,
+)
+
+FAILED_RUN = "failed"
+"""What the files of a failed run are called in there, where others have the name of their version."""
+_BLOCK = 2**22
+
+
+def sha256(path: str | Path, filesystem: Any = None) -> str:
+    """SHA-256 of a file, read in blocks."""
+    with (filesystem or LocalFileSystem()).open(str(path), "rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def place(url: str, internal: str | None = None) -> Place:
+    """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own.
+
+    Raises
+    ------
+    OutputError
+        The protocol is unknown or its driver is not installed.
+    """
+    if internal is not None:
+        outside = place(internal)
+        return replace(place(url), internal=outside)
+    try:
+        filesystem, root = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError):
+        problem = True
+    else:
+        problem = False
+    if problem:
+        scheme = url.split("://", 1)[0]
+        raise OutputError(
+            f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
+        )
+    return Place(filesystem, root)
+
+
+def check_writable(where: Place) -> None:
+    """Write a probe into the output folder, before any work starts; nothing of it stays.
+
+    The steward's own place is probed too, where there is one.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written, or it is a folder with files of another kind.
+    """
+    found = _probed(where, "output")
+    if where.internal is not None:
+        _probed(where.internal, "place of internal reports")
+    visible = {name for name in found if not name.startswith(".")}
+    if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
+        raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+
+
+def _probed(where: Place, what: str) -> set[str]:
+    """What there is in a folder that can be written."""
+    reason, made = None, missing_folders(where)
+    try:
+        where.filesystem.makedirs(where.root, exist_ok=True)
+        found = names(where)
+        probe = where.path(f".probe-{secrets.token_hex(8)}")
+        with where.filesystem.open(probe, "wb") as out:
+            out.write(b"")
+        with contextlib.suppress(FileNotFoundError):  # a run that publishes here took it for one of a dead run
+            where.filesystem.rm_file(probe)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    if reason is not None:
+        raise OutputError(
+            f"the {what} {where.root} cannot be written: {reason}; choose another folder or mend its rights"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Published:
+    """A version that readers are led to: its path, and what failed after that was so."""
+
+    path: str
+    warnings: tuple[str, ...] = ()
+
+
+def publish(
+    files: Sequence[Path],
+    manifest: dict[str, Any],
+    where: Place,
+    documents: Mapping[str, bytes] | None = None,
+    version: str | None = None,
+    before_switch: Callable[[], None] = lambda: None,
+) -> Published:
+    """Copy verified files and their manifest into a new version, then switch the pointer.
+
+    Parameters
+    ----------
+    files
+        Finished files of the staging, on this machine.
+    manifest
+        Its `files` entry holds name and SHA-256 of each; checked after copying.
+    documents
+        Further files for the recipients, by name: `_report.html`. The
+        manifest that is published lists them too.
+    version
+        Its name, from `new_version` under the same lock; None for a new one.
+    before_switch
+        Called when the version is complete and no pointer leads to it yet;
+        what it raises prevents the release.
+
+    Returns
+    -------
+    Published
+        Nothing that fails after the switch is an error: the release is out.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written; nothing was published.
+    BusyError
+        Another run publishes to the same output, and does not end.
+    """
+    with alone(where), contextlib.ExitStack() as quiet:
+        return _publish(files, manifest, where, documents or {}, version or new_version(where), before_switch, quiet)
+
+
+def _publish(
+    files: Sequence[Path],
+    manifest: dict[str, Any],
+    where: Place,
+    documents: Mapping[str, bytes],
+    version: str,
+    before_switch: Callable[[], None],
+    quiet: contextlib.ExitStack,
+) -> Published:
+    """Publish under the lock; from the switch on Ctrl-C is only noted."""
+    listed = manifest | {"documents": [_entry(name, content) for name, content in documents.items()]}
+    reason = None
+    try:
+        begin(where, version)
+        _copy_version(files, listed, where, version, documents)
+        before_switch()
+        quiet.enter_context(interrupts.held())
+        switch(where, version)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    except BaseException:  # whatever stopped it, half a version is no use
+        _discard(where, version)
+        raise
+    if reason is not None and led_to(where) != version:
+        _discard(where, version)
+        raise OutputError(
+            f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or mend its "
+            "rights, then --resume"
+        )
+    with contextlib.suppress(OSError):  # of an earlier run, and no longer true
+        forget_private(where, FAILED_RUN)
+        where.failures.filesystem.rm_file(where.failures.path(FAILED))
+    with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
+        done(where)
+    warnings = [] if reason is None else [_NOT_ALL.format(root=where.root, reason=reason)]
+    return Published(where.path(VERSIONS, version), (*warnings, *too_late()))
+
+
+def too_late() -> tuple[str, ...]:
+    """The warning that a Ctrl-C came when the release was out already; nothing where none came."""
+    return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
+
+
+_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
+
+
+def _entry(name: str, content: bytes) -> dict[str, Any]:
+    return {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list[str]:
+    """Put documents for the steward beside the releases; on a disk only their owner can read them.
+
+    Parameters
+    ----------
+    run
+        The version, or `FAILED_RUN`; `report.html` becomes `<run>-report.html`.
+
+    Returns
+    -------
+    list of str
+        Where they are.
+    """
+    folder = where.steward
+    if folder.local:
+        Path(folder.root).mkdir(parents=True, exist_ok=True, mode=0o700)
+        if where.internal is None:
+            os.chmod(folder.root, 0o700)
+    else:
+        folder.filesystem.makedirs(folder.root, exist_ok=True)
+    paths = [folder.path(f"{run}-{name}") for name in documents]
+    for path, content in zip(paths, documents.values(), strict=True):
+        if folder.local:
+            write_atomic(Path(path), content)
+        else:
+            folder.filesystem.pipe_file(path, content)
+    return paths
+
+
+def _copy_version(
+    files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str, documents: Mapping[str, bytes]
+) -> None:
+    """On a disk: copy under a hidden name, sync, rename. On an object store: the pointer alone decides."""
+    folder = where.path(VERSIONS, f".{version}" if where.local else version)
+    where.filesystem.makedirs(folder, exist_ok=True)
+    expected = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
+    for path in files:
+        target = f"{folder}/{path.name}"
+        with open(path, "rb") as source, where.filesystem.open(target, "wb") as out:
+            while block := source.read(_BLOCK):
+                interrupts.safe_point()
+                out.write(block)
+            _sync(out)
+        if sha256(target, where.filesystem) != expected[path.name]:
+            raise OSError(f"{path.name} differs after copying")
+    for name, content in {**documents, MANIFEST: json.dumps(manifest, indent=2).encode()}.items():
+        with where.filesystem.open(f"{folder}/{name}", "wb") as out:
+            out.write(content)
+            _sync(out)
+    if where.local:
+        _open_to_readers(Path(folder))
+        sync_path(Path(folder))
+        os.rename(folder, where.path(VERSIONS, version))
+        sync_path(Path(where.path(VERSIONS)))
+
+
+def _open_to_readers(folder: Path) -> None:
+    """Release files follow the usual rights of the machine, not the staging's private ones."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in folder.iterdir():
+        path.chmod(0o666 & ~mask)
+    folder.chmod(0o777 & ~mask)
+
+
+def _sync(handle: Any) -> None:
+    handle.flush()
+    if hasattr(handle, "fileno"):
+        try:
+            os.fsync(handle.fileno())
+        except (OSError, ValueError):  # an object store has no file behind the handle
+            pass
+
+
+def _discard(where: Place, version: str) -> None:
+    """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
+    if led_to(where) != version:
+        with contextlib.suppress(OSError):
+            remove_version(where, version)
+            done(where)
+
+
+def resolve(url: str) -> Place:
+    """The current version below an output path, or the version folder itself.
+
+    Raises
+    ------
+    InputError
+        There is no release, or a pointer leads out of the output.
+    """
+    where = place(url)
+    if where.filesystem.exists(where.path(MANIFEST)):
+        return where
+    _refuse_strays(where)
+    version = led_to(where)
+    if version is None:
+        raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
+    return Place(where.filesystem, where.path(VERSIONS, version))
+
+
+def _refuse_strays(where: Place) -> None:
+    """Pointers and versions may be links, but no link may lead elsewhere than to a version of this output."""
+    stray = None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not is_plain(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
+            stray = where.path(POINTER)
+    if where.local:
+        home = os.path.join(os.path.realpath(where.root), VERSIONS)
+        followed = [where.path(LINK), *(where.path(VERSIONS, name) for name in pointers(where))]
+        outside = (path for path in followed if os.path.dirname(os.path.realpath(path)) != home)
+        stray = stray or next((path for path in outside if os.path.lexists(path)), None)
+    if stray is not None:
+        raise InputError(
+            f"{stray} does not lead to a version of this output and is not followed; "
+            "give the folder of a version, or publish again"
+        )
+
+
+def read_manifest(where: Place) -> dict[str, Any]:
+    """The manifest of a version.
+
+    Raises
+    ------
+    InputError
+        It is missing, or not what `publish` wrote.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads(where.filesystem.cat_file(where.path(MANIFEST)))
+        complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
+        complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
+        complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
+    except (OSError, ValueError, LookupError, TypeError):
+        complete = False
+    if complete:
+        return manifest
+    raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
+
+
+def check(url: str) -> list[str]:
+    """Compare a published release with its manifest; returns what is wrong (nothing: all is well)."""
+    where = resolve(url)
+    manifest = read_manifest(where)
+    problems = []
+    documents = manifest.get("documents", [])
+    listed = {entry["name"] for entry in [*manifest["files"], *documents]}
+    present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
+    problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST})]
+    for entry in [*manifest["files"], *documents]:
+        name = entry["name"]
+        if name not in present:
+            problems.append(f"{name}: missing")
+        elif where.local and os.path.islink(where.path(name)):
+            problems.append(f"{name}: a link, not a file")
+        elif sha256(where.path(name), where.filesystem) != entry["sha256"]:
+            problems.append(f"{name}: SHA-256 differs from the manifest")
+        elif entry not in documents:
+            problems += _check_parquet(where, entry, manifest)
+    return problems
+
+
+def _check_parquet(where: Place, entry: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+    with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
+        parquet = pq.ParquetFile(handle)
+        schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+    found = []
+    if describe_schema(schema) != manifest["schema"]:
+        found.append(f"{entry['name']}: its schema differs from the manifest")
+    if rows != entry["rows"]:
+        found.append(f"{entry['name']}: {rows} rows, the manifest says {entry['rows']}")
+    return found
+
+
+def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
+    """Name, type and nullability of each column, as the manifest writes them."""
+    return [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema]
+
+
+def clean_up(url: str, internal: str | None = None) -> None:
+    """Delete what dead runs left in an output; nothing where a live run publishes there."""
+    where = place(url, internal)
+    if where.filesystem.exists(where.root):
+        with contextlib.suppress(AnonpipeError), alone(where, patience=0.0):
+            pass
+
+
+def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
+    """Delete all but the newest `keep` of the versions up to the current one, and the steward's reports of them.
+
+    The current version always stays, and so does what was published after it
+    (where somebody led readers back to an older one). Waits for a run that is
+    publishing.
+
+    Returns
+    -------
+    list of str
+        The deleted versions.
+
+    Raises
+    ------
+    InputError
+        There is no release.
+    OutputError
+        A version cannot be deleted.
+    """
+    where = place(url, internal)
+    resolve(url)
+    reason, deleted = None, []
+    with alone(where):
+        current = led_to(where)
+        older = [name for name in known_versions(where) if current is not None and order(name) < order(current)]
+        doomed = older[: max(0, len(older) - max(0, keep - 1))]
+        try:
+            for version in doomed:
+                if version not in pointers(where):
+                    remove_version(where, version)
+                    deleted.append(version)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+    if reason is not None:
+        raise OutputError(f"old versions at {where.root} cannot be deleted: {reason}; mend its rights, then try again")
+    return deleted

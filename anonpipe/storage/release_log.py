@@ -1,0 +1,442 @@
+"""The release logs: what was released before, so that no second release gives away what changed.
+
+Two releases that differ by a few persons disclose these by differences, and
+the same persons released twice with different noise can be averaged. So each
+release leaves a line in a log beside the output (`steward/releases.jsonl`)
+and in the steward's home; the next run is held against both. A line holds
+keyed digests and numbers of records only, and none of it is ever in a release.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.encoding.sketch import Sketch, chance_of, shared_records
+from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.rng import home_key, keyed, private_home
+from anonpipe.storage import release
+from anonpipe.storage.versions import Place
+
+LOG = "releases.jsonl"
+_FORM = 1
+_MARK_BYTES = 6
+
+CHANCE = 1e-6
+"""Below it two tables do not share so much by chance."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the logs need to know of an input.
+
+    Attributes
+    ----------
+    digest
+        Of the released content: `Scan.digest`.
+    job
+        Digest of the job.
+    rows
+        Records, held-out ones included.
+    columns
+        Names of the released columns.
+    sketches
+        By what they are of; see `anonpipe.encoding.sketch`.
+    """
+
+    digest: str
+    job: str
+    rows: int
+    columns: tuple[str, ...]
+    sketches: Mapping[str, Sketch]
+
+    def line(self, secret: bytes, name: str) -> dict[str, Any]:
+        """The line of a release of this input, called `name`."""
+        return {
+            "anonpipe_log": _FORM,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": name,
+            "secret": mark(secret),
+            "job": _job(secret, self.job),
+            "population": _hex(secret, "population", self.digest),
+            "rows": self.rows,
+            "columns": [_hex(secret, "column", column) for column in self.columns],
+            "sketches": [asdict(_told(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
+        }
+
+
+@dataclass(frozen=True)
+class Told:
+    """A sketch as a log keeps it; it cannot be read back into records, with the secret neither.
+
+    Attributes
+    ----------
+    on
+        Keyed digest of what it is of.
+    level, depths
+        The sketch's level, and of each content the level up to which it stays, packed.
+    marks, counts
+        Keyed digests of the contents, and the records of each, packed.
+    """
+
+    on: str
+    level: int
+    depths: str
+    marks: str
+    counts: str
+
+    @cached_property
+    def contents(self) -> dict[bytes, tuple[int, int]]:
+        """Depth and records of each content, by mark."""
+        marks = base64.b64decode(self.marks)
+        depths = np.frombuffer(zlib.decompress(base64.b64decode(self.depths)), dtype=np.uint8).tolist()
+        counts = np.frombuffer(zlib.decompress(base64.b64decode(self.counts)), dtype="<u4").tolist()
+        each = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
+        return dict(zip(each, zip(depths, counts, strict=True), strict=True))
+
+
+def _told(secret: bytes, subject: str, sketch: Sketch) -> Told:
+    key = keyed(secret, "marks of records")
+    marks = [blake2b(number.tobytes(), digest_size=_MARK_BYTES, key=key).digest() for number in sketch.numbers]
+    order = sorted(range(len(marks)), key=marks.__getitem__)
+    depths = np.array([64 - int(sketch.numbers[at]).bit_length() for at in order], dtype=np.uint8)
+    counts = np.minimum(sketch.counts[order], 2**32 - 1).astype("<u4")
+    return Told(
+        _hex(secret, "subject", subject),
+        sketch.level,
+        _packed(depths),
+        base64.b64encode(b"".join(marks[at] for at in order)).decode(),
+        _packed(counts),
+    )
+
+
+def _packed(values: npt.NDArray[Any]) -> str:
+    return base64.b64encode(zlib.compress(values.tobytes())).decode()
+
+
+def mark(secret: bytes) -> str:
+    """A mark by which two secrets can be told apart, and nothing of them learnt."""
+    return keyed(secret, "ledger mark").hex()[:16]
+
+
+def _hex(secret: bytes, *parts: str) -> str:
+    return keyed(secret, *parts).hex()[:32]
+
+
+def _job(secret: bytes, digest: str) -> str:
+    """What draws the noise beside the records: the job, and the version of anonpipe."""
+    return _hex(secret, "job", digest, version("anonpipe"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the logs say of a run that wants to release.
+
+    Attributes
+    ----------
+    problems
+        Why it must not, without the steward's word; one line each.
+    warnings
+        What could not be looked at.
+    """
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Lines of one log; those that are torn or of another program are passed over."""
+
+    lines: tuple[dict[str, Any], ...] = ()
+    foreign: int = 0
+    readable: bool = True
+
+
+def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
+    """Hold an input against all earlier releases that are known.
+
+    Parameters
+    ----------
+    where
+        Where it is to be released; None to look into the steward's home alone.
+    """
+    warnings: list[str] = []
+    beside, home = _Log() if where is None else _read_beside(where), _read_home()
+    for log, what in ((beside, "beside the output"), (home, "in the steward's home")):
+        if not log.readable:
+            warnings.append(f"the release log {what} cannot be read: earlier releases that only it knows are not seen")
+        if log.foreign:
+            counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
+            warnings.append(f"the release log {what} has {counted} that cannot be read, passed over")
+    known = {str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == mark(secret)}
+    job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
+    if any((line["job"], line["population"]) == (job, population) for line in known.values()):
+        return Found((), tuple(warnings))  # it comes out again as it was
+    problems = [_OTHER_SECRET] if _of_other_secret(beside, where, secret) else []
+    others = [line for line in home.lines if line["secret"] != mark(secret)]
+    if others:
+        everywhere = _anywhere(trace.digest)
+        equal = [line for line in others if line.get("anywhere") == everywhere]
+        problems += [_SAME_RECORDS.format(time=line["time"], what="secret") for line in equal[-1:]]
+        if not equal:
+            warnings.append(_UNCOMPARED.format(count=len(others)))
+    same = [line for line in known.values() if line["population"] == population]
+    problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB) for line in same[-1:]]
+    if not same:
+        problems += _overlaps(trace, secret, list(known.values()))
+    return Found(tuple(problems), tuple(warnings))
+
+
+_JOB = "job (k, columns or methods), or by another version of anonpipe"
+_SAME_RECORDS = (
+    "the same records were released at {time} under another {what}: who holds both releases can average the noise away"
+)
+_OTHER_SECRET = (
+    "the releases in this output were drawn with another secret: what they share with this input cannot be seen, and "
+    "who holds both can average the noise away; give the secret that they were drawn with (ANONPIPE_SECRET or "
+    "ANONPIPE_SECRET_FILE)"
+)
+_UNCOMPARED = (
+    "the steward's home knows of {count} releases under other secrets: these records as a whole are not among them, "
+    "but whether some of them are cannot be seen"
+)
+REMEDY = (
+    "nothing was grouped or released. Keep job, secret and input of the earlier release, and it comes out again as it "
+    "was; or, if nobody received it, or what both tell together is acceptable, say so in the job: "
+    'repeat: {allow: "why"} (or --set repeat.allow="why"); the reason will stand in the reports. '
+    "To try settings without a release: anonpipe compare"
+)
+ALLOWED = "earlier releases that this one overlaps with were allowed by the job: "
+
+
+def refusal(found: Found) -> InputError:
+    """The error of a run that must not release."""
+    return InputError("\n".join((*found.problems, REMEDY)))
+
+
+def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
+    """Whether the output has a release by another secret, by its log or by the manifest of its current version."""
+    if any(line["secret"] != mark(secret) for line in beside.lines):
+        return True
+    if where is None:
+        return False
+    try:
+        manifest = release.read_manifest(release.resolve(where.path()))
+    except (AnonpipeError, OSError):
+        return False
+    return bool(manifest.get("secret_mark", mark(secret)) != mark(secret))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What two sketches of the same subject share: records with equal content, and the chance of as much."""
+
+    records: float
+    chance: float
+
+
+def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
+    level = max(ours.level, theirs.level)
+    tables = [{m: n for m, (depth, n) in told.contents.items() if depth >= level} for told in (ours, theirs)]
+    every = sorted({*tables[0], *tables[1]})
+    one, other = (np.array([table.get(m, 0) for m in every], dtype=np.int64) for table in tables)
+    share = rows[0] / max(1, rows[0] + rows[1])
+    return _Shared(shared_records(one, other, level, rows), chance_of(one, other, share))
+
+
+def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for the release that shares most with the input, if any shares more than chance would."""
+    ours = {subject: _told(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
+    found: list[tuple[float, str]] = []
+    for line in lines:
+        theirs = {each["on"]: Told(**each) for each in line["sketches"]}
+        rows = trace.rows, int(line["rows"])
+        shared = {s: _shared(told, theirs[told.on], rows) for s, told in ours.items() if told.on in theirs}
+        sure = {subject: each for subject, each in shared.items() if each.chance < CHANCE}
+        if sure:
+            found.append((max(each.records for each in sure.values()), _overlap(trace, secret, line, shared, sure)))
+    if not found:
+        return []
+    more = f" (and {len(found) - 1} other releases overlap, less)" if len(found) > 1 else ""
+    return [max(found)[1] + more]
+
+
+def _overlap(
+    trace: Trace, secret: bytes, line: dict[str, Any], shared: Mapping[str, _Shared], sure: Mapping[str, _Shared]
+) -> str:
+    """What changed since a release, in numbers."""
+    then, now = int(line["rows"]), trace.rows
+    whole = json.dumps(["record", *sorted(trace.columns)])
+    equal = min(shared[whole].records if whole in shared else 0.0, then, now)
+    persons = [each.records for subject, each in sure.items() if json.loads(subject)[0] == "identifier"]
+    others = {s: each.records for s, each in sure.items() if json.loads(s)[0] == "record"}
+    updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
+    common = max(persons or [equal, *(others[subject] for subject in updated)])
+    updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
+    ours = {_hex(secret, "column", name) for name in trace.columns}
+    theirs = set(line["columns"])
+    return (
+        f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
+        f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal)} records are equal, "
+        f"{_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; columns: "
+        f"{len(ours & theirs)} as then, {len(ours - theirs)} added, {len(theirs - ours)} left out, {len(updated)} with "
+        f"new values in many records{_by_identifiers_alone(sure)}"
+    )
+
+
+def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
+    """What to do where nothing but numbers of rows agrees, as of any two tables that number theirs from 1."""
+    seen = [json.loads(subject) for subject in sure]
+    if any(what != "identifier" for what, *_ in seen):
+        return ""
+    names = ", ".join(repr(name) for _, *names in seen for name in names)
+    return (
+        f". Only the identifier ({names}) agrees: if it numbers rows and names no person, give it role dropped, "
+        "and only the records are compared"
+    )
+
+
+def _about(number: float) -> str:
+    """Two digits: more the sketches do not tell.
+
+    Examples
+    --------
+    >>> _about(11_987.0), _about(3.0)
+    ('12,000', '3')
+    """
+    return f"{float(f'{max(0.0, number):.2g}'):,.0f}"
+
+
+def note_release(trace: Trace, secret: bytes, where: Place, name: str) -> list[str]:
+    """Enter a release in both logs, before readers are led to it; returns warnings.
+
+    The line counts from then on; `withdraw_note` takes it back where
+    publication fails.
+
+    Raises
+    ------
+    OSError
+        The log beside the output cannot be written: without it the next
+        release could not be held against this one.
+    """
+    line = trace.line(secret, name)
+    if not _is_noted(where, line):
+        _append_beside(where, line)
+        try:
+            _append(private_home() / LOG, line | {"anywhere": _anywhere(trace.digest)})
+        except (AnonpipeError, OSError):
+            return ["the release log in the steward's home cannot be written: releases to other places will not see it"]
+    return []
+
+
+def _is_noted(where: Place, line: dict[str, Any]) -> bool:
+    """Whether an equal release stands in both logs; then there is nothing new to tell."""
+    same = ("secret", "job", "population")
+    logs = _read_beside(where), _read_home()
+    return all(any(all(old[each] == line[each] for each in same) for old in log.lines) for log in logs)
+
+
+def withdraw_note(where: Place, name: str) -> None:
+    """Take back what `note_release` wrote of a release that did not come out."""
+    line = {"anonpipe_log": _FORM, "withdrawn": name}
+    with contextlib.suppress(AnonpipeError, OSError):
+        _append_beside(where, line)
+        _append(private_home() / LOG, line)
+
+
+def _anywhere(digest: str) -> str:
+    """A digest of the records that is the same under any secret, keyed by the steward's home."""
+    return _hex(home_key(), "population", digest)
+
+
+def _read_beside(where: Place) -> _Log:
+    steward = where.steward
+    path = steward.path(LOG)
+    try:
+        return _parsed(steward.filesystem.cat_file(path)) if steward.filesystem.exists(path) else _Log()
+    except OSError:
+        return _Log(readable=False)
+
+
+def _read_home() -> _Log:
+    try:
+        path = private_home() / LOG
+        return _parsed(path.read_bytes()) if path.exists() else _Log()
+    except (AnonpipeError, OSError):
+        return _Log(readable=False)
+
+
+def _parsed(content: bytes) -> _Log:
+    """The lines that can be read and were not taken back, and how many cannot."""
+    lines, foreign, withdrawn = [], 0, set()
+    for text in content.splitlines():
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            if line["anonpipe_log"] != _FORM:
+                raise ValueError
+            if "withdrawn" in line:
+                withdrawn.add(str(line["withdrawn"]))
+            else:
+                _checked(line)
+                lines.append(line)
+        except (ValueError, LookupError, TypeError, AttributeError, zlib.error):
+            foreign += 1
+    return _Log(tuple(line for line in lines if line["version"] not in withdrawn), foreign)
+
+
+def _checked(line: dict[str, Any]) -> None:
+    """Raise what reading the line would raise."""
+    if not all(isinstance(line[name], str) for name in ("time", "version", "secret", "job", "population")):
+        raise TypeError
+    int(line["rows"]), set(line["columns"])
+    for each in line["sketches"]:
+        if not isinstance(Told(**each).level, int):
+            raise TypeError
+        _ = Told(**each).contents
+
+
+def _append_beside(where: Place, line: dict[str, Any]) -> None:
+    steward = where.steward
+    steward.filesystem.makedirs(steward.root, exist_ok=True)
+    path = steward.path(LOG)
+    if steward.local:
+        os.chmod(steward.root, 0o700)
+        _append(Path(path), line)
+        return
+    before = steward.filesystem.cat_file(path) if steward.filesystem.exists(path) else b""
+    steward.filesystem.pipe_file(path, before + _ended(before) + json.dumps(line).encode() + b"\n")
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line, whole, under a lock; a torn one before it is ended first."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "r+b", buffering=0) as out:
+        fcntl.flock(out, fcntl.LOCK_EX)
+        os.fchmod(out.fileno(), 0o600)
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(0, size - 1))
+        os.write(out.fileno(), _ended(out.read(1)) + json.dumps(line).encode() + b"\n")
+        os.fsync(out.fileno())
+
+
+def _ended(before: bytes) -> bytes:
+    """What ends the last line."""
+    return b"" if not before or before.endswith(b"\n") else b"\n"

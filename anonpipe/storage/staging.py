@@ -1,0 +1,590 @@
+"""The private staging of one run: arrays in zarr, receipts in JSON, nothing readable by others.
+
+Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of
+another run is an error when it is read. A `Shelf` is one zarr array of rows,
+divided into regions; one task writes one region, once. Regions start at chunk
+borders, because two writers in one chunk lose rows silently. A receipt says
+that a task has finished, and tells the digests of all that it wrote; it is
+written when that has reached the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from platformdirs import user_cache_path
+from zarr.abc.store import ByteRequest, Store
+from zarr.codecs import BloscCodec
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.common import AccessModeLiteral
+from zarr.storage import LocalStore
+
+from anonpipe.errors import AnonpipeError, BusyError, DamagedError, EngineError, InputError, OutputError
+from anonpipe.files import write_atomic
+from anonpipe.storage import sealed
+from anonpipe.types import FloatArray
+
+_CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
+
+zarr.config.set({"array.write_empty_chunks": True})  # a chunk that is not there is an error, whatever its content
+
+
+def staging_root(chosen: str | None) -> Path:
+    """The folder that holds all runs' stagings: the job's, `ANONPIPE_STAGING`, or the user's cache folder."""
+    named = chosen or os.environ.get("ANONPIPE_STAGING")
+    folder = Path(named) if named else user_cache_path("anonpipe") / "staging"
+    return folder if _ours(folder) else folder / f"anonpipe-{os.getuid()}"
+
+
+def _ours(folder: Path) -> bool:
+    """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed.
+
+    Raises
+    ------
+    OutputError
+        There, the folder for this user is a link, which somebody else may have laid.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return True
+    if found.st_uid == os.getuid() and found.st_mode & 0o077 == 0:
+        return True
+    if (folder / f"anonpipe-{os.getuid()}").is_symlink():
+        raise OutputError(
+            f"the staging folder {folder}/anonpipe-{os.getuid()} is a link, which is not followed; delete it, or set "
+            "run.staging or ANONPIPE_STAGING"
+        )
+    return False
+
+
+def make_private(folder: Path) -> Path:
+    """Create `folder` so that only its owner can look inside (0700)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError as error:
+        reason = _reason(error)
+    else:
+        return folder
+    raise OutputError(f"the staging folder {folder} cannot be made: {reason}; set run.staging or ANONPIPE_STAGING")
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else "unknown reason"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically; floats keep all their digits."""
+    write_atomic(path, json.dumps(content).encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read what `write_json` wrote."""
+    return json.loads(path.read_bytes())
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The staging folder of one run, as one start of it sees it.
+
+    Attributes
+    ----------
+    root
+        The folder.
+    start
+        The start on whose behalf files are written; None where there can be
+        only one.
+    """
+
+    root: Path
+    start: str | None = None
+
+    def receipts(self, stage: str) -> Receipts:
+        """The receipts of a stage."""
+        return Receipts(self, stage)
+
+    def file(self, name: str) -> Path:
+        """A file inside the staging."""
+        return self.root / name
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return self.file(name).exists()
+
+    def write(self, name: str, content: sealed.Content) -> None:
+        """Write a sealed file, whole or not at all; see `sealed.write`."""
+        sealed.write(self.root, self.start, name, content)
+
+    def read(self, name: str) -> memoryview:
+        """The content of a sealed file; see `sealed.read`."""
+        return sealed.read(self.root, name)
+
+    def renamed(self, name: str) -> contextlib.AbstractContextManager[Path]:
+        """A draft that becomes the file `name`, unsealed, at the end; see `sealed.renamed`."""
+        return sealed.renamed(self.root, self.start, name)
+
+    def checked(self, name: str) -> Path:
+        """The path of a sealed file that was found whole, for readers that map it; the seal follows the content."""
+        self.read(name)
+        return self.file(name)
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Write JSON; floats keep all their digits."""
+        self.write(name, json.dumps(content).encode())
+
+    def read_json(self, name: str) -> Any:
+        """Read what `write_json` wrote."""
+        return json.loads(bytes(self.read(name)))
+
+    def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write arrays under their names."""
+        out = io.BytesIO()
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+        self.write(name, out.getbuffer())
+
+    def read_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Read what `write_arrays` wrote; an array is loaded when it is asked for."""
+        return np.load(io.BytesIO(self.read(name)), allow_pickle=False)  # type: ignore[no-any-return]
+
+    def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Write one array."""
+        out = io.BytesIO()
+        np.save(out, array)
+        self.write(name, out.getbuffer())
+
+    def read_array(self, name: str) -> npt.NDArray[Any]:
+        """Read what `write_array` wrote."""
+        array: npt.NDArray[Any] = np.load(io.BytesIO(self.read(name)), allow_pickle=False)
+        return array
+
+    @property
+    def key(self) -> bytes:
+        """The run's key."""
+        return bytes(self.read("run.key"))
+
+
+@dataclass(frozen=True)
+class Receipts:
+    """The receipts of one stage: `receipts/<stage>/<index>.json`, one a finished task."""
+
+    staging: Staging
+    stage: str
+
+    def _name(self, index: int) -> str:
+        return f"receipts/{self.stage}/{index}.json"
+
+    def has(self, index: int) -> bool:
+        """Whether task `index` has finished."""
+        return self.staging.has(self._name(index))
+
+    def done(self, count: int) -> set[int]:
+        """The indices below `count` that have a receipt."""
+        return {index for index in range(count) if self.has(index)}
+
+    def write(self, index: int, receipt: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
+        """Record that task `index` has finished, when the files that it sealed have reached the disk."""
+        sealed.sync_folders(self.staging.root, files or ())
+        self.staging.write_json(self._name(index), {**receipt, "files": files or {}})
+        sealed.sync_folders(self.staging.root, [self._name(index)])
+
+    def read(self, index: int) -> dict[str, Any]:
+        """The receipt of task `index`."""
+        receipt: dict[str, Any] = self.staging.read_json(self._name(index))
+        return receipt
+
+    def read_all(self, count: int) -> list[dict[str, Any]]:
+        """All receipts in the order of the indices; reductions run in this order."""
+        return [self.read(index) for index in range(count)]
+
+
+class SealedChunks(LocalStore):
+    """The files of one zarr array, each sealed; a chunk that is not there is an error."""
+
+    def __init__(self, staging: Staging, name: str, *, read_only: bool = False) -> None:
+        super().__init__(staging.file(name), read_only=read_only)
+        self.staging, self.name = staging, name
+
+    def with_read_only(self, read_only: bool = False) -> SealedChunks:
+        """The same files, to be written or not."""
+        return type(self)(self.staging, self.name, read_only=read_only)
+
+    async def _open(self, *, mode: AccessModeLiteral | None = None) -> None:
+        await Store._open(self)  # makes no folder: the staging may have been removed
+
+    def _ensure_open_sync(self) -> None:
+        self._is_open = True
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The content of a file; None for metadata that is not there.
+
+        Raises
+        ------
+        DamagedError
+            It is not what was written, or a chunk is missing.
+        """
+        if byte_range is not None:
+            raise NotImplementedError("a sealed file is read whole")
+        if not key.startswith("c/") and not self.staging.has(f"{self.name}/{key}"):
+            return None
+        kind = prototype or default_buffer_prototype()
+        return kind.buffer.from_bytes(self.staging.read(f"{self.name}/{key}"))
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write a file."""
+        self._check_writable()
+        self.staging.write(f"{self.name}/{key}", memoryview(value.as_buffer_like()))
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get_sync`."""
+        return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """As `set_sync`."""
+        await asyncio.to_thread(self.set_sync, key, value)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a file that is not there."""
+        if not await self.exists(key):
+            await self.set(key, value)
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Rows on disk, divided into regions of known length.
+
+    Attributes
+    ----------
+    staging, name
+        Where the zarr array lies, shape (rows of all regions with padding, width).
+    starts
+        First row of each region; a multiple of the chunk length.
+    """
+
+    staging: Staging
+    name: str
+    starts: tuple[int, ...]
+
+    def _array(self) -> Any:
+        if not self.staging.has(f"{self.name}/zarr.json"):
+            raise DamagedError(f"the staging is damaged: {self.name}/zarr.json is missing; run again")
+        return zarr.open_array(SealedChunks(self.staging, self.name), mode="r+")
+
+    def write(self, region: int, rows: npt.ArrayLike) -> None:
+        """Write a whole region at once; repeating it writes the same bytes."""
+        values = np.asarray(rows)
+        if len(values) == 0:
+            return
+        start = self.starts[region]
+        array = self._array()
+        chunk = array.chunks[0]
+        filled = len(values) - len(values) % chunk
+        if filled:
+            array[start : start + filled] = values[:filled]
+        if filled < len(values):  # the region's last chunk is its own, up to its end
+            tail = np.full((chunk, *array.shape[1:]), array.fill_value, dtype=array.dtype)
+            tail[: len(values) - filled] = values[filled:]
+            array[start + filled : start + filled + chunk] = tail
+
+    def read(self, region: int, begin: int, end: int) -> npt.NDArray[Any]:
+        """Rows begin..end of a region."""
+        array = self._array()
+        start = self.starts[region]
+        return np.asarray(array[start + begin : start + end])
+
+    def read_column(self, place: int, region_rows: Sequence[int]) -> FloatArray:
+        """One column of all rows, the regions of these lengths below each other, shape (n_rows,)."""
+        array = self._array()
+        out = np.empty(sum(region_rows))
+        at = 0
+        for start, rows in zip(self.starts, region_rows, strict=True):
+            out[at : at + rows] = array[start : start + rows, place]
+            at += rows
+        return out
+
+    def write_column(self, place: int, region_rows: Sequence[int], values: FloatArray) -> None:
+        """Write one column of all rows; for shelves made `by_column`, whose columns share no chunk.
+
+        Raises
+        ------
+        ValueError
+            The shelf's chunks hold several columns: writers of two of them would lose rows.
+        """
+        array = self._array()
+        if array.chunks[1] != 1:
+            raise ValueError("the columns of this shelf share chunks; make it with by_column=True")
+        at = 0
+        for start, rows in zip(self.starts, region_rows, strict=True):
+            padded = np.full(-(-rows // array.chunks[0]) * array.chunks[0], np.nan)
+            padded[:rows] = values[at : at + rows]
+            array[start : start + len(padded), place] = padded
+            at += rows
+
+    def gather(self, pieces: Sequence[tuple[int, int, int]]) -> npt.NDArray[Any]:
+        """The rows of several (region, begin, end) below each other, in the order given."""
+        array = self._array()
+        total = sum(end - begin for _, begin, end in pieces)
+        rows = np.empty((total, *array.shape[1:]), dtype=array.dtype)
+        at = 0
+        for region, begin, end in pieces:
+            start = self.starts[region]
+            rows[at : at + end - begin] = array[start + begin : start + end]
+            at += end - begin
+        return rows
+
+
+def create_shelf(
+    staging: Staging,
+    name: str,
+    region_rows: Sequence[int],
+    width: int | None,
+    dtype: str,
+    pieces: int = 1,
+    by_column: bool = False,
+) -> Shelf:
+    """Make an empty shelf, or find the same one again, with what was written to it.
+
+    Parameters
+    ----------
+    name
+        Of its folder in the staging.
+    region_rows
+        Length of each region.
+    width
+        Columns, or None for one plain column.
+    pieces
+        In how many pieces a region will typically be read; sets the chunk length.
+    by_column
+        Whether every column has chunks of its own, to be written and read alone.
+    """
+    chunk = _chunk_rows(max(region_rows, default=1), pieces)
+    padded = [-(-rows // chunk) * chunk for rows in region_rows]
+    starts = tuple(int(start) for start in np.concatenate([[0], np.cumsum(padded[:-1])]))
+    total = max(chunk, sum(padded))
+    floating = np.issubdtype(np.dtype(dtype), np.floating)
+    if not staging.has(f"{name}/zarr.json"):
+        zarr.create_array(
+            SealedChunks(staging, name),
+            shape=(total,) if width is None else (total, width),
+            chunks=(chunk,) if width is None else (chunk, 1 if by_column else width),
+            dtype=dtype,
+            fill_value=np.nan if floating else -1,
+            compressors=[BloscCodec(cname="lz4", shuffle="shuffle")],
+        )
+    return Shelf(staging, name, starts)
+
+
+def _chunk_rows(region_rows: int, pieces: int) -> int:
+    wanted = max(1, region_rows // max(1, pieces))
+    return int(min(_CHUNK_ROWS_MAX, max(_CHUNK_ROWS_MIN, 1 << (wanted.bit_length() - 1))))
+
+
+@contextlib.contextmanager
+def lock(staging: Staging) -> Iterator[None]:
+    """Hold the run's lock; it is released by the kernel when the process dies.
+
+    Raises
+    ------
+    BusyError
+        Another live process holds it.
+    """
+    handle = _try_lock(staging.root)
+    if handle is None:
+        raise BusyError(f"another process is running this job (staging {staging.root}); wait for it, or stop it first")
+    try:
+        yield
+    finally:
+        handle.close()
+
+
+def _lock_path(root: Path) -> Path:
+    """Beside the run's folder, and the same for all folders of a job: deleting a folder keeps the lock."""
+    return root.with_name(f"{_job_of(root)}.lock")
+
+
+def _job_of(root: Path) -> str:
+    """The part of a folder's name that is the same for all runs of a job."""
+    return root.name.partition(".")[0]
+
+
+def _try_lock(root: Path) -> IO[str] | None:
+    path = _lock_path(root)
+    while True:
+        handle = open(path, "w")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                return handle
+        except OSError:
+            handle.close()
+            return None
+        handle.close()  # its holder deleted the file between our opening and locking it: take the new one
+
+
+def new_root(folder: Path, job: str) -> Path:
+    """A name that no run of the job had: what a task of an earlier run still writes cannot get into this one."""
+    return folder / f"{job}.{secrets.token_hex(8)}"
+
+
+def roots_of(folder: Path, job: str) -> list[Path]:
+    """The folders of all runs of a job below `folder`, those whose removal was interrupted among them."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and _job_of(path) == job)
+
+
+_GONE = ".gone"
+
+
+def is_gone(root: Path) -> bool:
+    """Whether a folder was to be removed: whatever is left in it is good for nothing."""
+    return root.name.endswith(_GONE)
+
+
+def remove(staging: Staging) -> None:
+    """Delete the staging and its lock file."""
+    delete(staging.root)
+    _lock_path(staging.root).unlink(missing_ok=True)
+
+
+def delete(root: Path) -> None:
+    """Delete the folder of a run.
+
+    It is renamed first: from then on it is no run's, if the removal is
+    interrupted, and tasks that are still at work no longer find it.
+    """
+    if root.exists() and not is_gone(root):
+        marked = root.with_name(f"{root.name}.{secrets.token_hex(4)}{_GONE}")
+        with contextlib.suppress(OSError):
+            root = root.rename(marked)
+    shutil.rmtree(root, ignore_errors=True)
+    if root.exists():
+        raise OutputError(f"the staging {root} could not be deleted whole; it holds raw data: delete it by hand")
+
+
+def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None = None) -> list[Path]:
+    """Delete the stagings of crashed runs below `root`; those of live runs stay.
+
+    Parameters
+    ----------
+    days
+        Only those that nothing was written to for so many days.
+    but
+        The run whose stagings stay.
+
+    Returns
+    -------
+    list of Path
+        What was (or with `dry_run` would be) deleted.
+    """
+    if not root.is_dir():
+        return []
+    gone = []
+    for folder in sorted(path for path in root.iterdir() if path.is_dir() and _is_staging(path)):
+        if folder.name.partition(".")[0] == but or not _idle_for(folder, days):
+            continue
+        handle = _try_lock(folder)
+        if handle is None:
+            continue
+        if not dry_run:
+            remove(Staging(folder))
+        gone.append(folder)
+        handle.close()
+    if not dry_run:
+        _forget_locks(root)
+    return gone
+
+
+def _idle_for(folder: Path, days: float) -> bool:
+    """Whether nothing was written to a staging for some days."""
+    try:
+        newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return False
+    return time.time() - newest >= days * 86_400
+
+
+def _forget_locks(root: Path) -> None:
+    """Delete the lock files that no process holds and no folder needs."""
+    for path in root.glob("*.lock"):
+        if not roots_of(root, path.stem) and (handle := _try_lock(root / path.stem)) is not None:
+            path.unlink(missing_ok=True)
+            handle.close()
+
+
+_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
+
+
+def _is_staging(folder: Path) -> bool:
+    """Whether a run made this folder: by its name, the lock beside it, or its first file in it."""
+    return bool(_NAMED.fullmatch(folder.name)) or _lock_path(folder).exists() or (folder / "run.json").exists()
+
+
+@contextlib.contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn a full or unwritable disk into one clear error, and lost files into another."""
+    try:
+        yield
+    except OSError as error:
+        explained = disk_error(error, what)
+    else:
+        return
+    raise explained
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_error(error: BaseException, what: str) -> AnonpipeError:
+    """What an error of the file system means for the user."""
+    code, name = system_code(error), getattr(error, "filename", None)
+    if code in FULL:
+        return OutputError(
+            f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
+        )
+    if code == errno.EFBIG:
+        return OutputError(f"a file grew beyond the limit of this account (ulimit -f) while {what}; raise the limit")
+    if code == errno.ENAMETOOLONG:
+        return OutputError(f"the name of a file or folder is too long while {what}; give a shorter path")
+    if code in (errno.EMFILE, errno.ENFILE):
+        return OutputError(f"too many files are open while {what}; raise the limit (ulimit -n) or give fewer workers")
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OutputError(f"no permission to write {name or 'a file'} while {what}; choose another folder")
+    if code == errno.ENOENT:
+        return InputError(f"the file {name} disappeared while {what}" if name else f"a file disappeared while {what}")
+    return EngineError(f"{os.strerror(code) if code else 'unknown I/O error'} while {what}")
+
+
+def system_code(error: BaseException) -> int | None:
+    """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
+    link: BaseException | None = error
+    while link is not None:
+        told = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
+        kind = next((code for kind, code in _KINDS.items() if isinstance(link, kind)), None)
+        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (int(told[1]) if told else kind)
+        if code:
+            return int(code)
+        link = link.__cause__ or link.__context__
+    return None
+
+
+_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

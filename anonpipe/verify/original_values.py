@@ -1,0 +1,280 @@
+"""Values of single persons that a release hands on, told apart from those that it meets by chance.
+
+A masked column may release a number that is also an original one: on whole
+years nearly every age. So each original value that fewer than k records hold
+is given its chance: were the released values drawn without a look at the
+originals, the grid point x would be met with about the local density of
+distinct released values around x times the width of a grid point. The density
+is that of the `NEIGHBOURS` nearest distinct released values other than x. Where
+those are all about equally far, x stands apart and nothing else is released
+between: half a value there (Jeffreys' estimate of a rate of which nothing was
+seen), not five. The
+grid is the declared step, the type's, or the coarsest round one that
+`ON_GRID` of the distinct original values lie on (only what lies on it too can
+meet them); without any it is as fine as rounding errors, and no coincidence is
+explained. Of a column without a step, released values are on a coarser grid of
+the originals because they are rounded, or means of several (then others are on
+a fraction of that grid, see `means_lie_on`), or because they are originals: if
+most values are neither, a chance is at most `UNEXPLAINED`. A person far off has
+a chance near 0, a value among many has one near 1: nothing is learnt where
+nearly every grid point is released.
+
+Values are then taken in the order of their chances, the least first. There is
+something beyond chance if m are met up to any point of this order, and m or
+more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
+times the sum of chances up to twice as large: released values that lie evenly,
+as means of neighbours by rank do, are less dense around one of themselves than
+around a value that falls between them. Summed over all m that is a, so no correction for
+the many points that are looked at is left to make; a is `FALSE_ALARM` over the
+number of columns. One value alone is thus enough if the chances up to its own
+sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns. A single
+value among many is not told from a coincidence, nor is anything learnt of
+whole years, nearly all of which are released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import poisson
+
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+NEIGHBOURS = 5
+ON_GRID = 0.9
+APART = 1.05
+"""A value stands apart if its nearest neighbours are at most so much unequally far."""
+
+FALSE_ALARM = 2e-4
+"""Bound for a release, all columns together; `LEEWAY` and the bins leave less than half of it."""
+
+LEEWAY = 1.5
+"""The density is an estimate: this much more is no evidence of handing on."""
+
+UNEXPLAINED = 0.01
+"""Of the values: a few groups of equal or mostly missing values are on the grid whatever the method."""
+
+MOST_AVERAGED = 500
+FEWEST_AVERAGED = 50
+"""Means of up to so many values are looked for; where digits do not reach the fewest, any value may be one."""
+
+_ROUNDING = 64 * np.finfo(np.float64).eps
+_BINS = 64
+_STEPS_APART = 100
+"""Nearer neighbours are equally far because their grid leaves no other places."""
+
+_GRIDS = tuple(
+    sorted(
+        {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
+        | {1 / 24, 1 / 1440, 1 / 86400, 7.0},
+        reverse=True,
+    )
+)
+"""Round steps, those of hours, minutes and seconds in days among them, the coarsest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """How many rare values were looked for and met, by their chance: bin b holds chances of 2^-b to 2^(1-b).
+
+    Attributes
+    ----------
+    expected
+        Sum of the chances, shape (64,).
+    met
+        Rare values that were released, shape (64,).
+    """
+
+    expected: FloatArray
+    met: IntArray
+
+    @classmethod
+    def none(cls) -> Chances:
+        """Of no values."""
+        return cls(np.zeros(_BINS), np.zeros(_BINS, dtype=np.int64))
+
+    @classmethod
+    def of(cls, chance: FloatArray, met: BoolArray) -> Chances:
+        """Of some values, shapes (n,)."""
+        bins = np.clip(np.floor(-np.log2(np.maximum(chance, 2.0**-_BINS))), 0, _BINS - 1).astype(np.int64)
+        return cls(np.bincount(bins, chance, _BINS).astype(np.float64), np.bincount(bins[met], minlength=_BINS))
+
+    def merge(self, other: Chances) -> Chances:
+        """Of both together."""
+        return Chances(self.expected + other.expected, self.met + other.met)
+
+    def beyond(self, columns: int) -> int:
+        """Values that were met beyond chance; 0 where chance explains all.
+
+        Parameters
+        ----------
+        columns
+            Columns of the release that are looked at, this one included.
+
+        Examples
+        --------
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([False, True, True, False])).beyond(5)
+        0
+        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
+        1
+        """
+        met, explained = np.cumsum(self.met[::-1]), np.cumsum(self.expected[::-1])
+        expected = LEEWAY * np.append(explained[1:], explained[-1])  # of chances up to twice as large
+        alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)
+        allowed = np.where(expected > 0, poisson.isf(alarm, np.maximum(expected, 1e-300)), 0)
+        return int(np.max(met - allowed, initial=0))
+
+
+@dataclass(frozen=True)
+class Fineness:
+    """How fine the values of a column are.
+
+    Attributes
+    ----------
+    size
+        Of the numbers that a value was computed with, beside itself: its
+        column's mean and deviation.
+    step
+        Of the grid that the job or the type sets; 0 for none.
+    grid
+        Coarser one that most of the original values lie on; 0 for none.
+    relative
+        Of a type of few digits the distance of neighbouring numbers over their size; 0 for others.
+    meets_grid
+        Whether released values may lie on the coarser grid for other reasons
+        than being originals.
+    """
+
+    size: float
+    step: float = 0.0
+    grid: float = 0.0
+    relative: float = 0.0
+    meets_grid: bool = True
+
+    def rounding(self, values: FloatArray) -> FloatArray:
+        """Values nearer than this are one: arithmetic moves them so far."""
+        return _ROUNDING * (np.abs(values) + self.size)
+
+    def on_grid(self, values: FloatArray) -> BoolArray:
+        """Which values lie on the coarser grid."""
+        return lies_on(values, self.grid, self.relative) if self.grid else np.zeros(len(values), dtype=np.bool_)
+
+    def width(self, values: FloatArray, coarse: bool) -> FloatArray:
+        """How wide the grid points of values are."""
+        fixed = np.maximum(self.grid if coarse else self.step, 2 * self.rounding(values))
+        return np.maximum(fixed, self.relative * np.abs(values))
+
+
+def lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray:
+    """Which values are multiples of a step, but for rounding."""
+    return np.asarray(
+        np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, max(1e-14, relative) * np.abs(values))
+    )
+
+
+def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relative: float = 0.0) -> float:
+    """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none.
+
+    Parameters
+    ----------
+    distinct
+        Gives the distinct values in parts; asked for each step.
+    step
+        The one that is set, 0 for none.
+    relative
+        See `Fineness`.
+
+    Examples
+    --------
+    >>> coarsest_grid(lambda: [np.array([1.5, 2.0, 4.5, 7.0])], 0.0)
+    0.5
+    """
+    for grid in _GRIDS:
+        if grid <= step:
+            return 0.0
+        parts = [(lies_on(values, grid, relative).sum(), len(values)) for values in distinct()]
+        on, among = (sum(int(part[at]) for part in parts) for at in (0, 1))
+        if among and on >= ON_GRID * among:
+            return grid
+    return 0.0
+
+
+def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bool:
+    """Whether rounding or averaging explains released values on a grid of the originals.
+
+    Rounded values all lie on it; of means of m values one in m does, and the
+    others on 1/m of it. Draws, rotated and noisy values lie on neither: where
+    most values are such, those on the grid are originals.
+
+    Parameters
+    ----------
+    grid
+        Of the originals.
+    released
+        Released values, or some of them, at random.
+    relative
+        See `Fineness`. The fewer digits, the smaller the m that can be told.
+
+    Examples
+    --------
+    >>> means_lie_on(1.0, np.array([3.0, 4.2, 4.6, 7.8])), means_lie_on(1.0, np.array([3.0, 0.1234567, 0.2345678]))
+    (True, False)
+    """
+    digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
+    most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
+    if most < FEWEST_AVERAGED:
+        return True
+    explained = lies_on(released, grid, relative)
+    for size in range(2, most + 1):
+        explained |= lies_on(released, grid / size, relative)
+    return bool(2 * explained.sum() >= len(released))
+
+
+def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
+    """What became of rare original values.
+
+    Parameters
+    ----------
+    rare
+        Distinct values that few hold, shape (n,).
+    released
+        Distinct released values, ascending, those around them included.
+    fineness
+        Of the column.
+    """
+    chance, met = _chances(rare, released, fineness.width(rare, False), fineness.rounding(rare))
+    coarse, among = fineness.on_grid(rare), fineness.on_grid(released)
+    if coarse.any():  # draws may meet the grid, too, where a type has few digits
+        on, width = rare[coarse], fineness.width(rare[coarse], True)
+        grid, _ = _chances(on, released[among], width, fineness.rounding(on))
+        most = 1.0 if fineness.meets_grid else UNEXPLAINED
+        chance[coarse] = np.maximum(chance[coarse], np.minimum(grid, most))
+    return Chances.of(chance, met)
+
+
+def _chances(
+    rare: FloatArray, released: FloatArray, width: FloatArray, rounding: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """The chance of each rare value, and whether it was met."""
+    if not len(rare) or not len(released):
+        return np.zeros(len(rare)), np.zeros(len(rare), dtype=np.bool_)
+    low = np.searchsorted(released, rare - rounding)
+    high = np.searchsorted(released, rare + rounding, side="right")
+    steps = np.arange(NEIGHBOURS)
+    below, above = low[:, None] - 1 - steps, high[:, None] + steps
+    apart = np.concatenate(
+        [
+            np.where(below >= 0, rare[:, None] - released[np.maximum(below, 0)], np.inf),
+            np.where(above < len(released), released[np.minimum(above, len(released) - 1)] - rare[:, None], np.inf),
+        ],
+        axis=1,
+    )
+    apart.sort(axis=1)
+    near = np.minimum(NEIGHBOURS, np.isfinite(apart).sum(axis=1))
+    nearest, reach = apart[:, 0], apart[np.arange(len(rare)), np.maximum(near - 1, 0)]
+    alone = (near == NEIGHBOURS) & (reach <= APART * nearest) & (nearest > _STEPS_APART * width)
+    around = np.where(alone, 0.5, near)
+    chance = np.where(near > 0, around * width / np.maximum(2 * reach, width), 0.0)
+    return np.minimum(chance, 1.0), high > low

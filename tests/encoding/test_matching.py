@@ -1,0 +1,140 @@
+"""Decoding that keeps covariances: against its twin, its laws, and what plain decoding loses."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.columns import Column
+from anonpipe.encoding._exchange_kernel import exchange
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.matching import decode_matched
+from anonpipe.encoding.missing import fill_predicted
+from anonpipe.encoding.points import PointCodec
+from anonpipe.encoding.scan import scan_batch
+from anonpipe.methods.masking import mask
+from tests.naive import codec as naive
+
+COLUMNS = {
+    "months": Column(kind="continuous", bounds=(0, 100), step=0.1),
+    "size": Column(kind="continuous", bounds=(0, 500)),
+    "stage": Column(kind="ordinal", levels=("I", "II", "III")),
+    "sex": Column(kind="binary"),
+    "site": Column(kind="categorical"),
+}
+
+
+def table(rows, seed=0):
+    """A skewed number, one with nulls, an ordinal, and two categories that do not go together in all ways."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], rows)
+    site = np.where(
+        sex == "f",
+        rng.choice(["breast", "lung", "bone"], rows, p=[0.5, 0.4, 0.1]),
+        rng.choice(["prostate", "lung"], rows),
+    )
+    level = np.clip(rng.normal(1 + (site == "lung"), 0.7, rows).round(), 0, 2).astype(int)
+    months = np.minimum(rng.exponential(12.0 / (1 + level), rows), 100).round(1)
+    size = np.exp(rng.normal(3 + 0.5 * level, 0.4, rows))
+    return pa.record_batch(
+        {
+            "months": months,
+            "size": pa.array(size, mask=rng.random(rows) < 0.15),
+            "stage": np.array(["I", "II", "III"])[level],
+            "sex": sex,
+            "site": site,
+        }
+    )
+
+
+def coded(batch):
+    scan = scan_batch(batch, COLUMNS, 0, [])
+    cells = CellCodec.fit(batch.schema, COLUMNS, scan)
+    return PointCodec.fit(cells, scan), cells.to_cells(batch)
+
+
+def scaled_difference(a, b):
+    scale = np.sqrt(np.diag(a))
+    return np.abs(a - b) / np.outer(scale, scale)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32), st.integers(2, 12), st.booleans())
+def test_exchanging_equals_its_twin(seed, rows, ties):
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 3, (rows, 4)).astype(float) if ties else rng.normal(size=(rows, 4))
+    wanted = rng.normal(size=(4, 4)) * rows
+    wanted = wanted + wanted.T
+    pairs = rng.permutation(rows)[: rows - rows % 2].reshape(-1, 2)
+    expected = np.array(naive.exchanged(points.tolist(), 1, 3, pairs.tolist(), wanted.tolist()))
+    made, source = points.copy(), np.arange(rows)
+    centred = points - points.mean(axis=0)
+    exchange(made, 1, 3, pairs, np.ascontiguousarray(wanted - centred.T @ centred), np.ones(4), source)
+    if not ties:  # where nothing changes to rounding, either may exchange
+        assert np.allclose(made, expected)
+    assert np.array_equal(made[:, 1:3], points[source, 1:3])
+    assert np.array_equal(made[:, [0, 3]], points[:, [0, 3]])
+
+
+def test_what_swapped_records_lose_in_decoding_is_made_up_for():
+    codec, cells = coded(table(3_000))
+    own = {block.position: range(block.start, block.stop) for block in codec.numbers}
+    filled = fill_predicted(cells, own, codec.encode(cells), np.random.default_rng(1))
+    points = codec.encode(cells, filled)
+    masked = mask(points, "spectral_swap", rng=np.random.default_rng(2))
+    target = np.cov(masked, rowvar=False)
+    before = masked.copy()
+    made = decode_matched(codec, masked, cells, target, rng=np.random.default_rng(3))
+    plain = codec.decode(masked, cells, np.arange(3_000), np.array([0, 3_000]), rng=np.random.default_rng(3))
+    assert np.array_equal(masked, before)
+    off = {}
+    for name, decoded in (("matched", made), ("plain", plain)):
+        # counts are exact either way
+        for position in (2, 3, 4):
+            assert np.array_equal(
+                np.bincount(decoded[:, position].astype(int)), np.bincount(cells[:, position].astype(int))
+            )
+        assert np.isnan(decoded[:, 1]).sum() == np.isnan(cells[:, 1]).sum()
+        assert decoded[:, 0].min() >= 0 and np.allclose(decoded[:, 0] * 10, np.rint(decoded[:, 0] * 10))
+        whole = np.where(np.isnan(decoded), masked[:, [1]] * 0 + np.nanmean(decoded[:, 1]), decoded)
+        off[name] = scaled_difference(target, np.cov(codec.encode(decoded, whole), rowvar=False))
+    nulls = codec.numbers[1].start
+    keep = np.delete(np.arange(codec.width), nulls)  # values under nulls are not seen here
+    assert off["matched"][np.ix_(keep, keep)].max() < 0.02
+    assert off["plain"][np.ix_(keep, keep)].max() > 0.15
+
+
+def test_the_values_of_a_column_can_be_exchanged_too():
+    codec, cells = coded(table(1_000, seed=4).select(["months", "sex"]))
+    shuffled = codec.encode(cells)
+    target = np.cov(shuffled, rowvar=False)
+    shuffled[:, 0] = np.random.default_rng(0).permutation(shuffled[:, 0])
+    made = decode_matched(codec, shuffled, cells, target, rng=np.random.default_rng(1), numbers_too=True)
+    assert np.array_equal(np.sort(made[:, 0]), np.sort(cells[:, 0]))
+    assert abs(np.corrcoef(made.T)[0, 1] - np.corrcoef(cells.T)[0, 1]) < 0.01
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_handful_of_records_is_decoded(rows):
+    batch = pa.record_batch({"months": [1.0, 2.0, 5.0][:rows], "sex": ["f", "m", "m"][:rows]})
+    codec, cells = coded(batch)
+    points = codec.encode(cells)
+    target = np.cov(points, rowvar=False).reshape(codec.width, -1) if rows > 1 else np.zeros((codec.width,) * 2)
+    made = decode_matched(codec, points, cells, target, rng=np.random.default_rng(0))
+    assert np.array_equal(np.sort(made, axis=0), np.sort(cells, axis=0))
+
+
+def test_predicted_donors_keep_what_a_column_has_to_do_with_another():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4_000)
+    y = x + 0.5 * rng.normal(size=4_000)
+    cells = np.stack([x, np.where(rng.random(4_000) < 0.4, np.nan, y)], axis=1)
+    before = cells.copy()
+    filled = fill_predicted(cells, {0: [0], 1: [1]}, np.nan_to_num(cells), np.random.default_rng(1))
+    assert np.array_equal(cells, before, equal_nan=True) and not np.isnan(filled).any()
+    known = ~np.isnan(cells[:, 1])
+    assert np.array_equal(filled[known], cells[known]) and np.isin(filled[~known, 1], cells[known, 1]).all()
+    assert abs(np.corrcoef(filled.T)[0, 1] - np.corrcoef(x, y)[0, 1]) < 0.02
+    nothing = fill_predicted(np.full((3, 1), np.nan), {0: [0]}, np.zeros((3, 1)), rng)
+    assert np.isnan(nothing).all()

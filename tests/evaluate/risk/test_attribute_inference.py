@@ -1,0 +1,208 @@
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk import Coding, Guesses, attribute_inference, guess_nearest
+from anonpipe.evaluate.risk._attribute_inference import _risk
+from anonpipe.evaluate.risk._interval import difference
+from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
+from tests.naive import attacks as naive
+
+
+def people(rng, n):
+    """A number, a number that follows it, a category that follows both loosely, and one at random."""
+    a = rng.normal(size=n)
+    b = a + 0.2 * rng.normal(size=n)
+    c = (a + b + rng.normal(size=n) > 0).astype(float)
+    return np.column_stack([a, b, c, rng.integers(0, 5, n)])
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 25))
+def test_nearest_as_the_twin(seed, n):
+    rng = np.random.default_rng(seed)
+    tables = [np.column_stack([rng.random((m, 2)), rng.integers(0, 3, (m, 2))]) for m in (n, 12, 9)]
+    found = attribute_inference(*tables, categories=[2, 3], tolerance=0.5)
+    rows = [table.tolist() for table in tables]
+    for secret, column in enumerate(found.columns):
+        values = [row[secret] for row in rows[0]]
+        allowed = 0.0 if secret > 1 else 0.5 * np.std(values, ddof=1)
+        for who, share in ((rows[1], column.members), (rows[2], column.controls)):
+            guesses = naive.attribute_guesses(rows[0], who, secret, {2, 3})
+            assert share == pytest.approx(
+                np.mean([abs(g - q[secret]) <= allowed for g, q in zip(guesses, who, strict=True)])
+            )
+        best = max(
+            np.mean([constant - 1e-12 <= x <= constant + 2 * allowed + 1e-12 for x in values]) for constant in values
+        )
+        # The constant is chosen on the release, where it is the best of all.
+        own = attribute_inference(rows[0], rows[0], rows[2], categories=[2, 3], tolerance=0.5)
+        assert own.columns[secret].constant == pytest.approx(best, abs=1e-9)
+
+
+def test_a_copy_gives_away_and_a_fresh_sample_does_not():
+    rng = np.random.default_rng(0)
+    table, outside, fresh = (people(rng, 500) for _ in range(3))
+    copied = attribute_inference(table, table, outside, categories=[2, 3])
+    # Who looks a person up in a copy reads the last column off, whatever the others say of it.
+    assert all(column.members > 0.95 and column.risk > 0.9 for column in copied.columns)
+    assert copied.worst.low > 0.85 and copied.success > 0.95 > copied.control
+    new = attribute_inference(fresh, table, outside, categories=[2, 3])
+    assert all(column.low < 0.05 and column.high > -0.05 for column in new.columns)
+    assert abs(new.success - new.control) < 0.05
+    # The category that follows the others is guessed better than by its commonest value, for everybody.
+    assert new.columns[2].controls > new.columns[2].constant + 0.1
+    assert new.columns[3].controls == pytest.approx(0.2, abs=0.08)
+
+
+def test_trees_learn_the_population_and_not_the_person():
+    rng = np.random.default_rng(1)
+    table, outside = people(rng, 400), people(rng, 600)
+    asked = {"categories": [2, 3], "columns": [1, 2], "of": 600}
+    trees, again = (attribute_inference(table, table[:300], outside, guess="trees", **asked) for _ in range(2))
+    closest = attribute_inference(people(rng, 600), table[:300], outside, **asked)
+    assert trees.columns[1].controls > closest.columns[1].controls
+    assert trees.columns[1].controls > trees.columns[1].constant + 0.2
+    assert trees == again
+    assert trees.of == 600 and [c.name for c in trees.columns] == ["column 1", "column 2"]
+
+
+@pytest.mark.parametrize("held", [40, 400])
+def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
+    """60 releases of other persons, 12 columns: at 2.5 % more than 6 have a chance of 1e-3; one interval alone: 20."""
+    gains, alone = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        released, members, controls = (rng.integers(0, 3, (rows, 12)) * 1.0 for rows in (60, 300, held))
+        found = attribute_inference(released, members, controls, categories=range(12))
+        (risk, _) = found.measurements()
+        gains += risk.low > 0
+        assert (risk.low, risk.high) == found.worst_interval and risk.low <= risk.value <= risk.high
+        worst = found.worst
+        above = difference((worst.members * 300, 300), (worst.controls * held, held))[0] > 0
+        alone += above
+    assert gains <= 6 < alone
+
+
+def test_the_interval_covers_the_risk():
+    """Of a release that gives every second member away: drawn as shares, of members 0.6 and of controls 0.2 right."""
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(100):
+        members, controls = rng.random(200) < 0.6, rng.random(50) < 0.2
+        column = _risk("x", members, controls, 0.0, 0.025)
+        covered += column.low <= 0.5 <= column.high
+    assert 92 <= covered < 100
+
+
+def test_risk_by_hand():
+    """Members 3 of 4 right, held-out 1 of 4: of the other 3 / 4, the release gives 2 / 3 away."""
+    released = np.column_stack([np.arange(4.0), [0.0, 1, 0, 1]])
+    members = np.column_stack([np.arange(4.0), [0.0, 1, 0, 0]])
+    controls = np.column_stack([np.arange(4.0), [1.0, 0, 0, 0]])
+    found = attribute_inference(released, members, controls, categories=[1], columns=[1], names=["x", "y"])
+    (column,) = found.columns
+    assert (column.members, column.controls, column.constant) == (0.75, 0.25, 0.75)
+    assert column.risk == pytest.approx(2 / 3) and column.low < 0.6 < column.high <= 1
+    risk, success = found.measurements()
+    assert risk.value == column.risk and "'y'" in risk.note and dict(risk.parts) == {"y": column.risk}
+    assert (success.value, success.baseline) == (0.75, 0.25)
+    assert dict(success.parts) == {"y, members": 0.75, "y, hold-out": 0.25, "y, best constant": 0.75}
+
+
+def test_what_is_always_guessed_has_no_risk():
+    table = np.column_stack([np.arange(6.0), np.ones(6)])
+    found = attribute_inference(table, table[:3], table[3:], columns=[1])
+    assert math.isnan(found.worst.risk) and found.worst.low is None
+    assert found.measurements()[0].note.startswith("Not defined")
+    both = attribute_inference(table, table[:3], table[3:], tolerance=0.0)
+    assert both.worst.name == "column 0"
+    trees = attribute_inference(table, table[:3], table[3:], columns=[1], guess="trees")
+    assert trees.worst.members == 1.0
+
+
+def test_nulls_are_values_too():
+    rng = np.random.default_rng(2)
+    table = np.column_stack([rng.normal(size=200), rng.integers(0, 3, 200).astype(float)])
+    table[table[:, 0] > 1, 1] = np.nan
+    table[::10, 0] = np.nan
+    for guess in ("nearest", "trees"):
+        found = attribute_inference(table, table, table[:50], categories=[1], guess=guess)
+        assert found.columns[1].members > 0.4
+    copied = attribute_inference(table, table[table[:, 0] > 1], table[:50], categories=[1], columns=[1])
+    assert copied.columns[0].members == 1.0
+    empty = np.column_stack([np.arange(5.0), np.full(5, np.nan)])
+    assert attribute_inference(empty, empty, empty, columns=[1]).columns[0].constant == 1.0
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 1100), st.lists(st.integers(1, 3), min_size=1, max_size=5))
+def test_nearest_but_one_as_one_search_for_each(seed, n, widths):
+    rng = np.random.default_rng(seed)
+    # Whole numbers, so that equal distances are equal and the lower row has to win.
+    points, queries = (rng.integers(-2, 3, (rows, sum(widths))).astype(float) for rows in (n, 7))
+    ends = np.cumsum(widths)
+    jumps = rng.integers(0, 2, len(widths)) * 3.0
+    found, least = nearest_but_one(points, queries, ends, jumps)
+    apart = (queries[:, None] - points[None]) ** 2
+    apart = np.where(np.repeat(jumps, widths) > 0, 3.0 * (apart > 0), apart)
+    for a, end in enumerate(ends):
+        rest = np.r_[0 : end - widths[a], end : ends[-1]].astype(int)
+        squared = apart[:, :, rest].sum(axis=2)
+        assert (found[:, a] == squared.argmin(axis=1)).all()
+        assert (least[:, a] == squared.min(axis=1)).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 40), min_size=1, max_size=4))
+def test_a_release_is_searched_in_parts(seed, lengths):
+    """Any cut of it gives the guesses of the whole, ties included."""
+    rng = np.random.default_rng(seed)
+    whole = rng.integers(0, 4, (sum(lengths), 3)).astype(float)
+    whole[rng.random(whole.shape) < 0.1] = np.nan
+    members, controls = (rng.integers(0, 4, (rows, 3)).astype(float) for rows in (9, 5))
+    asked = np.concatenate([members, controls])
+    coding = Coding.of(whole, asked, [1])
+    parts = [guess_nearest(part, asked, coding) for part in np.split(whole, np.cumsum(lengths)[:-1])]
+    found = reduce(Guesses.merge, parts)
+    assert np.array_equal(found.values, guess_nearest(whole, asked, coding).values, equal_nan=True)
+    given_found = attribute_inference(whole, members, controls, categories=[1], found=found)
+    assert repr(given_found) == repr(attribute_inference(whole, members, controls, categories=[1]))
+
+
+def test_more_categories_than_dummies():
+    rng = np.random.default_rng(3)
+    codes = np.r_[np.arange(150), np.repeat(np.arange(60), 5)].astype(float)
+    table = np.column_stack([rng.permutation(len(codes)).astype(float), codes])
+    found = attribute_inference(table, table, table[:100], categories=[1], tolerance=1e-6)
+    # Each of the sixty has records of its own to point to; all beyond the 64 commonest point to one.
+    assert found.columns[1].members == 1.0
+    assert found.columns[0].members == pytest.approx(65 / len(codes), abs=1e-9)
+
+
+def test_what_is_refused():
+    table = np.arange(8.0).reshape(4, 2)
+    for tables, message in (
+        ((table[:, :1],) * 3, "two columns or more"),
+        ((table, table, np.ones((3, 3))), "held-out cells"),
+        ((table, table[:0], table), "member cells"),
+        ((np.where(table > 6, np.inf, table), table, table), "infinite"),
+    ):
+        with pytest.raises(InputError, match=message):
+            attribute_inference(*tables)
+    for options, message in (
+        ({"columns": [2]}, "there are 2"),
+        ({"columns": []}, "or none"),
+        ({"categories": [-1]}, "there are 2"),
+        ({"guess": "luck"}, "unknown guess"),
+        ({"tolerance": float("nan")}, "tolerance=nan"),
+        ({"names": ["a"]}, "1 names"),
+        ({"of": 3}, "4 or more"),
+    ):
+        with pytest.raises(JobError, match=message):
+            attribute_inference(table, table, table, **options)

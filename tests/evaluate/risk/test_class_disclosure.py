@@ -1,0 +1,76 @@
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError
+from anonpipe.evaluate.risk import class_risk
+from anonpipe.evaluate.risk._class_disclosure import random_groups
+from anonpipe.methods.grouping import class_disclosure
+from tests.naive import attacks as naive
+
+
+@pytest.mark.parametrize(
+    ("sizes", "classes"),
+    [([3, 3], [0, 0, 0, 1, 1, 1]), ([2, 2, 3], [0, 0, 0, 0, 1, 1, 2]), ([1, 4], [0, 0, 0, 1, 1]), ([5], [0] * 5)],
+)
+def test_random_groups_as_all_ways_to_deal(sizes, classes):
+    found = random_groups(np.array(sizes), np.bincount(classes) / len(classes))
+    assert astuple(found) == pytest.approx(naive.random_groups(sizes, classes))
+
+
+def test_random_groups_as_drawn():
+    rng = np.random.default_rng(0)
+    classes, labels = rng.permutation(np.repeat([0, 1, 2], [700, 280, 20])), np.repeat(np.arange(200), 5)
+    drawn = [class_disclosure(labels, rng.permutation(classes)) for _ in range(40)]
+    found = random_groups(np.full(200, 5), np.array([0.7, 0.28, 0.02]))
+    assert np.mean([d.homogeneous_share for d in drawn]) == pytest.approx(found.homogeneous_share, abs=0.02)
+    assert np.mean([d.single_records / 1000 for d in drawn]) == pytest.approx(found.single_share, abs=0.01)
+    assert np.mean([d.chi_square for d in drawn]) == pytest.approx(found.chi_square, abs=0.1)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_single_records_are_counted_and_merge(seed, n):
+    rng = np.random.default_rng(seed)
+    labels, classes = rng.integers(0, 5, n), rng.integers(0, 4, n)
+    shares = np.full(4, 0.25)
+    pairs = list(zip(labels.tolist(), classes.tolist(), strict=True))
+    whole = class_disclosure(labels, classes, shares)
+    assert whole.single_records == sum(pairs.count(pair) == 1 for pair in pairs)
+    parts = [class_disclosure(labels[w], classes[w], shares) for w in (labels < 2, labels >= 2) if w.any()]
+    merged = parts[0].merge(parts[1]) if len(parts) == 2 else parts[0]
+    assert astuple(merged) == pytest.approx(astuple(whole))
+
+
+def test_measurements():
+    labels, classes = np.repeat([0, 1, 2], 3), np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
+    told = class_disclosure(labels, classes)
+    measured = {m.name: m for m in class_risk(told, column="c", shares=[4 / 9, 5 / 9], sizes=[3, 3, 3]).measurements()}
+    assert measured["class.c.homogeneous"].value == pytest.approx(6 / 9)
+    assert measured["class.c.homogeneous"].baseline == pytest.approx((4 + 10) / 84)
+    assert measured["class.c.singles"].value == pytest.approx(1 / 9)
+    assert measured["class.c.singles"].disclosive and not measured["class.c.homogeneous"].disclosive
+    assert measured["class.c.chi_square"].value == pytest.approx(told.chi_square)
+    assert measured["class.c.chi_square"].baseline == pytest.approx(6 / 8)
+    assert measured["class.c.divergence"].value == pytest.approx(told.mean_divergence)
+    assert measured["class.c.divergence_worst"].value == pytest.approx(told.largest_divergence)
+    assert measured["class.c.distinct_l"].value == 1 and measured["class.c.distinct_l"].better == "higher"
+    assert measured["class.c.entropy_l"].value == pytest.approx(1)
+    assert measured["class.c.t"].value == pytest.approx(5 / 9)
+    assert measured["class.c.t_ordered"].value == pytest.approx(5 / 9)
+    assert all(m.baseline is None for m in class_risk(told).measurements())
+
+
+def test_what_is_refused():
+    told = class_disclosure(np.array([0, 0, 1]), np.array([0, 1, 1]))
+    for how, message in (
+        ({"sizes": [2, 1]}, "only one"),
+        ({"sizes": [2, 2], "shares": [0.5, 0.5]}, "add up to 4"),
+        ({"sizes": [3], "shares": [0.5, 0.5]}, "1 sizes"),
+        ({"sizes": [2, 1], "shares": [0.5, 0.4]}, "add up to 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            class_risk(told, **how)

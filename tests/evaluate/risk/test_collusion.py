@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from anonpipe.evaluate.risk import collusion
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.synthesis import synthesize
+from tests.evaluate.risk.test_known_attribute import grouped
+from tests.naive import attacks as naive
+
+
+@settings(deadline=None, max_examples=25)
+@given(grouped(widths=(1, 3)))
+def test_as_the_twin(problem):
+    original, released, labels, _ = problem
+    found = collusion(original, released, labels, tolerance=0.25)
+    rows = original.tolist(), released.tolist(), labels.tolist()
+    assert (found.share, found.from_group) == pytest.approx(naive.share_by_collusion(*rows, 0.25))
+    assert found.share == pytest.approx(np.mean([share for _, share in found.by_column]))
+
+
+@pytest.mark.parametrize("method", ["centroid", "gaussian"])
+def test_exact_sums_give_the_last_one_away(method):
+    rng = np.random.default_rng(0)
+    original, labels = rng.normal(size=(200, 3)), np.repeat(np.arange(20), 10)
+    drawn = {} if method == "centroid" else {"moments": "exact"}
+    released = synthesize(original, *sort_groups(labels), method, rng=rng, **drawn)
+    found = collusion(original, released, labels, tolerance=1e-9)
+    assert found.share == 1.0 and found.median_error < 1e-12
+    assert found.from_group < 0.01
+    (measured,) = found.measurements()
+    assert measured.value == 1.0 and measured.baseline == found.from_group and measured.low is None
+
+
+def test_independent_noise_does_not():
+    rng = np.random.default_rng(1)
+    original, labels = rng.normal(size=(900, 2)), np.repeat(np.arange(300), 3)
+    means = original.reshape(300, 3, 2).mean(axis=1)[labels]
+    released = means + rng.normal(size=means.shape)
+    found = collusion(original, released, labels)
+    # The sum of three draws has a variance of 3.
+    assert found.share == pytest.approx(0.046, abs=0.02)
+    assert found.median_error == pytest.approx(0.6745 * 3**0.5, abs=0.15)

@@ -1,0 +1,119 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk import Scale, merge_nearest, nearest
+from anonpipe.evaluate.risk._nearest_kernel import scan_nearest, search_nearest
+from tests.methods.grouping.data import grouping_problems
+from tests.naive import finding as naive
+
+
+def same(found, expected):
+    return found.squared.tolist() == expected[0] and found.rows.tolist() == expected[1]
+
+
+@settings(deadline=None, max_examples=25)
+@given(grouping_problems(most_rows=40), st.integers(1, 6), st.booleans())
+def test_as_the_twin(problem, count, left_out):
+    points, _ = problem
+    without = np.arange(len(points)) if left_out else None
+    queries = points if left_out else np.concatenate([points[::2], points[:3] + 0.5])
+    before = points.copy()
+    assert same(nearest(points, queries, count, without=without), naive.nearest(points, queries, count, without))
+    assert (points == before).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(grouping_problems(most_rows=60), st.integers(1, 4), st.lists(st.integers(0, 60), max_size=4), st.randoms())
+def test_parts_in_any_order_give_the_whole(problem, count, cuts, random):
+    points, _ = problem
+    queries, own = points[::3], np.arange(len(points))[::3]
+    bounds = [0, *sorted(min(cut, len(points)) for cut in cuts), len(points)]
+    parts = [
+        nearest(points[low:high], queries, count, offset=low, without=own, values=True)
+        for low, high in pairwise(bounds)
+    ]
+    whole = nearest(points, queries, count, without=own, values=True)
+    random.shuffle(parts)
+    half = len(parts) // 2
+    together = merge_nearest(parts)
+    nested = merge_nearest([merge_nearest(part) for part in (parts[:half], parts[half:]) if part])
+    for found in (together, nested):
+        assert (found.rows == whole.rows).all() and (found.squared == whole.squared).all()
+        assert np.array_equal(found.values, whole.values, equal_nan=True)
+
+
+@pytest.mark.parametrize("width", [1, 3, 12])
+def test_tree_and_scan_find_the_same(width, monkeypatch):
+    monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
+    rng = np.random.default_rng(width)
+    points = np.round(rng.normal(size=(5_000, width)), 1)
+    points[100:200] = points[7]
+    queries = np.concatenate([points[:500], rng.normal(size=(100, width))])
+    without = np.where(np.arange(600) < 300, np.arange(600), -1)
+    found = [(np.empty((600, 4), dtype=np.int64), np.empty((600, 4))) for _ in range(2)]
+    scan_nearest(points, queries, without, *found[0])
+    assert search_nearest(points, queries, without, *found[1], 600, 1) == 600
+    assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
+    through = nearest(points, queries, 4, without=without)
+    assert (through.rows == found[0][0]).all() and (through.squared == found[0][1]).all()
+
+
+def test_a_tree_that_does_not_pay_is_given_up(monkeypatch):
+    monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
+    rng = np.random.default_rng(0)
+    points, queries = rng.normal(size=(5_000, 40)), rng.normal(size=(600, 40))
+    rows, squared = np.empty((600, 2), dtype=np.int64), np.empty((600, 2))
+    assert search_nearest(points, queries, np.full(600, -1), rows, squared, 64, 4) == 64
+    plain = np.argsort(np.square(points[None] - queries[590:, None]).sum(axis=2), axis=1)[:, :2]
+    assert (nearest(points, queries, 2).rows[590:] == plain).all()
+
+
+def test_far_from_zero_no_digit_is_lost():
+    points = 1e9 + np.array([[0.0, 3.0], [0.0, 4.0], [0.5, 0.0]])
+    assert nearest(points, [[1e9, 1e9]], 3).distances.tolist() == [[0.5, 3.0, 4.0]]
+
+
+def test_fewer_records_than_asked_for():
+    found = nearest(np.empty((0, 2)), [[1.0, 2.0]], 2, values=True)
+    assert found.rows.tolist() == [[-1, -1]] and np.isinf(found.squared).all() and np.isnan(found.values).all()
+    found = nearest([[4.0], [6.0]], [[5.0]], 3, offset=10, without=[11], values=True)
+    assert found.rows.tolist() == [[10, -1, -1]]
+    assert found.values[0, 0, 0] == 4.0 and np.isnan(found.values[0, 1:]).all()
+    assert found.first(1).rows.tolist() == [[10]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "words"),
+    [
+        (([[1.0]], [[1.0, 2.0]], 1), {}, InputError, "1 columns and queries 2"),
+        (([[1.0]], [[np.nan]], 1), {}, InputError, "NaN"),
+        (([1.0], [[1.0]], 1), {}, InputError, "shape"),
+        (([[1.0]], [[1.0]], 0), {}, JobError, "count is 0"),
+        (([[1.0]], [[1.0]], 1), {"without": [1, 2]}, JobError, "one row number a query"),
+    ],
+)
+def test_refusals(arguments, options, error, words):
+    with pytest.raises(error, match=words):
+        nearest(*arguments, **options)
+
+
+def test_parts_that_do_not_fit_together():
+    found = nearest([[1.0]], [[1.0]], 1)
+    for parts in ([], [found, nearest([[1.0]], [[1.0], [2.0]], 1)], [found, nearest([[1.0]], [[1.0]], 1, values=True)]):
+        with pytest.raises(JobError, match="parts"):
+            merge_nearest(parts)
+
+
+def test_scale():
+    scale = Scale.of([[1.0, 5.0, 0.1], [3.0, 9.0, 0.1], [2.0, 7.0, 0.1]])
+    assert scale.apply([[2.0, 7.0, 0.6]]) == pytest.approx(np.array([[0.0, 0.0, 0.5]]))
+    assert scale.deviations[2] == 0.0 and scale.apply([[4.0, 7.0, 0.1]])[0, 0] == pytest.approx(2 / (2 / 3) ** 0.5)
+    with pytest.raises(InputError, match="2 columns for a scale of 3"):
+        scale.apply([[1.0, 2.0]])
+    with pytest.raises(InputError, match="0 records"):
+        Scale.of(np.empty((0, 2)))

@@ -1,0 +1,180 @@
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility import _propensity, interaction_terms, propensity
+from anonpipe.evaluate.utility._logistic import fit_logistic
+from tests.evaluate.utility.tables import pairs
+from tests.naive import measure as naive
+
+
+@settings(deadline=None, max_examples=25)
+@given(pairs(least_rows=25, most_rows=40, widths=(1, 2)), st.sampled_from([(1, True), (2, False), (2, True)]))
+def test_as_the_twin(tables, given_terms):
+    order, powers = given_terms
+    found = propensity(*tables, order=order, powers=powers)
+    terms = naive.terms_of(tables[0].shape[1], order, powers)
+    assert found.value == pytest.approx(naive.propensity(*tables, terms), rel=1e-6, abs=1e-12)
+    assert found.rank == 1 + len(terms) and found.dropped == 0 and not found.separated
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 4), st.integers(1, 4), st.booleans())
+def test_terms_as_the_twin(width, order, powers):
+    found = interaction_terms(range(width), order, powers=range(width) if powers else ())
+    assert list(found) == naive.terms_of(width, order, powers)
+
+
+def test_as_statsmodels():
+    rng = np.random.default_rng(0)
+    old, new = rng.normal(size=(200, 2)), 0.3 + 1.2 * rng.normal(size=(150, 2))
+    both = np.r_[old, new]
+    design = sm.add_constant(np.c_[both, both[:, 0] * both[:, 1], both**2])
+    fit = sm.Logit(np.repeat([0, 1], [200, 150]), design).fit(disp=0)
+    expected = np.mean((fit.predict() - 150 / 350) ** 2)
+    assert propensity(old, new, order=2).value == pytest.approx(expected, rel=1e-7)
+
+
+def test_hand_made():
+    # Ones are 1 of 4 in the original and 3 of 8 in the release: p̂ is 3/4 for ones and 5/8 for zeros.
+    old, new = np.array([[1.0], [0], [0], [0]]), np.array([[1.0]] * 3 + [[0]] * 5)
+    found = propensity(old, new)
+    value = (4 * (3 / 4 - 2 / 3) ** 2 + 8 * (5 / 8 - 2 / 3) ** 2) / 12
+    assert found.value == pytest.approx(value)
+    assert found.scaled == pytest.approx(24 * value)
+    assert found.expected == pytest.approx((1 / 3) ** 2 * (2 / 3) / 12)
+    assert found.ratio == pytest.approx(value / found.expected)
+    assert (found.records, found.rank, found.dropped) == (12, 2, 2)
+
+
+def test_categories_are_compared_by_their_shares():
+    rng = np.random.default_rng(1)
+    old, new = rng.integers(0, 4, size=(300, 1)).astype(float), rng.integers(0, 3, size=(200, 1)).astype(float)
+    counts = [np.bincount(t[:, 0].astype(int), minlength=4) for t in (old, new)]
+    chances = counts[1] / (counts[0] + counts[1])
+    found = propensity(old, new, categories=[0])
+    assert found.value == pytest.approx(np.sum((counts[0] + counts[1]) * (chances - 0.4) ** 2) / 500, abs=1e-8)
+    assert found.rank == 4
+    # The fourth category is in the original only.
+    assert found.separated
+
+
+@settings(deadline=None, max_examples=20)
+@given(pairs(least_rows=30, most_rows=60, widths=(2, 3)), st.integers(0, 2**32 - 1))
+def test_origin_scale_and_order_do_not_matter(tables, seed):
+    rng = np.random.default_rng(seed)
+    old, new = tables
+    before = old.copy(), new.copy()
+    width = old.shape[1]
+    scale, shift, order = rng.uniform(-3, 3, width), rng.normal(size=width) * 100, rng.permutation(width)
+    value = propensity(old, new, order=2).value
+    moved = propensity(*((t * scale + shift)[::-1][:, order] for t in tables), order=2).value
+    assert moved == pytest.approx(value, rel=1e-6, abs=1e-10)
+    assert (old == before[0]).all() and (new == before[1]).all()
+    # Which of the two is called released does not matter either.
+    assert propensity(new, old, order=2).value == pytest.approx(value, rel=1e-6, abs=1e-10)
+
+
+def test_a_copy_cannot_be_told_apart():
+    table = np.random.default_rng(2).gamma(1.0, size=(200, 3)) ** 3
+    found = propensity(table, table[::-1])
+    assert found.value == pytest.approx(0, abs=1e-15)
+    assert found.rank == 20 and not found.separated
+
+
+def test_dependent_and_constant_columns_add_nothing():
+    rng = np.random.default_rng(3)
+    old, new = rng.normal(size=(80, 2)), rng.normal(0.3, 1.0, size=(80, 2))
+    plain = propensity(old, new, order=1)
+    wide = [np.c_[t, t[:, 0] - 2 * t[:, 1], np.full(80, 0.1)] for t in (old, new)]
+    found = propensity(*wide, order=1)
+    assert found.value == pytest.approx(plain.value, rel=1e-9)
+    assert (found.rank, found.dropped) == (3, 1)
+    nothing = propensity(np.ones((4, 2)), np.ones((5, 2)))
+    assert (nothing.value, nothing.rank) == (pytest.approx(0, abs=1e-30), 1)
+    assert math.isnan(nothing.ratio)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 40), st.integers(5, 40))
+def test_complete_separation_has_the_largest_value(seed, rows, others):
+    rng = np.random.default_rng(seed)
+    found = propensity(rng.random((rows, 2)), 2 + rng.random((others, 2)), order=1)
+    share = others / (rows + others)
+    assert found.separated
+    assert found.value == pytest.approx(share * (1 - share), rel=1e-6)
+
+
+def test_records_that_are_told_apart_do_not_stop_the_others():
+    rng = np.random.default_rng(4)
+    old, new = rng.normal(size=(100, 1)), rng.normal(size=(100, 1)) + 0.5
+    marked = np.r_[new, rng.normal(size=(20, 1))]
+    both = np.c_[old, np.zeros(100)], np.c_[marked, np.repeat([0.0, 1.0], [100, 20])]
+    found = propensity(*both, order=1)
+    chances = fit_logistic(np.c_[np.ones(200), np.r_[old, new]], np.repeat([False, True], 100)).probabilities
+    share = 120 / 220
+    expected = (np.sum((chances - share) ** 2) + 20 * (1 - share) ** 2) / 220
+    assert found.separated
+    assert found.value == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_ratio_is_one_for_new_draws_from_the_original_and_two_for_another_sample():
+    rng = np.random.default_rng(5)
+    drawn, other = [], []
+    for _ in range(60):
+        old, second = rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+        drawn.append(propensity(old, old[rng.integers(0, 400, 400)], order=2).ratio)
+        other.append(propensity(old, second, order=2).ratio)
+    # Nine columns: the standard error of a mean of 60 is about √(2/9/60) = 0.06, and twice that.
+    assert np.mean(drawn) == pytest.approx(1, abs=0.2)
+    assert np.mean(other) == pytest.approx(2, abs=0.4)
+
+
+def test_powers_see_a_spread_that_products_do_not():
+    rng = np.random.default_rng(6)
+    old, new = rng.normal(size=(500, 2)), 0.7 * rng.normal(size=(500, 2))
+    assert propensity(old, new, order=2, powers=False).ratio < 4
+    assert propensity(old, new, order=2).ratio > 20
+
+
+def test_heavy_tails_settle():
+    rng = np.random.default_rng(7)
+    old = np.exp(2 * rng.normal(size=(300, 4)))
+    new = rng.multivariate_normal(old.mean(axis=0), np.cov(old.T), 300)
+    found = propensity(old, new)
+    assert 0 < found.value <= 0.25
+    assert np.isfinite(propensity(old * 1e250, new * 1e250, order=1).value)
+
+
+def test_terms_of_ones_own():
+    rng = np.random.default_rng(8)
+    old, new = rng.normal(size=(90, 2)), rng.normal(size=(90, 2))
+    assert propensity(old, new, terms=[(0,), (1,), (0, 1)]) == propensity(old, new, order=2, powers=False)
+    assert propensity(old, new, terms=[[1]]).rank == 2
+
+
+def test_what_is_refused(monkeypatch):
+    table = np.arange(12.0).reshape(6, 2)
+    for options, message in (
+        ({"order": 0}, "give 1 or more"),
+        ({"order": 21}, "up to 20"),
+        ({"categories": [2]}, "there are 2"),
+        ({"terms": []}, "no terms"),
+        ({"terms": [()]}, "0 columns"),
+        ({"terms": [(0, 2)]}, "0 to 1"),
+        ({"terms": [(0, 0)], "categories": [0]}, "twice"),
+    ):
+        with pytest.raises(JobError, match=message):
+            propensity(table, table, **options)
+    with pytest.raises(JobError, match="too many"):
+        interaction_terms(range(400), 3)
+    with pytest.raises(InputError, match="told apart"):
+        propensity(table, table, order=4)
+    monkeypatch.setattr(_propensity, "_MOST_NUMBERS", 20)
+    with pytest.raises(InputError, match="are the most"):
+        propensity(table, table, order=1)

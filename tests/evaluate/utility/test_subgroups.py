@@ -1,0 +1,73 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility import subgroup_changes, tail_changes
+from tests.naive import utility as naive
+
+records = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.one_of(st.none(), st.integers(0, 9))), min_size=2, max_size=14
+)
+
+
+def arrays(rows):
+    return tuple(
+        np.array([np.nan if cell is None else cell for cell in side], float) for side in zip(*rows, strict=True)
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(records, records, st.integers(1, 3))
+def test_as_the_twin(old, new, least):
+    if len({b for a, b in old if a is not None and b is not None}) < 2:
+        return
+    sides = [list(zip(*rows, strict=True)) for rows in (old, new)]
+    expected = naive.subgroup_changes(*sides, least)
+    deviations, errors = subgroup_changes(arrays(old), arrays(new), least=least)
+    assert deviations == pytest.approx([first for first, _ in expected.values()])
+    assert errors == pytest.approx([second for _, second in expected.values()], nan_ok=True)
+
+
+def test_two_samples_of_one_population_differ_by_113_standard_errors():
+    rng = np.random.default_rng(0)
+    codes, values = rng.integers(0, 200, 40_000), rng.normal(size=40_000)
+    found = subgroup_changes((codes[::2], values[::2]), (codes[1::2], values[1::2]), least=50)[1]
+    assert found.mean() == pytest.approx(math.sqrt(2) * math.sqrt(2 / math.pi), rel=0.12)
+
+
+def test_constant_and_missing():
+    deviations, errors = subgroup_changes(([0, 0, 1, 1], [3.0, 3.0, 1.0, 2.0]), ([0, 0], [4.0, 4.0]), least=2)
+    assert math.isnan(errors[0]) and deviations[0] > 0
+    assert deviations[1] == errors[1] == math.inf
+    assert np.isnan(subgroup_changes(([0, 0], [3.0, 3.0]), ([0], [4.0]), least=1)[0]).all()
+    assert len(subgroup_changes(([np.nan], [1.0]), ([0], [4.0]), least=1)[0]) == 0
+
+
+def test_tails_by_hand():
+    old = np.arange(101.0)  # quantiles at 5 and 95, 5 records beyond either, mean excess 3
+    spread = old.std(ddof=1)
+    new = np.concatenate([old, [0.0, 200.0]])
+    found = tail_changes(old, new, least=5)
+    assert found[0] == pytest.approx([6 / 103 - 5 / 101, (20 / 6 - 3) / spread])
+    assert found[1] == pytest.approx([6 / 103 - 5 / 101, (120 / 6 - 3) / spread])
+    assert (tail_changes(old, old[::-1], least=5) == 0).all()
+    assert np.isnan(tail_changes(old, new, least=6)).all()
+    clipped = tail_changes(old, np.clip(old, 5, 95), least=5)
+    assert clipped[:, 0] == pytest.approx([5 / 101] * 2)
+    assert np.isinf(clipped[:, 1]).all()
+    assert np.isnan(tail_changes(np.ones(50), old, least=1)).all()
+
+
+def test_what_is_refused():
+    with pytest.raises(JobError, match="least=0"):
+        subgroup_changes(([0], [1.0]), ([0], [1.0]), least=0)
+    with pytest.raises(InputError, match="shape"):
+        subgroup_changes(([0], [1.0, 2.0]), ([0], [1.0]), least=1)
+    with pytest.raises(JobError, match=r"share=0\.5"):
+        tail_changes([1.0], [1.0], least=1, share=0.5)
+    with pytest.raises(InputError, match="without values"):
+        tail_changes([], [1.0], least=1)

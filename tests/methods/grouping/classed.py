@@ -1,0 +1,49 @@
+"""Classes for grouping problems, and the diabetes table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from anonpipe.methods.grouping import cluster
+from tests.methods.grouping.data import grouping_problems, reference_folder
+
+
+@st.composite
+def class_problems(draw, most_rows=60):
+    """(points, k, classes, shares): one to four classes, even, skewed, sorted by the first column or alone."""
+    points, k = draw(grouping_problems(most_rows=most_rows))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_classes = draw(st.integers(1, 4))
+    kind = draw(st.sampled_from(["even", "skewed", "sorted", "one"]))
+    classes = rng.integers(0, n_classes, len(points))
+    if kind == "skewed":
+        classes = np.where(rng.random(len(points)) < 0.85, 0, classes)
+    elif kind == "sorted":
+        classes = np.sort(classes)[np.argsort(np.argsort(points[:, 0], kind="stable"))]
+    elif kind == "one":
+        classes[:] = 0
+    shares = np.bincount(classes, minlength=n_classes) / len(classes)
+    if draw(st.booleans()):
+        # As in one block of a table that has other shares.
+        shares = 0.7 * shares + 0.3 / n_classes
+    return points, k, classes.astype(np.int64), shares
+
+
+def run(method, points, k, classes=None, shares=None, **options):
+    return cluster(points, k, method, rng=np.random.default_rng(0), classes=classes, class_shares=shares, **options)
+
+
+def diabetes():
+    """(attributes, class) of the 768 x 8 diabetes table; the test is skipped where it is not at hand."""
+    path = reference_folder() / "data" / "pima.csv"
+    if not path.exists():
+        pytest.skip("pima.csv is not at hand; set ANONPIPE_BENCH_DATA")
+    table = np.genfromtxt(path, delimiter=",", skip_header=1)
+    return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+
+
+def unit_columns(points):
+    """Columns scaled to [0, 1]."""
+    return np.ascontiguousarray((points - points.min(axis=0)) / np.ptp(points, axis=0))

@@ -1,0 +1,151 @@
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import AnonpipeError, InfeasibleError
+from anonpipe.methods.grouping import METHODS, Method, _registry, cluster
+from tests.methods.grouping.data import grouping_problems
+
+REFUSING = ("rhs", "optimal_univariate")
+"""Methods that cannot group all records: the one makes small groups, the other takes one column."""
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@settings(deadline=None, max_examples=40)
+@given(problem=grouping_problems(), blocks=st.booleans())
+def test_every_method_keeps_the_promise(method, problem, blocks):
+    points, k = problem
+    entry = METHODS[method]
+    if method == "optimal_univariate":
+        points = points[:, :1].copy()
+    before = points.copy()
+    options = {"block_rows": max(2 * k, len(points) // 3)} if blocks else {}
+    if entry.needs:
+        options["classes"] = np.random.default_rng(len(points)).integers(0, 3, len(points))
+    try:
+        labels = cluster(points, k, method, rng=rng(), **options)
+    except InfeasibleError:
+        assert method in REFUSING
+        return
+    assert labels.dtype == np.int64
+    sizes = np.bincount(labels)
+    assert sizes.min() >= k
+    assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
+    assert len(labels) == len(points)
+    assert (points == before).all()
+    other = rng() if entry.draws else np.random.default_rng(1)
+    assert (cluster(points, k, method, rng=other, **options) == labels).all()
+
+
+def test_registry_is_complete():
+    for name, entry in METHODS.items():
+        assert entry.name == name == entry.function.__name__
+        assert "doi:" in entry.reference
+        parameters = inspect.signature(entry.function).parameters
+        assert "rng" in parameters
+        assert ("classes" in parameters) == ("class_shares" in parameters) == ("classes" in entry.needs)
+
+
+@pytest.mark.parametrize(
+    ("points", "k", "text"),
+    [
+        (np.zeros(5), 2, "1 dimensions"),
+        (np.array([[0.0], [np.nan], [1.0]]), 2, "NaN"),
+        (np.array([[0.0], [np.inf], [1.0]]), 2, "infinity"),
+        (np.array([[0.0], [1e101], [1.0]]), 2, "1e100"),
+        (np.zeros((3, 1)), 4, "k is 4 for 3 records"),
+        (np.zeros((3, 1)), 0, "k is 0 for 3 records"),
+        (np.zeros((0, 2)), 1, "k is 1 for 0 records"),
+    ],
+)
+def test_wrong_points_are_refused(points, k, text):
+    with pytest.raises(ValueError, match=text):
+        cluster(points, k, rng=rng())
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="allowed are mdav, "):
+        cluster(np.zeros((4, 1)), 2, "ward", rng=rng())
+    with pytest.raises(ValueError, match="'blockrows'; allowed are block_rows"):
+        cluster(np.zeros((4, 1)), 2, "mdav", rng=rng(), blockrows=3)
+    with pytest.raises(ValueError, match="allowed are iterations, block_rows"):
+        cluster(np.zeros((4, 1)), 2, "kmeans", rng=rng(), refine=1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (np.array([0, 0, 0, 1]), "1 of 2 groups under k=2"),
+        (np.array([0, 0, 2, 2]), "1 of 3 groups under k=2"),
+        (np.array([0, 0, -1, 0]), "1 records without a group"),
+        (np.array([0, 0, 9, 9]), "beyond"),
+        (np.array([0, 0, 0]), "shape"),
+        (np.array([0.0, 0.0, 0.0, 0.0]), "float64"),
+    ],
+)
+def test_a_broken_method_is_caught(monkeypatch, labels, text):
+    def broken(points, k, *, rng):
+        return labels
+
+    entry = Method(broken, "broken", "none", "doi:none", "none", (), "none", None, False)
+    monkeypatch.setitem(_registry.METHODS, "broken", entry)
+    with pytest.raises(AnonpipeError, match=text):
+        cluster(np.zeros((4, 1)), 2, "broken", rng=rng())
+
+
+def test_other_layouts_give_the_same():
+    points = np.random.default_rng(0).integers(0, 50, size=(100, 3))
+    whole = cluster(points.astype(float), 3, rng=rng())
+    assert (cluster(np.asfortranarray(points), 3, rng=rng()) == whole).all()
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e99])
+def test_extreme_scales(scale):
+    points = np.random.default_rng(0).normal(size=(300, 3))
+    points *= scale / np.abs(points).max()
+    for method in [name for name in METHODS if name not in REFUSING]:
+        options = {"classes": np.arange(300) % 2} if METHODS[method].needs else {}
+        labels = cluster(points, 3, method, rng=rng(), block_rows=50, **options)
+        assert np.bincount(labels).min() >= 3
+
+
+def test_classes_go_to_the_methods_that_need_them(monkeypatch):
+    seen = []
+
+    def split(points, k, *, rng, classes, class_shares):
+        seen.append((classes.tolist(), class_shares.tolist()))
+        return np.zeros(len(points), dtype=np.int64)
+
+    monkeypatch.setitem(
+        _registry.METHODS, "split", Method(split, "split", "", "doi:", "", ("classes",), "", None, False)
+    )
+    points = np.arange(4.0)[:, None]
+    classes = np.array([0, 1, 1, 1])
+    assert cluster(points, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]
+    assert cluster(points, 2, "split", rng=rng(), classes=classes, block_rows=2).max() == 1
+    cluster(points, 2, "split", rng=rng(), classes=classes, class_shares=np.array([0.5, 0.5]))
+    assert seen == [
+        ([0, 1, 1, 1], [0.25, 0.75]),
+        ([0, 1], [0.25, 0.75]),
+        ([1, 1], [0.25, 0.75]),
+        ([0, 1, 1, 1], [0.5, 0.5]),
+    ]
+    for wrong, text in [
+        ({}, "split needs classes"),
+        ({"classes": classes[:3]}, "shape"),
+        ({"classes": classes / 2}, "float64"),
+        ({"classes": classes - 1}, "negative"),
+        ({"classes": classes, "class_shares": np.array([1.0])}, "without a share"),
+        ({"classes": classes, "class_shares": np.array([0.4, 0.4])}, "sum to 1"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            cluster(points, 2, "split", rng=rng(), **wrong)
+    with pytest.raises(ValueError, match="mdav does not use classes"):
+        cluster(points, 2, "mdav", rng=rng(), classes=classes)

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.methods.grouping import class_disclosure, information_loss
+from tests.methods.grouping.classed import class_problems, diabetes, run
+from tests.methods.grouping.data import standardized
+from tests.naive import classes as naive
+
+
+@settings(deadline=None)
+@given(class_problems(most_rows=120))
+def test_sizes(problem):
+    points, k, classes, shares = problem
+    for labels in (run("kd_tree", points, k), run("class_kd_tree", points, k, classes, shares)):
+        sizes = np.bincount(labels)
+        assert k <= sizes.min()
+        assert sizes.max() < 2 * k
+
+
+@settings(deadline=None, max_examples=80)
+@given(class_problems(), st.sampled_from([0.0, 0.2, 0.5]))
+def test_same_as_the_naive_twin(problem, alpha):
+    points, k, classes, shares = problem
+    assert (run("kd_tree", points, k) == naive.kd_tree(points, k)).all()
+    expected = naive.kd_tree(points, k, classes, shares, alpha)
+    assert (run("class_kd_tree", points, k, classes, shares, alpha=alpha) == expected).all()
+
+
+def test_spread_alone_is_the_plain_tree_and_fifty_columns_do():
+    rng = np.random.default_rng(0)
+    points, classes = rng.normal(size=(300, 50)), rng.integers(0, 2, 300)
+    assert (run("class_kd_tree", points, 4, classes, alpha=1.0) == run("kd_tree", points, 4)).all()
+    assert (run("kd_tree", points, 4) == naive.kd_tree(points, 4)).all()
+
+
+def test_constant_columns_are_split_in_row_order():
+    assert run("kd_tree", np.ones((7, 2)), 3).tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert run("kd_tree", np.ones((5, 2)), 3).tolist() == [0] * 5
+
+
+def test_diabetes_classes_mix_at_a_price():
+    points, classes = diabetes()
+    points = standardized(points)
+    plain = run("kd_tree", points, 5)
+    mixed = run("class_kd_tree", points, 5, classes, alpha=0.1)
+    assert class_disclosure(mixed, classes).chi_square < class_disclosure(plain, classes).chi_square
+    assert information_loss(points, plain) < information_loss(points, mixed)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 1.01, np.nan])
+def test_wrong_alpha_is_refused(alpha):
+    with pytest.raises(ValueError, match="give a number from 0"):
+        run("class_kd_tree", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), alpha=alpha)

@@ -1,0 +1,136 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster, information_loss
+from anonpipe.methods.grouping._mhm import GROUPED
+from anonpipe.methods.grouping._paths_kernel import cut_path, nearest_next
+from tests.methods.grouping.data import grouping_problems, standardized, tarragona
+from tests.naive import univariate as naive
+
+ORDERS = ("npn", "md", "mdav", "cbfs")
+
+
+def run(points, k, order):
+    return cluster(points, k, "mhm", rng=np.random.default_rng(0), order=order)
+
+
+@settings(deadline=None)
+@given(grouping_problems(), st.sampled_from(ORDERS))
+def test_sizes(problem, order):
+    points, k = problem
+    sizes = np.bincount(run(points, k, order))
+    assert k <= sizes.min() and sizes.max() < max(2, 2 * k) and sizes.sum() == len(points)
+
+
+@settings(deadline=None, max_examples=80)
+@given(grouping_problems(), st.sampled_from(ORDERS[1:]))
+def test_never_loses_more_than_the_method_it_follows(problem, order):
+    points, k = problem
+    fixed = GROUPED[order](points, k, rng=np.random.default_rng(0))
+    assert information_loss(points, run(points, k, order)) <= information_loss(points, fixed) + 1e-9
+
+
+@settings(deadline=None, max_examples=60)
+@given(grouping_problems(most_rows=60))
+def test_walk_is_as_the_naive_twin(problem):
+    points, k = problem
+    points = np.round(points * 4)
+    labels = np.arange(len(points)) // k
+    for groups in (labels, np.zeros_like(labels)):
+        order, starts = sort_groups(groups)
+        lists = [order[low:high].tolist() for low, high in pairwise(starts)]
+        assert nearest_next(points, order, starts).tolist() == naive.nearest_next(points, lists)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 9, 10, 19])
+@pytest.mark.parametrize("width", [2, 10])
+def test_same_as_the_naive_twins(rows, width):
+    points = np.random.default_rng(rows).normal(size=(rows, width))
+    for k in (1, 2, 3):
+        if k > rows:
+            continue
+        for order in ORDERS:
+            groups = [list(range(rows))]
+            if order != "npn":
+                fixed = GROUPED[order](points, k, rng=np.random.default_rng(0))
+                groups = [np.flatnonzero(fixed == g).tolist() for g in range(fixed.max() + 1)]
+                groups = naive.chained(points, groups)
+            assert (run(points, k, order) == naive.cut_path(points, naive.nearest_next(points, groups), k)).all()
+
+
+def test_walk_of_many_records_is_as_one_loop():
+    points = np.random.default_rng(0).normal(size=(1500, 3))
+    path = nearest_next(points, np.arange(1500), np.array([0, 1500]))
+    left = np.ones(1500, dtype=bool)
+    here = np.square(points - points.mean(axis=0)).sum(axis=1).argmax()
+    for row in path:
+        assert row == here
+        left[here] = False
+        if left.any():
+            here = np.where(left, np.square(points - points[here]).sum(axis=1), np.inf).argmin()
+
+
+def test_cut_is_free_of_the_offset():
+    points = np.random.default_rng(0).normal(size=(200, 3))
+    path = np.arange(200)
+    assert (cut_path(points + 1e6, path, 4) == cut_path(points, path, 4)).all()
+
+
+@pytest.mark.parametrize(
+    ("order", "losses", "printed"),
+    [
+        ("mdav", [16.926947, 22.048081, 33.188033], [16.9326, 22.4617, 33.1923]),
+        ("md", [16.977314, 22.057473, 33.182105], [16.9829, 22.5269, 33.1834]),
+        ("cbfs", [16.960617, 22.405641, 33.214986], [16.9714, 22.8227, 33.2188]),
+    ],
+)
+def test_reference_figures(order, losses, printed):
+    """Below the printed ones, by no more than 2.1 %: see the docstring of `mhm`."""
+    points = tarragona()
+    found = [information_loss(points, run(points, k, order)) for k in (3, 5, 10)]
+    assert found == pytest.approx(losses, abs=6e-6)
+    assert all(0.979 * wanted < loss < wanted for loss, wanted in zip(found, printed, strict=True))
+
+
+def companies(seed, months=1_500, n_companies=150):
+    """A row for a month of a company: sales and revenues of very different companies, with little change in each."""
+    rng = np.random.default_rng(seed)
+    size, company = np.exp(2.2 * rng.normal(size=n_companies)), rng.integers(0, n_companies, months)
+    kinds = np.exp(0.7 * rng.normal(size=(n_companies, 5)))
+    sales = size[company, None] * kinds[company] * np.exp(0.12 * rng.normal(size=(months, 5)))
+    return standardized(np.column_stack([company, sales, 0.07 * sales * np.exp(0.08 * rng.normal(size=(months, 5)))]))
+
+
+def test_a_skewed_table_gains_much():
+    """As the printed 0.408 % is below MDAV's 0.483 % on EIA; along the groups as they are formed nothing is gained."""
+    shares = []
+    for seed in range(3):
+        points = companies(seed)
+        mdav = information_loss(points, GROUPED["mdav"](points, 5, rng=np.random.default_rng(0)))
+        shares.append(information_loss(points, run(points, 5, "mdav")) / mdav)
+    assert np.mean(shares) < 0.85
+
+
+def test_figures_of_nearest_point_next():
+    """Published are 17.3949, 27.0213 and 40.1831; see the docstring of `mhm` for why they are not met."""
+    points = tarragona()
+    found = [information_loss(points, run(points, k, "npn")) for k in (3, 5, 10)]
+    assert found == pytest.approx([17.525753, 28.166631, 38.718449], abs=6e-7)
+
+
+def test_losses_on_generated_tables():
+    points = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
+    mdav = information_loss(points, cluster(points, 5, "mdav", rng=np.random.default_rng(0)))
+    for order in ORDERS[1:]:
+        assert information_loss(points, run(points, 5, order)) < 1.1 * mdav
+    assert information_loss(points, run(points, 5, "npn")) < 1.6 * mdav
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(ValueError, match="order is 'row'; allowed are npn, md, mdav, cbfs"):
+        run(np.zeros((4, 1)), 2, "row")

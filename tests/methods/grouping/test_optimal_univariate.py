@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster, information_loss
+from anonpipe.methods.grouping._paths_kernel import cut_path
+from anonpipe.methods.grouping._scatter_kernel import scatter_in_groups
+from tests.methods.grouping.data import grouping_problems, tarragona
+from tests.naive import univariate as naive
+
+
+def run(points, k, method="optimal_univariate"):
+    return cluster(points, k, method, rng=np.random.default_rng(0))
+
+
+def scatter(points, labels):
+    return scatter_in_groups(points, *sort_groups(labels))
+
+
+@settings(deadline=None)
+@given(grouping_problems())
+def test_sizes_and_order(problem):
+    points, k = problem
+    points = points[:, :1].copy()
+    labels = run(points, k)
+    sizes = np.bincount(labels)
+    assert k <= sizes.min() and sizes.max() < max(2, 2 * k)
+    order = np.argsort(points[:, 0], kind="stable")
+    assert (np.diff(labels[order]) >= 0).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 4),
+    st.lists(st.one_of(st.integers(-5, 5), st.floats(-1e3, 1e3)), min_size=1, max_size=9),
+)
+def test_no_grouping_at_all_is_better(k, values):
+    points = np.array(values, dtype=float)[:, None]
+    if k > len(points):
+        return
+    best = naive.least_scatter(points, k)
+    assert scatter(points, run(points, k)) == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 6, 9, 10, 20, 23])
+def test_same_as_the_naive_twin(rows):
+    points = np.random.default_rng(rows).normal(size=(rows, 1)) ** 3
+    path = sorted(range(rows), key=lambda i: points[i, 0])
+    for k in (1, 2, 3, 5):
+        if k <= rows:
+            assert (run(points, k) == naive.cut_path(points, path, k)).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(grouping_problems(most_rows=18))
+def test_best_cut_of_any_line(problem):
+    points, k = problem
+    k = max(2, k)
+    if k > len(points):
+        return
+    path = np.random.default_rng(k).permutation(len(points))
+    found, best = cut_path(points, path, k), naive.cut_path(points, path.tolist(), k)
+    assert scatter(points, found) == pytest.approx(scatter(points, best), rel=1e-12, abs=1e-12)
+
+
+def test_equal_values_form_groups_of_k():
+    assert run(np.full((7, 1), 0.1), 3).tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert run(np.array([[2.0], [1.0], [2.0], [1.0]]), 2).tolist() == [1, 0, 1, 0]
+
+
+def test_no_other_method_is_better():
+    points = np.random.default_rng(0).lognormal(size=(500, 1))
+    least = information_loss(points, run(points, 4))
+    for method in ("mdav", "tfrp_2"):
+        assert least <= information_loss(points, run(points, 4, method))
+
+
+def test_large_offset():
+    points = np.random.default_rng(1).normal(size=(1000, 1))
+    assert (run(np.round(points, 3) + 1e9, 5) == run(np.round(points, 3), 5)).mean() > 0.99
+    whole = np.round(points * 1000)
+    assert (run(whole + 2**40, 5) == run(whole, 5)).all()
+
+
+def test_several_columns_are_refused():
+    with pytest.raises(ValueError, match="one column, not 2; use mhm"):
+        run(np.zeros((4, 2)), 2)
+
+
+def test_each_column_of_tarragona_beats_mdav():
+    points = tarragona()
+    for j in range(points.shape[1]):
+        column = np.ascontiguousarray(points[:, j : j + 1])
+        assert information_loss(column, run(column, 3)) <= information_loss(column, run(column, 3, "mdav")) + 1e-12

@@ -1,0 +1,68 @@
+"""Tables for the laws: any sizes and splits, ties, constant and dependent columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from anonpipe.methods.masking import MASKERS, run_steps
+
+KEY = b"a key of tests only, 32 bytes..."
+
+
+def run(points, method, parts=None, key=KEY, **options):
+    """A masker with a known key, so that a twin can draw the same."""
+    return run_steps(points, MASKERS[method].steps(**options), key=key, parts=parts or [len(points)])
+
+
+@st.composite
+def tables(draw, least=2, most=60, widths=(1, 2, 3, 50)):
+    rows = draw(st.one_of(st.sampled_from([least, least + 1]), st.integers(least, most)))
+    width = draw(st.sampled_from(widths))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    points = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
+    shape = draw(st.sampled_from(["normal", "tied", "constant", "one constant", "collinear", "binary", "far", "heavy"]))
+    if shape == "tied":
+        points = np.round(points)
+    elif shape == "constant":
+        points[:] = 3.1
+    elif shape == "one constant":
+        points[:, 0] = 1.1
+    elif shape == "collinear":
+        points[:, -1] = 2 * points[:, 0] - 1
+    elif shape == "binary":
+        points = np.where(points > 0, 1.0, -1.0)
+    elif shape == "far":
+        points = points * 1e-3 + 1e6
+    elif shape == "heavy":
+        points = points**3
+    return np.ascontiguousarray(points)
+
+
+@st.composite
+def splits(draw, rows, least=0):
+    """Rows of each part, some of them none where `least` allows."""
+    parts, left = [], rows
+    while left > 0:
+        size = draw(st.integers(least, max(least, left)))
+        if left - size < least and size < left:
+            size = left
+        parts.append(size)
+        left -= size
+        if len(parts) == 6:
+            parts[-1] += left
+            break
+    return parts
+
+
+@st.composite
+def split_tables(draw, least=2, **options):
+    points = draw(tables(least=least, **options))
+    return points, draw(splits(len(points)))
+
+
+def correlated(rows, width, seed=0):
+    """Normal, all columns correlated, of different spread and mean."""
+    rng = np.random.default_rng(seed)
+    mixed = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
+    return np.ascontiguousarray(mixed * np.geomspace(1, 30, width) + np.arange(width))

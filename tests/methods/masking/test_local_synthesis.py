@@ -1,0 +1,241 @@
+"""Local synthesis over parts: groups of k, moments of groups that span parts, categories, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.methods.masking import MASKERS, _mixture_groups, run_steps
+from anonpipe.methods.masking._latent_categories import category_codes, dummies, starts_of
+from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, over, select
+from tests.methods.masking.tables import KEY, correlated, splits
+from tests.naive import local_synthesis as naive
+
+QUICK = {"components": 3, "shape": "full", "classes": 2}
+
+
+def steps_of(k, **options):
+    return MASKERS["local_synthesis"].steps(k=k, **{**QUICK, **options})
+
+
+def run(points, k, parts=None, **options):
+    """Synthetic points and labels."""
+    made = run_steps(points, steps_of(k, **options), key=KEY, parts=parts or [len(points)])
+    return made[:, :-1], made[:, -1].astype(int)
+
+
+def mixed(rows, seed=0, width=3):
+    """Numbers in three heaps; an attribute of two categories and one of three, which have to do with the numbers."""
+    rng = np.random.default_rng(seed)
+    heap = rng.integers(0, 3, rows)
+    numbers = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width)) + 4 * heap[:, None]
+    two = np.where(rng.random(rows) < 1 / (1 + np.exp(-numbers[:, 0])), 1.0, -1.0)
+    three = np.full((rows, 3), -1.0)
+    three[np.arange(rows), (heap + (rng.random(rows) < 0.2)) % 3] = 1.0
+    return np.column_stack([numbers, two, three]), ((width,), tuple(range(width + 1, width + 4)))
+
+
+def assert_groups_kept(points, made, labels, k, tolerance=1e-9):
+    """Sizes, and every group's means and covariance in parts of its own spread (or a millionth of the table's)."""
+    counts = np.bincount(labels)
+    assert counts.min() >= min(k, len(points))
+    table = np.where(points.std(axis=0) > 0, points.std(axis=0), 1.0)
+    for g in range(len(counts)):
+        old, new = points[labels == g], made[labels == g]
+        scale = np.maximum(old.std(axis=0), 1e-6 * table)
+        assert (np.abs(new.mean(axis=0) - old.mean(axis=0)) <= tolerance * scale).all()
+        error = np.abs(np.cov(new.T, bias=True) - np.cov(old.T, bias=True))
+        assert (error <= tolerance * np.outer(scale, scale)).all()
+
+
+@given(st.data(), st.integers(0, 99))
+@settings(max_examples=8, deadline=None)
+def test_any_split_keeps_every_group_and_the_table(data, seed):
+    points, categories = mixed(240, seed)
+    before = points.copy()
+    made, labels = run(points, 30, data.draw(splits(len(points))), categories=categories)
+    assert np.array_equal(points, before)
+    assert_groups_kept(points, made, labels, 30)
+    assert np.abs(np.cov(made.T) - np.cov(points.T)).max() < 1e-9
+
+
+@pytest.mark.parametrize("rows", [10, 19, 20, 29, 30, 31])
+def test_tables_of_few_groups(rows):
+    """k to 3k + 1 records of five numbers, k = 10."""
+    points = correlated(rows, 5, seed=rows)
+    made, labels = run(points, 10, [3, rows - 3])
+    assert_groups_kept(points, made, labels, 10)
+    assert labels.max() + 1 <= rows // 10
+    assert not np.isclose(made, points).any()
+
+
+SHAPES = {
+    "constant": lambda p: np.column_stack([p, np.full(len(p), 3.3)]),
+    "collinear": lambda p: np.column_stack([p, p[:, 0] - 2 * p[:, 1]]),
+    "all constant": lambda p: np.full_like(p, 0.1),
+    "duplicates": lambda p: p[np.arange(len(p)) % 7],
+    "ties": lambda p: np.round(p),
+    "heavy": lambda p: p**3,
+    "other units": lambda p: p * [1e-6, 1.0, 1e7] + [0.0, 1e4, 0.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "tails"), [*zip(SHAPES, ["gaussian", "t"] * 4, strict=False), ("heavy", "gaussian"), ("constant", "t")]
+)
+def test_awkward_columns(kind, tails):
+    points = np.ascontiguousarray(SHAPES[kind](mixed(120)[0][:, :3]))
+    made, labels = run(points, 15, [50, 70], tails=tails)
+    assert_groups_kept(points, made, labels, 15)
+
+
+def test_many_columns_by_principal_components():
+    points = correlated(300, 20) + 5 * np.arange(300)[:, None] % 3
+    made, labels = run(points, 50, [100, 200], variance_share=0.9)
+    assert_groups_kept(points, made, labels, 50)
+
+
+def test_groups_smaller_than_the_columns_stay_in_their_span():
+    points = correlated(60, 12)
+    made, labels = run(points, 6, components=8)
+    assert_groups_kept(points, made, labels, 6)
+    smallest = int(np.bincount(labels).argmin())
+    if (labels == smallest).sum() <= 12:
+        both = np.concatenate([points[labels == smallest], made[labels == smallest]])
+        rank = np.linalg.matrix_rank(points[labels == smallest] - points[labels == smallest].mean(axis=0))
+        assert np.linalg.matrix_rank(both - both.mean(axis=0), tol=1e-6) == rank
+
+
+def test_a_category_that_only_one_record_has():
+    points, categories = mixed(200)
+    points[:, categories[1]] = [1.0, -1.0, -1.0]
+    points[17, categories[1]] = [-1.0, -1.0, 1.0]
+    made, labels = run(points, 20, [80, 120], categories=categories)
+    assert_groups_kept(points, made, labels, 20)
+
+
+def test_drawn_categories_stay_near_what_they_stand_for():
+    points, categories = mixed(900)
+    made, labels = run(points, 60, categories=categories, classes=3)
+    for columns in categories:
+        near = np.abs(np.abs(made[:, columns]) - 1.0)
+        assert np.quantile(near, 0.9) < 0.5
+        shares = (made[:, columns] > 0).mean(axis=0)
+        assert np.abs(shares - (points[:, columns] > 0).mean(axis=0)).max() < 0.05
+    assert len(set(labels)) == 3
+
+
+def test_the_mixture_is_that_of_the_fit_over_parts_and_the_groups_those_of_the_twin(monkeypatch):
+    """More records than the sample holds; the choice is made on it, the fit on all."""
+    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", 90)
+    learnt = {}
+    learn = _mixture_groups.learn_fit
+    points = np.ascontiguousarray(mixed(300)[0][:, :3])
+    points[:9] += 60.0  # a component of 9, which lacks 11
+    steps = MASKERS["local_synthesis"].steps(k=20, components=4, shape="full", iterations=7)
+
+    def watched(statistics, *, params, rng, iterations):
+        learnt.setdefault("start", params)
+        learnt["last"] = learn(statistics, params=params, rng=rng, iterations=iterations)
+        return learnt["last"]
+
+    at = [step.name for step in steps].index("mixture")
+    fitting = type(steps[at])("mixture", steps[at].count, lambda s, **a: watched(s, **a, iterations=7), steps[at].again)
+    run_steps(points, (*steps[:at], fitting), key=KEY, parts=[120, 0, 180])
+    start, last = learnt["start"], learnt["last"]
+    scores = start.view.scores(points)
+    wanted = fit(over([scores[:120], scores[120:]]), start.mixture, start.constraints, iterations=7)
+    assert last.settled and last.passes == len(wanted.log_likelihoods)
+    assert np.array_equal(last.mixture.means, wanted.mixture.means)
+    assert np.array_equal(last.mixture.weights, wanted.mixture.weights)
+    made = run_steps(points, steps, key=KEY, parts=[120, 0, 180])
+    first = np.bincount(assign(scores, last.mixture), minlength=4)
+    assert 0 < first.min() < 20
+    assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), last.mixture, 20)
+
+
+def test_the_choice_is_that_of_select_on_the_sample():
+    points = np.ascontiguousarray(mixed(150)[0][:, :3])
+    seen = {}
+    steps = MASKERS["local_synthesis"].steps(k=20)
+    at = [step.name for step in steps].index("choice of mixture")
+
+    def keep(sample, **arguments):
+        seen["groups"] = steps[at].finish(sample, **arguments)
+        return seen["groups"]
+
+    choice = type(steps[at])(steps[at].name, steps[at].count, keep, placed=True, with_original=True)
+    run_steps(points, (*steps[:at], choice), key=KEY, parts=[150])
+    found, scores = seen["groups"], seen["groups"].view.scores(points)
+    wanted = select(scores, 20, 150).mixture
+    assert found.mixture.n_groups == wanted.n_groups
+    order, other = np.lexsort(found.mixture.means.T), np.lexsort(wanted.means.T)
+    assert np.allclose(found.mixture.means[order], wanted.means[other], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_last_map_is_that_of_the_twin(seed):
+    points, categories = mixed(150, seed)
+    steps = steps_of(25, categories=categories)
+    at = [step.name for step in steps].index("synthesize")
+    drawn = run_steps(points, steps[: at + 1], key=KEY, parts=[40, 110])
+    made = run_steps(points, steps, key=KEY, parts=[40, 110])
+    wanted = naive.corrected(points.tolist(), drawn[:, :-1].tolist(), drawn[:, -1].astype(int).tolist())
+    assert np.array_equal(made[:, -1], drawn[:, -1])
+    assert np.allclose(made[:, :-1], wanted, rtol=0, atol=1e-8)
+
+
+def test_draws_of_the_right_moments_stay_as_they_are():
+    points, labels = correlated(80, 4), np.arange(80) % 2
+    here = group_statistics(points, labels, 2)
+    maps = correcting_maps(here, here)
+    assert np.allclose(maps.matrices, np.eye(4), atol=1e-9) and np.array_equal(maps.origins, maps.targets)
+
+
+def test_draws_that_do_not_vary_where_records_do_are_refused():
+    points, labels = correlated(30, 2), np.zeros(30, dtype=np.int64)
+    flat = points.copy()
+    flat[:, 1] = flat[:, 0]
+    with pytest.raises(InputError, match="fewer directions"):
+        correcting_maps(group_statistics(points, labels, 1), group_statistics(flat, labels, 1))
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=20))
+@settings(max_examples=20, deadline=None)
+def test_codes_become_columns_and_codes_again(codes):
+    columns = ((1,), (0, 2, 4, 5))
+    out = np.zeros((len(codes), 6))
+    dummies(np.array(codes), columns, out)
+    assert category_codes(out, columns).tolist() == [list(each) for each in codes]
+    assert (out[:, 3] == 0).all() and starts_of(columns).tolist() == [0, 2, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"k": 0}, JobError, "k is 0"),
+        ({"components": 0}, JobError, "components is 0"),
+        ({"classes": 0}, JobError, "classes is 0"),
+        ({"iterations": 0}, JobError, "iterations is 0"),
+        ({"shape": "round"}, JobError, "unknown shape"),
+        ({"tails": "short"}, JobError, "unknown tails"),
+        ({"variance_share": 0.0}, JobError, "variance_share"),
+        ({"categories": ((0,), (0,))}, JobError, "each once"),
+        ({"categories": ((9,),)}, JobError, "exist"),
+        ({"categories": ((0,), (1,))}, JobError, "needs a column of numbers"),
+        ({"categories": ((0,),)}, InputError, "other numbers than -1 and \\+1"),
+        ({"k": 21}, InputError, "no group of 21"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        run(correlated(20, 2), **{"k": 5, **options})
+
+
+def test_a_number_of_components_that_the_records_do_not_hold_is_lowered():
+    points = correlated(35, 2)
+    _, labels = run(points, 10, components=9)
+    assert labels.max() + 1 <= 3 and np.bincount(labels).min() >= 10

@@ -1,0 +1,205 @@
+"""What holds for every masker."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import AnonpipeError, InputError, JobError
+from anonpipe.methods.masking import MASKERS, Columns, Reduce, Rows, mask, run_steps
+from anonpipe.moments import Moments
+from tests.methods.masking.tables import KEY, correlated, run, split_tables, splits, tables
+
+OPTIONS = {
+    "noise": [{}, {"form": "centred", "amount": 0.1}, {"basis": "columns"}],
+    "data_shuffle": [{}],
+    "spectral_swap": [{}, {"basis": "columns"}],
+    "synthesis": [{}, {"draw": "quantiles"}, {"basis": "columns"}],
+    "suppression": [{"share": 0.2, "outside": 2.0}, {"outside": 1.0, "basis": "columns"}],
+    "sequential_regression": [{}, {"rounds": 2}],
+    "local_synthesis": [{"k": 2, "components": 2, "shape": "diagonal", "iterations": 5}],
+    "generalize": [{"k": 2}, {"k": 1, "cuts": "strict", "release": "interval"}],
+}
+GROUPED = OPTIONS["local_synthesis"][0]
+CASES = [(method, options) for method, cases in OPTIONS.items() for options in cases]
+
+
+def test_every_masker_is_among_the_cases():
+    assert set(OPTIONS) == set(MASKERS)
+
+
+@pytest.mark.parametrize("method", MASKERS)
+def test_the_record_describes_exactly_the_options_there_are(method):
+    entry = MASKERS[method]
+    assert entry.name == method == entry.function.__name__
+    assert tuple(entry.options) == tuple(inspect.signature(entry.function).parameters)
+    if entry.expect is not None:
+        beside = {"moments", "largest"} if entry.permutes else {"moments"}
+        assert set(entry.options) | beside == set(inspect.signature(entry.expect).parameters)
+
+
+@pytest.mark.parametrize(("method", "options"), CASES)
+def test_steps_travel_to_workers_and_have_names_of_their_own(method, options):
+    steps = pickle.loads(pickle.dumps(MASKERS[method].steps(**options)))
+    assert all(isinstance(step, Rows | Columns | Reduce) for step in steps)
+    assert len({step.name for step in steps}) == len(steps)
+
+
+@pytest.mark.parametrize(("method", "options"), CASES)
+@given(points=tables(), seed=st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(method, options, points, seed):
+    before = points.copy()
+    masked, again = (mask(points, method, rng=np.random.default_rng(seed), **options) for _ in range(2))
+    assert np.array_equal(points, before)
+    assert np.array_equal(masked, again) and np.isfinite(masked).all()
+    assert not np.shares_memory(masked, points)
+    channels = 2 if options.get("release") == "interval" else 1
+    assert masked.shape == (len(points), channels * points.shape[1])
+
+
+@pytest.mark.parametrize("method", [m for m in MASKERS if MASKERS[m].exact_means])
+@given(case=split_tables())
+@settings(max_examples=60, deadline=None)
+def test_means_are_exact_in_any_split(method, case):
+    points, parts = case
+    options = {"suppression": {"share": 0.5}, "local_synthesis": GROUPED}.get(method, {})
+    try:
+        masked = run(points, method, parts, **options)[:, : points.shape[1]]
+    except InputError:
+        assert method == "suppression"
+        return
+    far = np.abs(points).max()
+    assert np.abs(masked.mean(axis=0) - points.mean(axis=0)).max() <= 1e-13 * far
+
+
+@pytest.mark.parametrize("method", [m for m in MASKERS if m != "generalize"])
+def test_constant_columns_stay_constant(method):
+    points = correlated(40, 3)
+    points[:, 1] = 7.7
+    options = {"suppression": {"outside": 2.0}, "local_synthesis": GROUPED}.get(method, {})
+    masked = run(points, method, [10, 30], **options)
+    assert np.abs(masked[:, 1] - 7.7).max() < 1e-12
+
+
+@pytest.mark.parametrize("method", ["noise", "spectral_swap", "synthesis", "sequential_regression", "suppression"])
+def test_columns_that_depend_on_each_other_still_do(method):
+    points = correlated(60, 4)
+    points[:, 3] = points[:, 0] - 2 * points[:, 1]
+    masked = run(points, method, [20, 25, 15], **({"share": 0.2} if method == "suppression" else {}))
+    assert np.abs(masked[:, 3] - (masked[:, 0] - 2 * masked[:, 1])).max() < 1e-9 * np.abs(points).max()
+
+
+@pytest.mark.parametrize(("method", "options"), [("spectral_swap", {}), ("data_shuffle", {})])
+def test_whole_columns_are_permuted_alike_in_any_split(method, options):
+    """Their draws are by column: a split changes rounding only (and, for shuffling, the draws by part)."""
+    points = correlated(50, 3)
+    whole, cut = run(points, method), run(points, method, [7, 0, 43])
+    if method == "spectral_swap":
+        assert np.allclose(whole, cut, rtol=0, atol=1e-10)
+    assert np.allclose(np.sort(whole, axis=0), np.sort(cut, axis=0), rtol=0, atol=1e-10)
+
+
+def test_other_keys_and_parts_draw_otherwise():
+    points = correlated(30, 2)
+    a, b = run(points, "noise", [15, 15]), run(points, "noise", [15, 15], key=b"another key of thirty-two bytes.")
+    assert not np.isclose(a, b).any()
+    first, second = (a - points)[:15], (a - points)[15:]
+    assert not np.isclose(first, second).any()
+
+
+REFUSED = [
+    ("nothing", {}, JobError),
+    ("noise", {"level": 1}, JobError),
+    ("noise", {"amount": 0.0}, JobError),
+    ("noise", {"amount": float("nan")}, JobError),
+    ("noise", {"form": "fine"}, JobError),
+    ("noise", {"basis": "fourier"}, JobError),
+    ("spectral_swap", {"basis": "fourier"}, JobError),
+    ("synthesis", {"basis": "fourier"}, JobError),
+    ("synthesis", {"draw": "cards"}, JobError),
+    ("suppression", {"share": 1.0}, JobError),
+    ("suppression", {"share": 0.0}, JobError),
+    ("suppression", {"outside": -1.0}, JobError),
+    ("suppression", {"share": 1e-9}, InputError),
+    ("data_shuffle", {"kept": (0, 0)}, JobError),
+    ("data_shuffle", {"kept": (5,)}, JobError),
+    ("data_shuffle", {"kept": (0, 1)}, JobError),
+    ("sequential_regression", {"rounds": 0}, JobError),
+    ("sequential_regression", {"penalty": 0.0}, JobError),
+    ("sequential_regression", {"parameters": "guessed"}, JobError),
+    ("sequential_regression", {"categories": ((0,), (0,))}, JobError),
+    ("sequential_regression", {"categories": ((9,),)}, JobError),
+    ("sequential_regression", {"categories": ((0,),)}, InputError),
+    ("generalize", {}, JobError),
+    ("generalize", {"k": 0}, JobError),
+    ("generalize", {"k": 99}, InputError),
+    ("generalize", {"k": 2, "cuts": "any"}, JobError),
+    ("generalize", {"k": 2, "release": "all"}, JobError),
+    ("generalize", {"k": 2, "suppress_above": 0.0}, JobError),
+    ("generalize", {"k": 2, "steps": (1.0,)}, JobError),
+    ("generalize", {"k": 2, "steps": (-1.0, 1.0)}, JobError),
+    ("generalize", {"k": 2, "origin": (0.0, 0.0)}, JobError),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "error"), REFUSED)
+def test_what_is_not_allowed_is_refused(method, options, error):
+    with pytest.raises(error):
+        mask(correlated(20, 2), method, rng=np.random.default_rng(0), **options)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros(3),
+        np.zeros((3, 0)),
+        np.zeros((1, 3)),
+        np.zeros((0, 2)),
+        np.array([[1.0], [np.nan]]),
+        np.full((3, 1), 1e101),
+    ],
+)
+def test_tables_that_cannot_be_masked_are_refused(points):
+    with pytest.raises(InputError):
+        mask(points, "spectral_swap", rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("parts", [[3], [30, -10], [10, 11]])
+def test_partitions_must_add_up(parts):
+    with pytest.raises(InputError):
+        mask(correlated(20, 2), "noise", rng=np.random.default_rng(0), partitions=parts)
+
+
+def test_a_part_that_is_too_small_for_a_step_is_refused():
+    with pytest.raises(InputError, match="part has 2"):
+        run(correlated(20, 2), "generalize", [18, 2], k=3)
+
+
+def test_a_step_that_loses_rows_is_found_out():
+    steps = (Rows("lose", lambda part, *, params, rng: part[1:]),)
+    with pytest.raises(AnonpipeError, match="lose"):
+        run_steps(correlated(5, 2), steps, key=KEY, parts=[5])
+
+
+@given(data=st.data(), points=tables(widths=(1, 3)))
+@settings(max_examples=30, deadline=None)
+def test_the_driver_hands_every_row_and_column_once_in_order(data, points):
+    parts = data.draw(splits(len(points)))
+    steps = (
+        Rows(
+            "double",
+            lambda part, *, params, rng: np.concatenate([part, part], axis=1),
+            channels=lambda given, params: 2 * given,
+        ),
+        Reduce("count", lambda part, *, params: Moments.of(part), lambda m, *, params, rng: m.n),
+        Columns("number", lambda column, *, place, params, rng: column + place * params),
+    )
+    n, width = points.shape
+    wanted = np.concatenate([points, points], axis=1) + n * np.arange(2 * width)
+    assert np.array_equal(run_steps(points, steps, key=KEY, parts=parts), wanted)

@@ -1,0 +1,98 @@
+"""Means and covariances on average, and how far single results are from them.
+
+Each test draws `TIMES` tables from fixed seeds; its limit is such that a right
+masker would pass with all but 1e-6 of the possible seeds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from anonpipe.methods.masking import MASKERS
+from anonpipe.moments import Moments
+from tests.methods.masking.tables import correlated, run
+
+TIMES = 1500
+POINTS = np.exp(correlated(14, 3, seed=5) / [3, 20, 60])
+CASES = [
+    ("noise", {"amount": 0.3}),
+    ("noise", {"amount": 0.3, "form": "centred"}),
+    ("noise", {"amount": 0.3, "basis": "columns"}),
+    ("noise", {"amount": 0.3, "basis": "columns", "form": "centred"}),
+    ("spectral_swap", {}),
+    ("spectral_swap", {"basis": "columns"}),
+    ("synthesis", {}),
+    ("synthesis", {"basis": "columns"}),
+    ("sequential_regression", {}),
+    ("sequential_regression", {"rounds": 3}),
+]
+EXACT = [
+    ("noise", {"form": "exact"}),
+    ("noise", {"form": "exact", "basis": "columns", "amount": 2.0}),
+    ("suppression", {"share": 0.3}),
+    ("suppression", {"share": 0.4, "basis": "columns"}),
+]
+
+
+def many(method, options, times=TIMES):
+    """Means and covariances of masked tables, shape (times, width) and (times, width, width)."""
+    tables = [run(POINTS, method, [5, 9], key=f"{i:032d}".encode(), **options) for i in range(times)]
+    return np.array([t.mean(axis=0) for t in tables]), np.array([np.cov(t.T) for t in tables])
+
+
+def sure(values):
+    """How many standard errors the worst of so many values may be off, with probability 1e-6."""
+    return norm.isf(1e-6 / 2 / np.size(values))
+
+
+@pytest.mark.parametrize(("method", "options"), CASES)
+def test_moments_are_those_expected_and_scatter_as_stated(method, options):
+    expected = MASKERS[method].expect(Moments.of(POINTS), **options)
+    means, covariances = many(method, options)
+    for found, wanted, error in (
+        (means, POINTS.mean(axis=0), expected.mean_error),
+        (covariances, expected.covariance, expected.covariance_error),
+    ):
+        rounding = 1e-12 * np.abs(POINTS).max() ** 2
+        assert (np.abs(found.mean(axis=0) - wanted) <= sure(wanted) * error / np.sqrt(TIMES) + rounding).all()
+        spread = found.std(axis=0)
+        # of the squared deviations, whose own spread is taken from the sample
+        wobble = ((found - wanted) ** 2).std(axis=0) / np.sqrt(TIMES)
+        assert (np.abs(spread**2 - error**2) <= sure(wanted) * wobble + rounding**2).all()
+
+
+@pytest.mark.parametrize("draw", ["normal", "quantiles"])
+def test_synthesis_keeps_moments_on_average_whatever_is_drawn(draw):
+    means, covariances = many("synthesis", {"draw": draw})
+    for found, wanted in ((means, POINTS.mean(axis=0)), (covariances, np.cov(POINTS.T))):
+        error = found.std(axis=0) / np.sqrt(TIMES)
+        assert (np.abs(found.mean(axis=0) - wanted) <= sure(wanted) * error).all()
+
+
+def test_drawn_parameters_scatter_more_than_estimated_ones():
+    wide, _ = many("sequential_regression", {"parameters": "drawn"}, 300)
+    narrow, _ = many("sequential_regression", {"parameters": "estimated"}, 300)
+    assert (wide.std(axis=0) > 1.15 * narrow.std(axis=0)).all()
+    error = wide.std(axis=0) / np.sqrt(300)
+    assert (np.abs(wide.mean(axis=0) - POINTS.mean(axis=0)) <= sure(error) * error).all()
+
+
+@pytest.mark.parametrize(("method", "options"), EXACT)
+@pytest.mark.parametrize("parts", [[14], [5, 9], [1, 0, 12, 1]])
+def test_exact_promises_are_exact_in_any_split(method, options, parts):
+    expected = MASKERS[method].expect(Moments.of(POINTS), **options)
+    masked = run(POINTS, method, parts, **options)
+    size = np.sqrt(np.outer(POINTS.var(axis=0), POINTS.var(axis=0)))
+    assert (expected.mean_error == 0).all() and (expected.covariance_error == 0).all()
+    assert (np.abs(np.cov(masked.T) - expected.covariance) <= 1e-9 * size.max()).all()
+    assert np.abs(masked.mean(axis=0) - POINTS.mean(axis=0)).max() <= 1e-13 * np.abs(POINTS).max()
+
+
+def test_nothing_is_claimed_where_nothing_is_known():
+    moments = Moments.of(POINTS)
+    assert MASKERS["synthesis"].expect(moments, draw="quantiles") is None
+    assert MASKERS["suppression"].expect(moments, outside=2.0) is None
+    assert MASKERS["sequential_regression"].expect(moments, categories=((0,),)) is None
+    assert MASKERS["sequential_regression"].expect(moments, parameters="drawn") is None

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.errors import InputError
+from anonpipe.methods.masking import _logistic as logistic
+from anonpipe.methods.masking import mask
+from anonpipe.methods.masking._logistic import Logit, Slope, improved
+from tests.methods.masking.tables import KEY, correlated, run
+from tests.naive import mask as naive
+
+
+def mixed(rows, seed=0, categories=3):
+    """Two numbers, a binary column and the dummies of a category, all related."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
+    yes = x[:, 0] + rng.logistic(size=rows) > 0.5
+    utilities = np.column_stack([x[:, 0] * c + yes * (c == 1) for c in range(categories)]) + rng.gumbel(
+        size=(rows, categories)
+    )
+    code = utilities.argmax(axis=1)
+    dummies = np.where(code[:, None] == np.arange(categories), 1.0, -1.0)
+    return np.column_stack([x[:, 0] * 3 + 10, np.where(yes, 1.0, -1.0), x[:, 1], dummies]), ((1,), (3, 4, 5))
+
+
+def fitted(scores, codes, count, penalty):
+    fit = Logit.start(np.arange(scores.shape[1]), np.bincount(codes, minlength=count), penalty)
+    for _ in range(60):
+        fit = improved(fit, Slope.of(fit, scores, codes), len(codes))
+        if fit.done:
+            return fit
+    raise AssertionError("no maximum")
+
+
+def test_numbers_are_those_of_the_twin():
+    points, parts = correlated(30, 4), [9, 21]
+    new = run(points, "sequential_regression", parts)
+    assert np.allclose(new, naive.sequential_regression(points.tolist(), parts, KEY, (), 1e-3), rtol=0, atol=1e-8)
+
+
+def test_binary_columns_are_those_of_the_twin():
+    points, _ = mixed(60)
+    points, parts = np.ascontiguousarray(points[:, :3]), [25, 35]
+    new = run(points, "sequential_regression", parts, categories=((1,),), penalty=0.5)
+    assert np.allclose(new, naive.sequential_regression(points.tolist(), parts, KEY, (1,), 0.5), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_logistic_regression_is_that_of_the_twin(count):
+    rng = np.random.default_rng(count)
+    scores = rng.normal(size=(24, 2))
+    codes = (scores @ rng.normal(size=(2, count)) + rng.gumbel(size=(24, count))).argmax(axis=1)
+    wanted = naive.logistic(scores.tolist(), codes.tolist(), count, 0.5)
+    assert np.allclose(fitted(scores, codes, count, 0.5).coefficients.T, wanted, rtol=0, atol=1e-5)
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(2, 5), width=st.integers(0, 4), rows=st.integers(6, 80))
+@settings(max_examples=60, deadline=None)
+def test_a_regression_ends_at_a_maximum_in_any_split(seed, count, width, rows):
+    """At the maximum expected counts are the true ones, also where predictors tell categories apart."""
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.normal(size=(rows, width)), rng.integers(0, 3))
+    codes = np.append(np.arange(count), rng.integers(0, count, rows))[:rows]
+    if width:
+        scores[:, 0] = codes * rng.integers(0, 2)
+    fit = fitted(scores, codes, count, 1e-3)
+    assert np.allclose(fit.chances(scores).sum(axis=0), np.bincount(codes, minlength=count), atol=1e-6 * rows)
+    cut = rng.integers(0, rows + 1)
+    parts = Slope.of(fit, scores[:cut], codes[:cut]).merge(Slope.of(fit, scores[cut:], codes[cut:]))
+    whole = Slope.of(fit, scores, codes)
+    assert np.allclose(parts.gradient, whole.gradient, atol=1e-9 * rows)
+    assert np.allclose(parts.precision, whole.precision, atol=1e-9 * rows)
+
+
+def test_second_derivatives_are_those_of_the_gradient():
+    points, _ = mixed(50)
+    scores, codes = points[:, [0, 2]] / 5, points[:, 3:].argmax(axis=1)
+    fit = Logit.start(np.arange(2), np.bincount(codes), 1e-3)
+    at = Slope.of(fit, scores, codes)
+    rng = np.random.default_rng(7)
+    direction = rng.normal(size=fit.coefficients.shape)
+    moved = Logit(fit.predictors, fit.coefficients + 1e-6 * direction, 1e-3, fit.precision, fit.trusted)
+    change = (Slope.of(moved, scores, codes).gradient - at.gradient) / 1e-6
+    assert np.allclose(change.T.ravel(), -at.precision @ direction.T.ravel(), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"rounds": 3}, {"parameters": "drawn"}])
+def test_mixed_tables_keep_coding_shares_and_relations(options):
+    points, categories = mixed(20_000)
+    new = mask(
+        points, "sequential_regression", rng=np.random.default_rng(8), partitions=[5_000, 15_000],
+        categories=categories, **options,
+    )  # fmt: skip
+    assert set(np.unique(new[:, [1, 3, 4, 5]])) == {-1.0, 1.0}
+    assert ((new[:, 3:] > 0).sum(axis=1) == 1).all()
+    spread = points.std(axis=0)
+    assert (np.abs(new.mean(axis=0) - points.mean(axis=0)) < 0.06 * spread).all()
+    assert np.abs(np.corrcoef(new.T) - np.corrcoef(points.T)).max() < 0.06
+    assert not np.isclose(new[:, 0], points[:, 0]).any()
+
+
+def test_nothing_of_a_record_enters_its_own_draws():
+    points = correlated(3_000, 3)
+    new = mask(points, "sequential_regression", rng=np.random.default_rng(9))
+    for j in range(3):
+        assert abs(np.corrcoef(points[:, j], new[:, j])[0, 1]) < 5.5 / np.sqrt(3_000)
+
+
+def test_categories_that_do_not_occur_are_never_drawn():
+    points, _ = mixed(300, categories=3)
+    points = np.column_stack([points, np.full(300, -1.0), np.full(300, 1.0)])
+    new = run(points, "sequential_regression", [100, 200], categories=((1,), (3, 4, 5, 6), (7,)))
+    assert (new[:, 6] == -1).all() and (new[:, 7] == 1).all()
+
+
+def test_a_category_that_another_column_tells_has_a_finite_regression():
+    points, _ = mixed(200)
+    points[:, 2] = points[:, 1] * 5
+    new = run(points, "sequential_regression", [80, 120], categories=((1,), (3, 4, 5)), rounds=2)
+    assert np.isfinite(new).all()
+    assert np.mean(np.sign(new[:, 2]) == new[:, 1]) > 0.9
+
+
+@pytest.mark.parametrize("wrong", [0.0, np.sqrt(2), 3.0])
+def test_wrong_coding_is_refused(wrong):
+    points, categories = mixed(50)
+    points[7, 1] = wrong
+    with pytest.raises(InputError, match="coded"):
+        run(points, "sequential_regression", categories=categories)
+
+
+def test_two_dummies_at_once_are_refused():
+    points, categories = mixed(50)
+    points[7, 3:] = 1.0
+    with pytest.raises(InputError, match="coded"):
+        run(points, "sequential_regression", categories=categories)
+
+
+def test_drawn_parameters_need_records():
+    with pytest.raises(InputError, match="more records"):
+        run(correlated(4, 5), "sequential_regression", parameters="drawn")
+
+
+def test_a_regression_without_end_is_given_up(monkeypatch):
+    points, categories = mixed(100)
+    monkeypatch.setattr(logistic, "MOST_PASSES", 2)
+    with pytest.raises(InputError, match="no maximum in 2 passes"):
+        run(points, "sequential_regression", categories=categories)

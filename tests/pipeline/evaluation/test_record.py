@@ -1,0 +1,99 @@
+"""Records of what was measured, and the lines of the verdict that follow from them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
+from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated
+from anonpipe.verify import words
+from anonpipe.verify.catalogue import Reason
+
+NAN = float("nan")
+
+
+def measured(name, value, **more):
+    return Measurement(name, name.title(), value, "share", "lower", "-", 100, 900, **more)
+
+
+def fit(**estimates):
+    return Fit(90, 10, estimates, None)
+
+
+def outcome(limits, before, after):
+    original, released = fit(**before), fit(**after)
+    changes = tuple(
+        CoefficientChange(name, one, released.estimates.get(name)) for name, one in before.items() if one is not None
+    )
+    return AnalysisOutcome(ModelComparison(Analysis("m", "linear", "y ~ x"), original, released, changes), limits, 9, 9)
+
+
+STRONG, WEAK, TURNED = Estimate(2.0, 1.0, 3.0, 0.001), Estimate(0.1, -1.0, 1.2, 0.9), Estimate(-2.0, -3.0, -1.0, 0.001)
+
+
+def test_a_record_survives_its_file():
+    curve = Curve("c", "x", "y", (0.0, 1.0), (0.5, NAN), (0.1, 0.2))
+    whole = Assessment(
+        (measured("a", 0.1 + 0.2, low=0.0, high=1.0, parts=(("p", 1 / 3),), curves=(curve,), disclosive=True),),
+        (measured("b", NAN, baseline=0.5, baseline_is="chance"), measured("c", 0.2, note="why")),
+        (outcome({"overlap": 0.5}, {"x": STRONG, "z": None}, {"x": Estimate(2.0, -math.inf, math.inf, 1.0)}),),
+        (NotChecked("unmeasured.risk", Reason.REFUSED, {"said": "why"}),),
+    )
+    read = Assessment.from_dict(json.loads(json.dumps(whole.to_dict())))
+    assert read.to_dict() == whole.to_dict() and repr(read) == repr(whole)
+    assert read.analyses == whole.analyses
+    assert math.isnan(read.measurement("b").value)
+    with pytest.raises(JobError, match="measured were: a, b, c"):
+        read.measurement("d")
+
+
+@pytest.mark.parametrize(
+    ("value", "high", "limit", "told"),
+    [
+        (0.1, None, 0.1, "passed"),
+        (0.1, None, 0.0999, "failed"),
+        (0.1, 0.2, 0.15, "failed"),  # the upper end counts
+        (0.1, 0.2, 0.2, "passed"),
+        (NAN, None, 1.0, "failed"),
+        (0.1, 0.2, None, "not checked"),
+        (NAN, None, None, "not checked"),
+    ],
+)
+def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
+    one = measured("linkage.first", value, low=None if high is None else 0.0, high=high)
+    (line,) = checks(Assessment(risk=(one,)), {"linked_share": limit})
+    assert line.outcome == told
+
+
+def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
+    (line,) = checks(Assessment(), {"membership_auc": 0.6})
+    assert line.outcome == "failed" and words.measured(line) == "not measured"
+    assert checks(Assessment(), {"membership_auc": None}) == ()
+    risk = (measured("class.a.homogeneous", 0.1), measured("class.b.homogeneous", 0.3), measured("class.b.t", 0.9))
+    assert gated("homogeneous_share", risk).name == "class.b.homogeneous"
+
+
+@pytest.mark.parametrize(
+    ("limits", "after", "told"),
+    [
+        ({"changed_significance": 0.0}, {"x": STRONG}, ["passed"]),
+        ({"changed_significance": 0.4}, {"x": WEAK}, ["failed"]),  # half of two
+        ({"changed_direction": 0.9}, {"x": TURNED}, ["failed"]),
+        ({"outside": 0.5, "overlap": 0.9}, {"x": TURNED}, ["passed", "failed"]),
+        ({"outside": 0.5}, {}, ["failed"]),  # both lost
+        ({}, {"x": TURNED}, ["not checked"]),
+    ],
+)
+def test_limits_of_an_analysis(limits, after, told):
+    whole = Assessment(analyses=(outcome(limits, {"x": STRONG, "w": WEAK}, {"w": WEAK, **after} if after else {}),))
+    assert [line.outcome.value for line in checks(whole, {})] == told
+
+
+def test_no_significant_coefficient_cannot_change_direction():
+    whole = Assessment(analyses=(outcome({"changed_direction": 0.0}, {"w": WEAK}, {"w": TURNED}),))
+    (line,) = checks(whole, {})
+    assert line.outcome == "passed"

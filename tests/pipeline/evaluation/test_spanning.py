@@ -1,0 +1,138 @@
+"""Groups, and sets of equal rows, whose records lie in several partitions; and what is guessed from a whole release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.evaluate.risk import attribute_inference
+from anonpipe.methods.grouping import class_disclosure
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.collect import group_sizes
+from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.evaluation._points import known_points
+from anonpipe.pipeline.evaluation._sample import read_guessed
+from anonpipe.pipeline.evaluation._search import coded_positions
+from anonpipe.pipeline.mask_stages import group_numbers
+from anonpipe.pipeline.staged import partition_cells, released_cells
+from anonpipe.verify.output_control import group_size_histogram
+from tests import small
+from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked
+
+EQUAL = {"method": "generalize", "steps": {"x": 10, "y": 20}}
+MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "classes": 2, "iterations": 3}
+BY_NAME = sorted(COLUMNS)
+"""The columns as they are worked on."""
+LOOSEST = LOOSE | {"mean": 99.0, "category_share": 1.0, "covariance": 99.0, "covariance_unchanged": 99.0}
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+def table(rows=1_010, seed=3):
+    """Two numbers in a few steps, a side and an illness that have to do with them."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 40, rows) + rng.random(rows)
+    side, illness = x + 20 * rng.random(rows) > 30, x + 40 * rng.random(rows) > 20
+    columns = {"x": x, "y": 2.0 * x + rng.normal(size=rows), "side": np.where(side, "a", "b")}
+    return pa.table(columns | {"illness": np.where(illness, "yes", "no")})
+
+
+def job(folder, **changes):
+    partition = {"rows": 1_000, "sample_rows": 500}
+    return small.job(folder, table(), COLUMNS, **({"gates": LOOSEST, "partition": partition} | changes))
+
+
+def seen(monkeypatch, given):
+    """The original and the released cells of all partitions, and what else a look into the staging gives."""
+    found = {}
+
+    def look(run):
+        ctx = Context(run.staging, "look")
+        parts = range(len(ctx.plan.partitions))
+        found["original"] = [partition_cells(ctx, at) for at in parts]
+        found["released"] = [released_cells(ctx, at) for at in parts]
+        found["points"] = [
+            [known_points(ctx, cells) for cells in side]
+            for side in (found["original"], [cells for cells, _ in found["released"]])
+        ]
+        if given.mask.method == "local_synthesis":
+            found["groups"] = np.concatenate([group_numbers(ctx, at) for at in parts])
+            found["histogram"] = group_size_histogram(group_sizes(ctx) or {}, given.k)
+        found["guessed"], found["coded"] = read_guessed(ctx), coded_positions(ctx)
+
+    with monkeypatch.context() as patch:
+        looked(patch, look)
+        _, assessment = pipeline.assess_only(given)
+    return found, assessment
+
+
+def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
+    """Counted anew from the released rows alone: all of them, without partitions."""
+    found, assessment = seen(monkeypatch, job(tmp_path, mask=EQUAL, measure=RISK | {"queries": 1_010}))
+    released = np.concatenate([cells for cells, _ in found["released"]])[:, [BY_NAME.index(name) for name in COLUMNS]]
+    assert len(found["released"]) > 1
+    assert len({each.title for each in assessment.risk}) == len(assessment.risk)
+    equal = [(released[:, [0, 1, 2]] == row[[0, 1, 2]]).all(axis=1) for row in released]
+    illness = released[:, 3]
+    homogeneous = np.mean([len(set(illness[rows])) == 1 for rows in equal])
+    assert assessment.measurement("class.illness.homogeneous").value == pytest.approx(homogeneous)
+    before, after = (np.concatenate(side) for side in found["points"])
+    linked = []
+    for own, query in enumerate(before):
+        distances = ((after - query) ** 2).sum(axis=1)
+        nearest = int(distances.argmin())
+        linked.append(equal[own][nearest] / equal[own].sum())
+        assert np.isclose(np.sort(distances)[0], distances[nearest])
+    assert assessment.measurement("linkage.expected").value == pytest.approx(np.mean(linked), abs=0.01)
+    synthetic = [(released[:, [0, 1]] == row[[0, 1]]).all(axis=1).sum() for row in released]
+    bound = assessment.measurement("probabilistic_k_anonymity.bound")
+    assert min(synthetic) >= 5 and bound.value >= 1 / min(rows.sum() for rows in equal) - 1e-12
+    assert 0 < assessment.measurement("known_attribute.mean").value <= 1
+
+
+def test_mixture_groups_tell_classes_and_sizes(tmp_path, monkeypatch):
+    given = job(tmp_path, k=20, mask=MIXTURE, measure=RISK | {"queries": 100}, gates=LOOSEST | {"homogeneous_share": 1})
+    found, assessment = seen(monkeypatch, given)
+    illness = np.concatenate(found["original"])[:, BY_NAME.index("illness")].astype(int)
+    told = class_disclosure(found["groups"], illness)
+    assert assessment.measurement("class.illness.homogeneous").value == pytest.approx(told.homogeneous_share)
+    assert assessment.measurement("class.illness.chi_square").value == pytest.approx(told.chi_square)
+    assert assessment.measurement("linkage.expected").of == 1_010 and assessment.measurement("linkage.expected").high
+    sizes = np.bincount(found["groups"])
+    assert found["histogram"] == [{"from": sizes.min(), "to": sizes.max(), "groups": "fewer than 20"}]
+
+
+def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
+    """As from all released rows in one table."""
+    given = job(tmp_path, mask={"method": "noise", "amount": 0.1}, measure=RISK | {"hold_out": 0.2, "queries": 60})
+    found, assessment = seen(monkeypatch, given)
+    released = np.concatenate([cells for cells, _ in found["released"]])
+    guessed = found["guessed"]
+    assert len(guessed.told) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
+    whole = attribute_inference(
+        released,
+        guessed.members,
+        guessed.controls,
+        categories=found["coded"],
+        columns=[BY_NAME.index("x"), BY_NAME.index("y")],
+        of=len(released),
+    )
+    told = assessment.measurement("attribute_inference.risk")
+    assert told.value == whole.worst.risk and told.of == len(released)
+
+
+def test_a_limit_that_nothing_can_be_held_against_says_what_can(tmp_path):
+    given = job(tmp_path, mask={"method": "spectral_swap"}, measure=RISK, gates=LOOSEST | {"linked_share": 0.1})
+    assert any("gates.linked_share cannot be held" in warning for warning in given.warnings())
+    outcome = small.run(given)
+    assert outcome.version is None
+    failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
+    assert [name for name in failed if name.startswith("risk")] == ["risk, linked_share: records linked correctly"]
+    assert any("gates.membership_auc" in note and "linked_share failed" in note for note in outcome.verdict.notes)
+    reasons = [check.limit for check in outcome.verdict.lines if check.name == "record linkage by distances"]
+    assert "no released record stands for one person" in reasons[0]
