@@ -722,6 +722,11 @@ class Job(Options):
         return ()
 
     @property
+    def masks_strata(self) -> bool:
+        """Whether each stratum is masked as a table of its own."""
+        return getattr(self.mask, "scope", "table") == "stratum"
+
+    @property
     def identifiers(self) -> tuple[str, ...]:
         """The columns that name persons."""
         return tuple(name for name, column in self.columns.items() if column.role is Role.IDENTIFIER)

@@ -6,6 +6,9 @@ another account, and does not notice when a kernel that another one has
 inlined was changed. So each module of kernels has a folder of its own in the
 user's cache, named by what its code was compiled from. numba itself tells
 processors and signatures apart inside it.
+
+Kernels are the modules of `anonpipe.kernels`, which several methods share,
+and those called `_..._kernel`, which lie beside the one method that they are of.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, _CacheLocator
 from platformdirs import user_cache_path
 
-SOURCES = Path(__file__).resolve().parent
-_IMPORTED = re.compile(r"anonpipe\.kernels\.(\w+)")
+PACKAGE = Path(__file__).resolve().parent.parent
+_IMPORTED = re.compile(r"anonpipe\.(kernels\.\w+|[\w.]+_kernel)\b")
 
 
 @cache
@@ -71,20 +74,34 @@ def private(folder: Path) -> bool:
         return False
 
 
+def sources(package: Path = PACKAGE) -> list[Path]:
+    """The files of all kernels."""
+    return sorted(path for path in package.rglob("*.py") if _holds_kernels(path.relative_to(package)))
+
+
+def _holds_kernels(path: Path) -> bool:
+    return path.stem.endswith("_kernel") or (path.parts[0] == "kernels" and not path.stem.startswith("_"))
+
+
+def name_of(path: Path, package: Path = PACKAGE) -> str:
+    """The name of a module of kernels within the package, with dots."""
+    return ".".join(path.relative_to(package).with_suffix("").parts)
+
+
 @cache
-def digest(module: str, sources: Path = SOURCES) -> str:
+def digest(module: str, package: Path = PACKAGE) -> str:
     """A digest of a module of kernels and of all modules that it imports kernels from, directly or not.
 
     Examples
     --------
-    >>> len(digest("mdav"))
+    >>> len(digest("methods.grouping._mdav_kernel"))
     16
     """
     found, left = {}, [module]
     while left:
         name = left.pop()
         if name not in found:
-            found[name] = (sources / f"{name}.py").read_bytes()
+            found[name] = package.joinpath(*name.split(".")).with_suffix(".py").read_bytes()
             left += _IMPORTED.findall(found[name].decode())
     content = numba.__version__.encode() + b"".join(b"\0" + found[name] for name in sorted(found))
     return hashlib.sha256(content).hexdigest()[:16]
@@ -97,7 +114,7 @@ def folder(module: str) -> Path:
 
 def any_kept() -> bool:
     """Whether something of the kernels, as they are now, was compiled before."""
-    return any(any(folder(source.stem).glob("*.nbi")) for source in SOURCES.glob("[!_]*.py"))
+    return any(any(folder(name_of(source)).glob("*.nbi")) for source in sources())
 
 
 class KernelLocator(_CacheLocator):
@@ -105,15 +122,16 @@ class KernelLocator(_CacheLocator):
 
     def __init__(self, function: FunctionType, path: str) -> None:
         self._py_file = path  # numba's warnings read it
-        self._module = Path(path).stem
+        self._module = name_of(Path(path).resolve())
         self._line = function.__code__.co_firstlineno
 
     @classmethod
     def from_function(cls, function: FunctionType, path: str) -> KernelLocator | None:
         """The locator of a kernel, None for any other function."""
-        if Path(path).resolve().parent != SOURCES:
+        source = Path(path).resolve()
+        if not source.is_relative_to(PACKAGE) or not _holds_kernels(source.relative_to(PACKAGE)):
             return None
-        folder(Path(path).stem).mkdir(mode=0o700, exist_ok=True)
+        folder(name_of(source)).mkdir(mode=0o700, exist_ok=True)
         return cls(function, path)
 
     def get_cache_path(self) -> str:

@@ -17,7 +17,7 @@ from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
 from anonpipe.pipeline.loss_bound import loss_bound
 from anonpipe.pipeline.mask_stages import StepTask, groups_file, load_record, scopes
-from anonpipe.pipeline.masker import first_columns, job_promise, masker_of, masks_strata
+from anonpipe.pipeline.masker import first_columns, job_promise, masker_of
 from anonpipe.pipeline.original_values import compared_names, handed_on
 from anonpipe.pipeline.stages import count_combinations, needs_spread, read_combinations, unchanged_names
 from anonpipe.types import FloatArray
@@ -189,7 +189,7 @@ def group_sizes(ctx: Context) -> Counter[int] | None:
 
 def _scoped_moments(ctx: Context, encoded: list[dict[str, Any]]) -> list[Moments]:
     """Moments of the points of what is masked as one table: of each stratum, or of all records."""
-    if masks_strata(ctx.job):
+    if ctx.job.masks_strata:
         return by_stratum(ctx, "encode", lambda receipt: Moments.from_dict(receipt["points"]))
     return [merge_all([Moments.from_dict(receipt["points"]) for receipt in encoded])]
 

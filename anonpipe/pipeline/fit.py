@@ -16,7 +16,6 @@ from anonpipe.encoding.identifiers import check_repeats, is_run, repeats_in
 from anonpipe.encoding.points import PointCodec
 from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
-from anonpipe.encoding.sketch import merge_sketches, sketches_from
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.job.options import MicroPerturbation, RMicrohybrid
@@ -26,10 +25,11 @@ from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
 from anonpipe.pipeline.collect import promise_of
 from anonpipe.pipeline.context import Context, probabilities_of
-from anonpipe.pipeline.masker import intervals_of, job_steps, masker_of, masks_strata
+from anonpipe.pipeline.masker import intervals_of, job_steps, masker_of
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import Trace
+from anonpipe.storage.sketch import merge_sketches, sketches_from
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def check_scopes(job: Job, channels: int, strata: Strata) -> None:
     """
     if job.mask is None or masker_of(job).same_person or masker_of(job).grouped:
         return
-    apart = masks_strata(job) and len(strata.rows) > 1
+    apart = job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
     if rows < channels + 2:
         remedy = "set mask.scope to table, or take fewer strata" if apart else "mask fewer columns"

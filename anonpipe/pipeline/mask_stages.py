@@ -29,7 +29,7 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.masking import RECORDS, Columns, RecordsAndDraws, Reduce, counted, placed_at
 from anonpipe.moments import Moments
 from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.masker import masker_of, masks_strata
+from anonpipe.pipeline.masker import masker_of
 from anonpipe.pipeline.staged import hand_out, partition_cells, verified_moments, with_probabilities
 from anonpipe.rng import generator, keyed
 from anonpipe.storage.staging import Shelf, create_shelf
@@ -117,7 +117,7 @@ class Scope:
 def scopes(ctx: Context) -> list[Scope]:
     """The scopes of the job's mask: the whole table, or each stratum."""
     strata = [partition.stratum for partition in ctx.plan.partitions]
-    if not masks_strata(ctx.job) or len(set(strata)) == 1:
+    if not ctx.job.masks_strata or len(set(strata)) == 1:
         return [Scope(0, 0, len(strata), ctx.staging.key)]
     firsts = [at for at, stratum in enumerate(strata) if at == 0 or strata[at - 1] != stratum]
     ends = [*firsts[1:], len(strata)]

@@ -41,11 +41,6 @@ def first_columns(moments: Moments, width: int) -> Moments:
     return Moments(moments.n, moments.mean[:width], moments.scatter[:width, :width])
 
 
-def masks_strata(job: Job) -> bool:
-    """Whether each stratum is masked as a table of its own."""
-    return getattr(job.mask, "scope", "table") == "stratum"
-
-
 def job_steps(job: Job, points: PointCodec, beside: int) -> tuple[Step, ...]:
     """The steps of the job's masker.
 

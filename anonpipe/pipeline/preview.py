@@ -18,7 +18,7 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
 from anonpipe.encoding.scan import Scan, merge_scans, row_lanes, scan_batch
-from anonpipe.encoding.sketch import Sketch, Tracer
+from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
@@ -27,12 +27,13 @@ from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.methods.masking import Columns
 from anonpipe.pipeline.evaluation import held_rows
 from anonpipe.pipeline.fit import Settled, settle
-from anonpipe.pipeline.masker import job_steps, masker_of, masks_strata
+from anonpipe.pipeline.masker import job_steps, masker_of
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
+from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
 from anonpipe.verify.catalogue import MEASURED
 
@@ -124,7 +125,7 @@ def _method_lines(job: Job) -> list[str]:
     if job.mask is not None and masker_of(job).grouped:
         return [_wrapped("mask", f"{job.mask.method} in groups that span partitions, k={job.k}, {_options(job.mask)}")]
     if job.mask is not None:
-        of = "each stratum" if masks_strata(job) and job.strata.by else "the whole table"
+        of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
         options = ", ".join(each for each in _options(job.mask).split(", ") if not each.startswith("scope="))
         return [_wrapped("mask", f"{job.mask.method} of {of}, {options or 'no options'}; k={job.k}, no groups")]
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize

@@ -40,6 +40,7 @@ from anonpipe.pipeline.collect import (
 )
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation import Assessment
+from anonpipe.pipeline.facts import gather
 from anonpipe.pipeline.fit import fit, trace_of
 from anonpipe.pipeline.manifest import manifest
 from anonpipe.pipeline.masking import mask_table
@@ -48,7 +49,7 @@ from anonpipe.pipeline.partitioning import build_plan
 from anonpipe.pipeline.staged import FILES, VALUES, routed_shelf, synthetic_shelf
 from anonpipe.pipeline.stages import label_shelf, work
 from anonpipe.progress import OnProgress, Progress, log_verdict, logged
-from anonpipe.report import documents, gather, internal, releasable
+from anonpipe.report import documents, internal, releasable
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
 from anonpipe.storage import release, sealed, versions

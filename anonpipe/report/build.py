@@ -38,7 +38,7 @@ from anonpipe.verify.words import limit, line, name
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import CorrelationMatrices, Distribution
-    from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment
+    from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.pipeline.masker import masks_strata
 from anonpipe.report.content import ColumnLine, Line, MethodLine, Treatment
 from anonpipe.verify.catalogue import GATES, kind_of
 
@@ -143,7 +142,7 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
             found.append(f"No group holds records of different {' and '.join(job.strata.by)}.")
     elif identical:
         found.append(f"Rows are alike in all synthetic columns in sets of at least {job.k}; the smallest was counted.")
-    elif job.strata.by and masks_strata(job):
+    elif job.strata.by and job.masks_strata:
         found.append(f"The table was masked inside each stratum ({', '.join(job.strata.by)}); there are no groups.")
     else:
         found.append("The whole table was masked at once; there are no groups.")

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.sketch import Sketch, chance_of, shared_records
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release
+from anonpipe.storage.sketch import Sketch, chance_of, shared_records
 from anonpipe.storage.versions import Place
 
 LOG = "releases.jsonl"
@@ -56,7 +56,7 @@ class Trace:
     columns
         Names of the released columns.
     sketches
-        By what they are of; see `anonpipe.encoding.sketch`.
+        By what they are of; see `anonpipe.storage.sketch`.
     """
 
     digest: str

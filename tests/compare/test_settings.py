@@ -100,7 +100,9 @@ def test_names_of_measures_are_those_of_the_code():
     """Each name that stands in the code of a measure, and no other."""
     package = Path(anonpipe.__file__).parent
     code = "".join(
-        path.read_text() for part in ("measure", "risk", "assess", "verify") for path in (package / part).glob("*.py")
+        path.read_text()
+        for part in ("evaluate/utility", "evaluate/risk", "pipeline/evaluation", "verify")
+        for path in (package / part).glob("*.py")
     )
     known = known_names(base())
     families = {name.partition(".")[0] for name in known if not name.startswith(("class.", "closest_record."))}

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from anonpipe.columns import Column
-from anonpipe.encoding.sketch import Sketch, Tracer, chance_of, merge_sketches, sketches_from
+from anonpipe.encoding.sketch import Tracer
 from anonpipe.rng import number_keys
+from anonpipe.storage.sketch import Sketch, chance_of, merge_sketches, sketches_from
 
 KEY = b"k" * 16
 COLUMNS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anonpipe.kernels import compiled
-from anonpipe.kernels.compiled import SOURCES, any_kept, digest, folder, lasting, private, root
+from anonpipe.kernels.compiled import PACKAGE, any_kept, digest, folder, lasting, name_of, private, root, sources
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def fresh():
 
 
 def _kernels():
-    for source in sorted(SOURCES.glob("[!_]*.py")):
-        module = importlib.import_module(f"anonpipe.kernels.{source.stem}")
+    for source in sources():
+        module = importlib.import_module(f"anonpipe.{name_of(source)}")
         for kernel in vars(module).values():
             if hasattr(kernel, "py_func") and kernel.py_func.__module__ == module.__name__:
-                yield source.stem, kernel
+                yield name_of(source), kernel
 
 
 def test_no_kernel_leaves_compiled_code_in_the_package():
     places = {Path(kernel._cache.cache_path): name for name, kernel in _kernels()}
     assert len(places) > 30
     for place, name in places.items():
-        assert place == folder(name) and not place.is_relative_to(SOURCES.parent)
+        assert place == folder(name) and not place.is_relative_to(PACKAGE)
     assert stat.S_IMODE(root().stat().st_mode) == 0o700
 
 
@@ -48,37 +48,44 @@ def test_functions_of_others_are_kept_where_numba_keeps_them(tmp_path):
 
 
 def test_a_changed_kernel_changes_the_folder_of_all_that_import_it_and_of_no_other(tmp_path):
-    sources = {
-        "far": "x = 1\n",
-        "near": "from anonpipe.kernels.far import x\n",
-        "user": "from anonpipe.methods.grouping._near_kernel import x\n",
-        "other": "y = 2\n",
+    files = {
+        "kernels.far": "x = 1\n",
+        "methods._near_kernel": "from anonpipe.kernels.far import x\n",
+        "methods.grouping._user_kernel": "from anonpipe.methods._near_kernel import x\n",
+        "kernels.other": "y = 2\n",
     }
-    for name, text in sources.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    before = {name: digest.__wrapped__(name, tmp_path) for name in sources}
-    (tmp_path / "far.py").write_text("x = 3\n")
-    after = {name: digest.__wrapped__(name, tmp_path) for name in sources}
-    assert {name for name in sources if before[name] != after[name]} == {"far", "near", "user"}
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "methods" / "grouping").mkdir(parents=True)
+    paths = {name: tmp_path.joinpath(*name.split(".")).with_suffix(".py") for name in files}
+    for name, text in files.items():
+        paths[name].write_text(text)
+    before = {name: digest.__wrapped__(name, tmp_path) for name in files}
+    paths["kernels.far"].write_text("x = 3\n")
+    after = {name: digest.__wrapped__(name, tmp_path) for name in files}
+    assert {name for name in files if before[name] == after[name]} == {"kernels.other"}
 
 
 def test_every_import_of_a_kernel_is_seen():
-    for source in SOURCES.glob("[!_]*.py"):
+    for source in sources():
         text = source.read_text()
         for node in ast.walk(ast.parse(text)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
-                assert not name.startswith("anonpipe") or name.split(".")[-1] in compiled._IMPORTED.findall(text), (
-                    source
-                )
+                top, _, own = name.partition(".")
+                assert top != "anonpipe" or own in {"types", *compiled._IMPORTED.findall(text)}, source
 
 
 def test_compiled_loops_are_in_kernels_only():
     """Elsewhere they would be kept in the package."""
-    package = SOURCES.parent
-    users = {path.parent for path in package.rglob("*.py") if "import numba" in path.read_text()}
-    assert users == {SOURCES}
+    users = {path for path in PACKAGE.rglob("*.py") if "import numba" in path.read_text()}
+    assert users - {PACKAGE / "engine.py"} <= set(sources())
+
+
+def test_numba_knows_the_place_before_it_sees_a_kernel():
+    """Whichever package is imported first."""
+    for package in {PACKAGE / source.relative_to(PACKAGE).parts[0] for source in sources()}:
+        assert "\nkeep_privately()\n" in (package / "__init__.py").read_text(), package
 
 
 def test_a_folder_that_others_can_reach_is_closed_and_one_that_is_none_is_refused(tmp_path):
@@ -110,6 +117,7 @@ def test_without_a_cache_of_the_users_the_temporary_files_take_it_and_else_nothi
 def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert root() == tmp_path / "anonpipe" and not any_kept()
-    folder("mdav").mkdir()
-    (folder("mdav") / "mdav.mdav-1.py311.nbi").touch()
+    place = folder("methods.grouping._mdav_kernel")
+    place.mkdir()
+    (place / "mdav.mdav-1.py311.nbi").touch()
     assert any_kept()

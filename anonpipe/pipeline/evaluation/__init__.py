@@ -11,7 +11,6 @@ from anonpipe.pipeline.evaluation._measure import (
     sampled_tables,
     save_assessment,
 )
-from anonpipe.pipeline.evaluation._record import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.pipeline.evaluation._sample import (
     gather_queries,
     has_groups,
@@ -21,6 +20,7 @@ from anonpipe.pipeline.evaluation._sample import (
     spans_partitions,
 )
 from anonpipe.pipeline.evaluation._search import search_partition
+from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked
 
 __all__ = [
     "AnalysisOutcome",

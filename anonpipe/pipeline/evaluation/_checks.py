@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from anonpipe.evaluate.utility import Measurement
-from anonpipe.pipeline.evaluation._record import AnalysisOutcome, Assessment
+from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 

@@ -11,10 +11,10 @@ from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, JobError
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation._record import AnalysisOutcome, Assessment, NotChecked, outcome_to_dict
 from anonpipe.pipeline.evaluation._risk import measured_risk
 from anonpipe.pipeline.evaluation._sample import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
 from anonpipe.pipeline.evaluation._tables import typed
+from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked, outcome_to_dict
 from anonpipe.verify.catalogue import Reason
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation._held import FEWEST_HELD, held_cells
 from anonpipe.pipeline.evaluation._links import expected_links
 from anonpipe.pipeline.evaluation._points import point_names
-from anonpipe.pipeline.evaluation._record import NotChecked
 from anonpipe.pipeline.evaluation._sample import (
     Queries,
     Sample,
@@ -35,6 +34,7 @@ from anonpipe.pipeline.evaluation._search import Found, coded_positions, found_g
 from anonpipe.pipeline.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
 from anonpipe.pipeline.masker import masker_of
 from anonpipe.types import IntArray
+from anonpipe.verify.assessment import NotChecked
 from anonpipe.verify.catalogue import SAID, Reason
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def standardized(points):
 
 def reference_folder() -> Path:
     """Where the benchmark data lie: ANONPIPE_BENCH_DATA, else beside the repository."""
-    return Path(os.environ.get("ANONPIPE_BENCH_DATA", Path(__file__).parents[3] / "shared"))
+    return Path(os.environ.get("ANONPIPE_BENCH_DATA", Path(__file__).parents[4] / "shared"))
 
 
 def tarragona():
