@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding._missing_kernel import fill_column
+from anonpipe.kernels.blocks import block_order
 from anonpipe.types import FloatArray, IntArray
 
 DONORS = 20
@@ -15,13 +16,21 @@ DONORS = 20
 
 
 def fill_missing(
-    cells: FloatArray, numeric_columns: Sequence[int], order: IntArray, starts: IntArray, rng: np.random.Generator
+    cells: FloatArray,
+    numeric_columns: Sequence[int],
+    order: IntArray,
+    starts: IntArray,
+    k: int,
+    rng: np.random.Generator,
 ) -> FloatArray:
-    """Fill each missing number with a value of its group (hot deck within groups).
+    """Fill each missing number with a value of its group, or of groups near it (hot deck).
 
-    The group's values are donors in turn, from a random one on, so that no
-    donor is used twice before all are used once. A group without any value
-    takes the mean of the others; a column without any stays missing.
+    Donors are the group's values, where it has k or more: fewer persons would
+    stand for all of the group, and one alone would be released as he is by
+    whatever keeps the group's moments. Else the nearest groups' values are
+    donors too, until there are k. Donors are taken in turn, from a random one
+    on, so that none is used twice before all are used once. Of a column with
+    fewer than k values in the table nothing is filled.
 
     Parameters
     ----------
@@ -31,6 +40,8 @@ def fill_missing(
         Positions of the columns to fill.
     order, starts
         The groups (`anonpipe.kernels.groups.sort_groups`).
+    k
+        Fewest donors.
     rng
         One number a group is drawn for each column that has missing values.
 
@@ -43,18 +54,39 @@ def fill_missing(
     --------
     >>> cells = np.array([[1.0], [np.nan], [3.0], [np.nan]])
     >>> order, starts = np.arange(4), np.array([0, 4])
-    >>> sorted(fill_missing(cells, [0], order, starts, np.random.default_rng(1))[:, 0].tolist())
+    >>> sorted(fill_missing(cells, [0], order, starts, 2, np.random.default_rng(1))[:, 0].tolist())
     [1.0, 1.0, 3.0, 3.0]
     """
     filled = cells.copy()
+    given = cells[:, list(numeric_columns)]
+    line = _line(given, order, starts) if np.isnan(given).any() else np.arange(len(starts) - 1)
     for column in numeric_columns:
-        values = np.ascontiguousarray(cells[:, column])
-        missing = np.isnan(values)
-        if missing.any() and not missing.all():
-            values = values.copy()
-            fill_column(values, order, starts, rng.random(len(starts) - 1), float(values[~missing].mean()))
-            filled[:, column] = values
+        filled[:, column] = _filled(cells[:, column], order, starts, line, k, rng)
     return filled
+
+
+def _filled(
+    column: FloatArray, order: IntArray, starts: IntArray, line: IntArray, fewest: int, rng: np.random.Generator
+) -> FloatArray:
+    """A column with its missing values filled, see `fill_column`; a new array."""
+    values, missing = np.array(column), np.isnan(column)
+    if missing.any() and not missing.all():
+        fill_column(values, order, starts, line, fewest, rng.random(len(starts) - 1))
+    return values
+
+
+def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
+    """The groups in an order in which those of like means stand side by side: recursive principal splits.
+
+    What is missing counts as the mean.
+    """
+    known = ~np.isnan(cells)
+    counts = np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, cells, 0.0)
+    centred = np.where(known, cells - centred.sum(axis=0) / counts, 0.0)
+    spread = np.abs(centred).sum(axis=0) / counts
+    sums = np.add.reduceat(centred[order] / np.where(spread > 0, spread, 1.0), starts[:-1], axis=0)
+    return block_order(sums / np.diff(starts)[:, None], 1)[0]
 
 
 def fill_predicted(
@@ -64,7 +96,8 @@ def fill_predicted(
 
     The column is regressed on all others; records are put in the order of
     what the regression predicts, and in runs of 20 those with a value are
-    donors to those without (predictive mean matching). So what the column has
+    donors to those without (predictive mean matching), or those of the next
+    run where none has one. So what the column has
     to do with the others stays, which donors from anywhere in the table would
     dilute by the share of missing values.
 
@@ -102,7 +135,7 @@ def fill_predicted(
             others = np.delete(points, list(own), axis=1)
             order = np.argsort(_predicted(cells[:, position], others, ~missing), kind="stable")
             starts = np.append(np.arange(max(1, len(cells) // DONORS)) * DONORS, len(cells))
-            filled[:, position] = fill_missing(cells[:, [position]], [0], order, starts, rng)[:, 0]
+            filled[:, position] = _filled(cells[:, position], order, starts, np.arange(len(starts) - 1), 1, rng)
     return filled
 
 

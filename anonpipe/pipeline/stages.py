@@ -293,7 +293,7 @@ def _grouped(ctx: Context, index: int, cells: FloatArray, labels: IntArray) -> G
     groups = tuple(sort_groups(np.ascontiguousarray(column)) for column in labels.T)
     if any(int(np.diff(starts).min()) < ctx.job.k for _, starts in groups):
         raise InputError(f"partition {index}: a group has fewer than k={ctx.job.k} records; nothing is released")
-    filled = fill_missing(cells, ctx.points.numeric_positions, *groups[0], ctx.rng("fill", index))
+    filled = fill_missing(cells, ctx.points.numeric_positions, *groups[0], ctx.job.k, ctx.rng("fill", index))
     return Grouped(cells, ctx.points.encode(cells, filled), groups)
 
 

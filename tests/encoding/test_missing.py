@@ -1,51 +1,100 @@
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding.missing import fill_missing
+from anonpipe.encoding.missing import _line, fill_missing
 from anonpipe.kernels.groups import sort_groups
+from tests import small
 from tests.naive import codec as naive
+from tests.test_bad_input import LOOSE
 
 
 @settings(deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 30), st.floats(0, 1))
-def test_filling_equals_its_twin(seed, groups, share):
+@given(st.integers(0, 2**32), st.integers(1, 30), st.floats(0, 1), st.integers(1, 9))
+def test_filling_equals_its_twin(seed, groups, share, k):
     rng = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(groups), rng.integers(0, groups, 3 * groups)])
     cells = rng.normal(size=(len(labels), 3))
     cells[rng.random(cells.shape) < share] = np.nan
     before = cells.copy()
     order, starts = sort_groups(labels)
-    filled = fill_missing(cells, [0, 2], order, starts, np.random.default_rng(seed))
-    draws = np.random.default_rng(seed)
+    filled = fill_missing(cells, [0, 2], order, starts, k, np.random.default_rng(seed))
+    draws, line = np.random.default_rng(seed), _line(cells[:, [0, 2]], order, starts).tolist()
+    assert sorted(line) == list(range(groups))
     members = [np.flatnonzero(labels == g).tolist() for g in range(groups)]
     for column in (0, 2):
         values = [None if np.isnan(value) else value for value in cells[:, column]]
         if any(value is None for value in values) and any(value is not None for value in values):
-            expected = naive.fill(values, members, draws.random(groups))
-            assert np.allclose(filled[:, column], expected)
+            expected = naive.fill(values, members, line, k, draws.random(groups))
+            assert np.array_equal(filled[:, column], np.array(expected, dtype=float), equal_nan=True)
     assert np.array_equal(cells, before, equal_nan=True)
     assert np.array_equal(filled[:, 1], cells[:, 1], equal_nan=True)
 
 
 def test_donors_are_used_evenly():
     cells = np.array([[1.0], [2.0], [3.0], *[[np.nan]] * 7])
-    filled = fill_missing(cells, [0], np.arange(10), np.array([0, 10]), np.random.default_rng(0))
+    filled = fill_missing(cells, [0], np.arange(10), np.array([0, 10]), 3, np.random.default_rng(0))
     counts = np.unique(filled[3:, 0], return_counts=True)[1]
     assert sorted(counts.tolist()) == [2, 2, 3]
 
 
-def test_groups_without_donor_take_the_mean_and_empty_columns_stay():
+def test_too_few_donors_in_all_fill_nothing_and_empty_columns_stay():
     cells = np.array([[np.nan, np.nan], [np.nan, np.nan], [2.0, np.nan], [6.0, np.nan]])
-    filled = fill_missing(cells, [0, 1], np.arange(4), np.array([0, 2, 4]), np.random.default_rng(0))
-    assert filled[:, 0].tolist() == [4.0, 4.0, 2.0, 6.0]
-    assert np.isnan(filled[:, 1]).all()
+    for k, first in ((3, [np.nan] * 2), (2, [2.0, 6.0])):
+        filled = fill_missing(cells, [0, 1], np.arange(4), np.array([0, 2, 4]), k, np.random.default_rng(0))
+        assert np.array_equal(np.sort(filled[:2, 0]), first, equal_nan=True) and filled[2:, 0].tolist() == [2.0, 6.0]
+        assert np.isnan(filled[:, 1]).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32), st.integers(2, 6), st.floats(0.05, 0.95))
+def test_no_group_is_filled_by_fewer_than_k_persons(seed, k, share):
+    """Every value is one of its own, so that those of a group tell which persons stand for it."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(40 * k) // k)
+    cells = rng.permutation(40 * k).astype(float)[:, None]
+    cells[rng.random(cells.shape) < share] = np.nan
+    order, starts = sort_groups(labels)
+    seen = [set() for _ in range(40)]
+    for _ in range(300):
+        filled = fill_missing(cells, [0], order, starts, k, rng)[:, 0]
+        for group, row in enumerate(order.reshape(40, k)):
+            seen[group] |= set(filled[row[np.isnan(cells[row, 0])]].tolist())
+    enough = np.count_nonzero(~np.isnan(cells)) >= k
+    for group, row in enumerate(order.reshape(40, k)):
+        assert not np.isnan(cells[row, 0]).any() or (
+            len(seen[group]) >= k if enough else np.isnan([*seen[group]]).all()
+        )
+
+
+def test_near_groups_give_before_far_ones():
+    labels = np.arange(600) // 6
+    cells = np.stack([labels + 0.0, labels * 10.0], axis=1)
+    cells[np.arange(600) % 6 > 1, 1] = np.nan
+    filled = fill_missing(cells, [0, 1], *sort_groups(labels), 6, np.random.default_rng(0))
+    assert np.abs(filled[:, 1] - labels * 10.0).max() <= 30.0
+
+
+@pytest.mark.parametrize("method", ["centroid", "gaussian"])
+def test_the_only_value_of_a_group_is_not_released(tmp_path, method):
+    rng = np.random.default_rng(1)
+    values, gone = rng.lognormal(10, 0.5, (600, 6)), rng.random((600, 6)) < 0.85
+    table = pa.table({f"x{at}": pa.array(values[:, at], mask=gone[:, at]) for at in range(6)})
+    columns = {name: {"kind": "continuous", "bounds": [None, None]} for name in table.column_names}
+    given_ = small.job(tmp_path, table, columns, synthesize={"method": method}, gates=LOOSE)
+    assert small.run(given_).version is not None
+    released = small.released(given_)
+    for at in range(6):
+        found = released[f"x{at}"].drop_null().to_numpy()
+        assert len(found) and not np.isclose(found[:, None], values[~gone[:, at], at], rtol=1e-7, atol=0).any()
 
 
 def test_same_seed_same_filling():
     cells = np.random.default_rng(1).normal(size=(100, 1))
     cells[::3] = np.nan
     order, starts = sort_groups(np.arange(100) // 5)
-    once, again, other = (fill_missing(cells, [0], order, starts, np.random.default_rng(s)) for s in (7, 7, 8))
+    once, again, other = (fill_missing(cells, [0], order, starts, 3, np.random.default_rng(s)) for s in (7, 7, 8))
     assert np.array_equal(once, again)
     assert not np.array_equal(once, other)

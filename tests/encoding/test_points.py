@@ -73,7 +73,7 @@ def test_layout(case):
 def test_undisturbed_points_decode_to_the_original(case):
     _, codec, values, order, starts = case
     before = values.copy()
-    filled = fill_missing(values, codec.numeric_positions, order, starts, np.random.default_rng(3))
+    filled = fill_missing(values, codec.numeric_positions, order, starts, 3, np.random.default_rng(3))
     for full in (None, filled):
         points = codec.encode(values, full)
         decoded = codec.decode(points, values, order, starts, rng=np.random.default_rng(0))
@@ -127,7 +127,7 @@ def test_bounds_keep_the_sums_of_groups_up_to_rounding():
 
 def test_identical_groups_get_identical_rows(case):
     _, codec, values, order, starts = case
-    filled = fill_missing(values, codec.numeric_positions, order, starts, np.random.default_rng(3))
+    filled = fill_missing(values, codec.numeric_positions, order, starts, 3, np.random.default_rng(3))
     points = codec.encode(values, filled)
     means = np.add.reduceat(points[order], starts[:-1]) / np.diff(starts)[:, None]
     points[order] = np.repeat(means, np.diff(starts), axis=0)

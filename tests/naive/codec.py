@@ -74,16 +74,24 @@ def calibrated_groups(chances, sizes, totals):
     return [chosen.get(group, sequence[-1]) for group in range(len(sizes))]
 
 
-def fill(values, groups, draws):
+def fill(values, groups, line, k, draws):
     """One column; None where missing."""
     filled = list(values)
-    known = [value for value in values if value is not None]
-    for group, draw in zip(groups, draws, strict=True):
-        donors = [values[row] for row in group if values[row] is not None]
-        turn = int(draw * len(donors))
-        for row in group:
+    known = [[values[row] for row in group if values[row] is not None] for group in groups]
+    for place, group in enumerate(line):
+        behind, ahead, turns = line[:place], line[place + 1 :], []
+        while ahead or behind:
+            turns += ahead[:1] + behind[-1:]
+            ahead, behind = ahead[1:], behind[:-1]
+        donors = list(known[group])
+        while len(donors) < k and turns:
+            donors += known[turns.pop(0)]
+        if len(donors) < k or not donors:
+            continue
+        turn = int(draws[group] * len(donors))
+        for row in groups[group]:
             if values[row] is None:
-                filled[row] = donors[turn % len(donors)] if donors else sum(known) / len(known)
+                filled[row] = donors[turn % len(donors)]
                 turn += 1
     return filled
 
