@@ -1,57 +1,126 @@
-"""For notebooks: a table in; the released table, its verdict and the warnings out, without a cluster."""
+"""For notebooks: a table in; the released table, its verdict, report, warnings and measures out, without a cluster."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe import tables
 from anonpipe.errors import InputError
+from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.pipeline.run import execute
+from anonpipe.pipeline.run import InMemory, in_memory
 from anonpipe.progress import OnProgress
-from anonpipe.storage import release
+from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.verify import words
 from anonpipe.verify.verdict import Verdict
 
-TableLike = TypeVar("TableLike", pa.Table, pd.DataFrame)
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Anonymized:
+    """What `anonymize` gives; in a notebook it shows itself.
 
-class Anonymized(NamedTuple):
-    """What `anonymize` gives: three parts, so that who unpacks them sees the warnings.
+    Up to the next version it can also be unpacked as before, into table,
+    verdict and warnings.
 
     Attributes
     ----------
     table
-        The released one, None where a gate failed.
+        The released one, of the kind that was given; None where a gate failed.
     verdict
-        All checks.
+        All checks, and notes.
     warnings
         What `anonpipe run` prints as such: columns without bounds, what was
         suppressed, and that the same data were released before under another
         job or secret, whose two releases can be held against each other.
+    remedies
+        What can be done about the gates that failed; empty where none did.
+    report
+        The steward's report. It tells of the original: not for recipients.
+    for_recipients
+        The report that may go with the table; None where there is no table.
     """
 
     table: Any
     verdict: Verdict
     warnings: tuple[str, ...]
+    remedies: tuple[str, ...]
+    report: Report
+    for_recipients: Report | None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.table, self.verdict, self.warnings))
+
+    def __getitem__(self, at: int) -> Any:
+        return tuple(self)[at]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return self.verdict.passed
+
+    @cached_property
+    def measures(self) -> pd.DataFrame:
+        """The measures of utility and risk by name; for the steward, but where `disclosive` is False."""
+        names = ("title", "value", "low", "high", "baseline", "baseline_is", "unit", "better", "records", "of")
+        figures = [("utility", each) for each in self.report.utility] + [("risk", each) for each in self.report.risk]
+        rows = [{"of_what": what} | {n: getattr(f, n) for n in (*names, "disclosive")} for what, f in figures]
+        index = pd.Index([figure.name for _, figure in figures], name="measure", dtype=object)
+        found = pd.DataFrame(rows, index=index, columns=["of_what", *names, "disclosive"])
+        return found.astype({name: float for name in ("value", "low", "high", "baseline")})
+
+    def save_report(self, path: str | Path) -> None:
+        """Write the steward's report as a page that only its owner can read."""
+        write_atomic(Path(path), render(self.report).encode())
+
+    def __repr__(self) -> str:
+        shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {self._columns} columns"
+        failed = [(words.named(check), words.line(check)) for check in self.verdict.failed]
+        counts = self.report.summary[-1].rstrip(".").replace(". ", "; ")
+        lines = [
+            f"Anonymized: {'passed' if self.passed else 'failed'}, {shape}; {counts}; {len(self.measures)} measures",
+            *(f"  failed: {name}: {told.measured}, allowed: {told.limit}" for name, told in failed),
+            *(f"  remedy: {remedy}" for remedy in self.remedies),
+            *(f"  warning: {warning}" for warning in self.warnings),
+        ]
+        return "\n".join(lines)
+
+    @property
+    def _columns(self) -> int:
+        return sum(column.treatment not in ("not released", "as probabilities") for column in self.report.columns)
+
+    def _repr_html_(self) -> str:
+        """Verdict, warnings, remedies, checks, measures and the first rows, for the steward's eyes."""
+        return cell(self.report, self.remedies, None if self.table is None else _head(self.table))
+
+
+def _head(table: Any, rows: int = 5) -> pa.Table:
+    return tables.as_arrow(table.head(rows) if isinstance(table, pd.DataFrame) else table).slice(0, rows)
 
 
 def anonymize(
-    table: TableLike, job: Job | Mapping[str, Any] | str | Path, on_progress: OnProgress = lambda _: None
+    table: Any, job: Job | Mapping[str, Any] | str | Path, on_progress: OnProgress = lambda _: None
 ) -> Anonymized:
     """Anonymise a table in memory by the same stages as `anonpipe run`.
+
+    Nothing is published: what is handed back is no release, stands in no log
+    of releases, and leaves no file.
 
     Parameters
     ----------
     table
-        Arrow table or pandas frame, one row a person.
+        One row a person: a pandas frame, an Arrow table, or any table that
+        offers the Arrow PyCapsule interface (`__arrow_c_stream__`), as those
+        of polars do.
     job
         A job, a mapping of its keys, or the path of a YAML file. Its `input`
         and `output` are not used and may be missing from a mapping.
@@ -61,8 +130,8 @@ def anonymize(
     Returns
     -------
     Anonymized
-        `table` is of the type that was given, rows shuffled, or None where a
-        gate failed: what is not verified is not returned. `warnings` are
+        Its `table` is of the kind that was given, rows shuffled, or None where
+        a gate failed: what is not verified is not returned. `warnings` are
         those of a run; read them before the table leaves your hands.
 
     Raises
@@ -70,54 +139,44 @@ def anonymize(
     AnonpipeError
         As `anonpipe run`: bad job, bad input.
 
+    Notes
+    -----
+    The result used to be a tuple of table, verdict and warnings, and can be
+    unpacked as such in this version, not in the next.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd
     >>> frame = pd.DataFrame(np.random.default_rng(1).normal(size=(2000, 2)), columns=["height", "weight"])
     >>> job = {"k": 5, "columns": {"height": {"kind": "continuous"}, "weight": {"kind": "continuous"}}}
-    >>> released, verdict, warnings = anonymize(frame, job)
-    >>> verdict.passed, len(released), len(warnings)
-    (True, 2000, 1)
+    >>> made = anonymize(frame, job)
+    >>> made.passed, made.table.shape, len(made.warnings), bool(made.measures.value["linkage.expected"] < 0.5)
+    (True, (2000, 2), 1, True)
     """
-    arrow = _as_arrow(table)
+    arrow = tables.as_arrow(table)
     parsed = _as_job(job)
     staging = Staging(make_private(staging_root(parsed.run.staging)) / f"memory-{secrets.token_hex(8)}")
     with lock(staging):  # by the lock, `anonpipe purge` tells what a killed notebook left from what is in use
         try:
-            return _anonymize(table, arrow, parsed, make_private(staging.root), on_progress)
+            source = make_private(staging.root) / "table.parquet"
+            _write(arrow, source)
+            inside = parsed.model_copy(update={"input": str(source), "output": str(staging.root / "out")})
+            return _anonymized(in_memory(inside, on_progress), arrow.schema, table)
         finally:
             remove(staging)
 
 
-def _anonymize(given: Any, arrow: pa.Table, job: Job, folder: Path, on_progress: OnProgress) -> Anonymized:
-    source = folder / "table.parquet"
-    _write(arrow, source)
-    inside = job.model_copy(update={"input": str(source), "output": str(folder / "out")})
-    outcome = execute(inside, cluster=False, on_progress=on_progress, repeats="warn")
-    if outcome.version is None:
-        return Anonymized(None, outcome.verdict, outcome.warnings)
-    released = _read(outcome.version, arrow.schema)
-    return Anonymized(_as_given(released, given), outcome.verdict, outcome.warnings)
-
-
-def _as_arrow(table: Any) -> pa.Table:
-    if isinstance(table, pa.Table):
-        return table
-    if not isinstance(table, pd.DataFrame):
-        raise InputError(f"anonymize takes an Arrow table or a pandas frame, not {type(table).__name__}")
-    if not all(isinstance(name, str) for name in table.columns) or not table.columns.is_unique:
-        raise InputError("the frame's columns need names that are text and differ; rename them first")
-    try:
-        return pa.Table.from_pandas(table, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError):
-        pass
-    raise InputError("a column of the frame holds values of several types; convert it to one type first")
+def _anonymized(made: InMemory, schema: pa.Schema, given: Any) -> Anonymized:
+    released = None if made.table is None else tables.like(tables.in_types_of(made.table, schema), given)
+    report = made.report.model_copy(update={"source": "a table in memory", "output": None})
+    failed = () if made.verdict.passed else words.remedies(made.verdict.checks)
+    return Anonymized(released, made.verdict, made.warnings, failed, report, made.for_recipients)
 
 
 def _write(arrow: pa.Table, path: Path) -> None:
     """Write the table; what the library says of a type that it cannot write may quote data."""
     try:
-        pq.write_table(arrow, path, compression="lz4")
+        pq.write_table(tables.writable(arrow), path, compression="lz4")
     except pa.ArrowException as error:
         if isinstance(error, OSError):
             raise
@@ -132,35 +191,3 @@ def _as_job(job: Job | Mapping[str, Any] | str | Path) -> Job:
     if isinstance(job, Mapping):
         return parse_job({"input": "memory", "output": "memory", **job})
     return load_job(job)
-
-
-def _read(version: str, given: pa.Schema) -> pa.Table:
-    """The release in the very types that were given: Parquet has no seconds and no small dictionary indices."""
-    where = release.resolve(version)
-    names = [entry["name"] for entry in release.read_manifest(where)["files"]]
-    table = pa.concat_tables([pq.read_table(where.path(name)) for name in names])
-    fields = [given.field(name) if name in given.names else table.schema.field(name) for name in table.column_names]
-    return pa.table([_as_type(table.column(field.name), field.type) for field in fields], schema=pa.schema(fields))
-
-
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast; Parquet returns dictionaries of other values than text as plain columns."""
-    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
-        column = column.cast(kind.value_type).dictionary_encode().unify_dictionaries()
-    return column.cast(kind)
-
-
-def _as_given(released: pa.Table, given: Any) -> Any:
-    """A frame for a frame, its columns of the same dtypes."""
-    if isinstance(given, pa.Table):
-        return released
-    frame = released.to_pandas()
-    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
-    return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
-
-
-def _nullable(dtype: Any, column: pd.Series[Any]) -> Any:
-    """The dtype, or for plain integers and booleans that now hold nulls (rare categories) the one that can."""
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and column.isna().any():
-        return "boolean" if dtype.kind == "b" else dtype.name.capitalize().replace("Uint", "UInt")
-    return dtype

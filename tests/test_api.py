@@ -161,7 +161,6 @@ def test_progress_is_told():
         "write",
         "compare values",
         "verify",
-        "publish",
     ]
 
 
@@ -249,3 +248,151 @@ def test_warnings_are_returned_redraws_among_them(tmp_path):
         table, job | {"gates": {"covariance": 1e-12, "mean": 1e-12}, "synthesize": {"method": "centroid"}}
     )
     assert failed.table is None and any("no bounds" in warning for warning in failed.warnings)
+
+
+# --- what is handed back ----------------------------------------------------------------------------------------------
+
+PLAIN = {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}
+FAILING = PLAIN | {"gates": {"covariance": 1e-12, "mean": 1e-12}, "synthesize": {"method": "gaussian"}}
+
+
+def test_measures_and_both_reports_are_handed_back(tmp_path):
+    made = anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
+    assert made.passed and made.report.audience == "internal" and made.for_recipients.audience == "releasable"
+    assert made.report.source == "a table in memory" and made.report.warnings == made.warnings
+    figures = {each.name: each for each in (*made.report.utility, *made.report.risk)}
+    assert set(made.measures.index) == set(figures) and len(figures) > 20
+    linkage = made.measures.loc["linkage.expected"]
+    assert linkage.value == figures["linkage.expected"].value and linkage.baseline < 0.05
+    assert set(made.measures["of_what"]) == {"utility", "risk"} and made.measures["value"].dtype == float
+    made.save_report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+    assert "For the data steward only" in (tmp_path / "report.html").read_text()
+
+
+def test_a_failed_gate_keeps_report_warnings_and_says_what_helps():
+    made = anonymize(small.plain_table(300), FAILING)
+    assert made.table is None and made.for_recipients is None and not made.passed
+    assert not made.report.passed and made.report.checks and made.warnings
+    assert made.remedies and all(":" in remedy for remedy in made.remedies)
+    for shown in (repr(made), made._repr_html_()):
+        assert "raise gates." in shown and "no bounds" in shown and "failed" in shown
+    assert repr(made).startswith("Anonymized: failed, no table; ") and "<details open>" in made._repr_html_()
+
+
+def test_it_can_be_unpacked_as_it_was():
+    made = anonymize(small.plain_table(300), PLAIN)
+    table, verdict, warnings = made
+    assert (table, verdict, warnings) == (made.table, made.verdict, made.warnings) == (made[0], made[1], made[2])
+
+
+def test_it_shows_itself():
+    made = anonymize(small.plain_table(300), PLAIN)
+    first = repr(made).splitlines()[0]
+    assert first.startswith("Anonymized: passed, 300 rows x 3 columns; ") and first.endswith("; 0 measures")
+    assert "checks passed" in first and "1 warning" not in first
+    page = made._repr_html_()
+    assert page.startswith("<div class") and page.rstrip().endswith("</div>") and "<script" not in page
+    assert "smallest group" in page and "300 released rows, the first 5" in page
+    assert "clear this output before the notebook goes" in page
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_names_and_values_cannot_steer_the_page(kind):
+    evil = "<script>alert(1)</script>"
+    table = small.plain_table(300).rename_columns([evil, "income", "place"])
+    columns = dict(zip(table.column_names, small.COLUMNS.values(), strict=True))
+    places = pa.array([evil if at % 2 else "north" for at in range(300)])
+    table = table.set_column(2, "place", places)
+    made = anonymize(table.to_pandas() if kind == "pandas" else table, PLAIN | {"columns": columns})
+    assert made.passed and evil not in made._repr_html_() and "&lt;script&gt;" in made._repr_html_()
+
+
+def test_nothing_is_published_and_no_log_is_written(tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("published")
+
+    monkeypatch.setattr("anonpipe.storage.release.publish", never)
+    monkeypatch.setattr("anonpipe.storage.release.keep_private", never)
+    monkeypatch.setattr("anonpipe.storage.release_log.note_release", never)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    for job in (PLAIN, FAILING):
+        anonymize(small.plain_table(300), job)
+    left = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert {path.name for path in left} <= {"ledger.key"} and not any(path.suffix == ".parquet" for path in left)
+
+
+# --- tables of other libraries ----------------------------------------------------------------------------------------
+
+
+class Foreign:
+    """A table of a library that knows Arrow by its protocol alone."""
+
+    def __init__(self, table):
+        self.held = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.held.__arrow_c_stream__(requested_schema)
+
+
+class Maker(Foreign):
+    """One that can be made of an Arrow table."""
+
+    @classmethod
+    def from_arrow(cls, table):
+        return cls(table)
+
+
+class Broken:
+    """One that quotes data when it fails."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise ValueError(small.CANARY)
+
+
+def test_tables_of_other_libraries_by_the_arrow_protocol():
+    table = small.plain_table(300)
+    plain = anonymize(table, PLAIN).table
+    assert anonymize(Foreign(table), PLAIN).table.equals(plain)
+    made = anonymize(Maker(table), PLAIN)
+    assert isinstance(made.table, Maker) and made.table.held.equals(plain) and "first 5" in made._repr_html_()
+    batch = table.combine_chunks().to_batches()[0]
+    assert anonymize(batch, PLAIN).table.equals(plain)
+    with pytest.raises(InputError, match="Broken cannot be read") as caught:
+        anonymize(Broken(), PLAIN)
+    assert caught.value.__context__ is None and small.CANARY not in str(caught.value)
+
+
+def _views(table):
+    """The table as polars hands it on: views of texts, and dictionaries of views."""
+    place = table.column("place").combine_chunks().dictionary_encode()
+    enum = pa.DictionaryArray.from_arrays(
+        place.indices.cast(pa.uint8()), place.dictionary.cast(pa.string_view()), ordered=True
+    )
+    return pa.table(
+        {"age": table["age"], "income": table["income"], "place": table["place"].cast(pa.string_view()), "enum": enum}
+    )
+
+
+def test_views_come_back_as_views():
+    table = _views(small.plain_table(300))
+    levels = sorted(set(table["enum"].to_pylist()))
+    columns = {**small.COLUMNS, "enum": {"kind": "ordinal", "levels": levels}}
+    made = anonymize(Foreign(table), PLAIN | {"columns": columns, "gates": LOOSE})
+    assert made.passed and made.table.schema.equals(table.schema)
+    for name in ("place", "enum"):
+        assert sorted(made.table[name].to_pylist()) == sorted(table[name].to_pylist())
+
+
+def test_polars():
+    polars = pytest.importorskip("polars")
+    given = polars.from_arrow(_views(small.plain_table(300))).with_columns(
+        polars.col("place").cast(polars.Categorical), polars.col("age").cast(polars.UInt8)
+    )
+    columns = {**small.COLUMNS, "enum": {"kind": "categorical"}}
+    made = anonymize(given, PLAIN | {"columns": columns, "gates": LOOSE})
+    assert made.passed and isinstance(made.table, polars.DataFrame) and made.table.schema == given.schema
+    assert made.table["place"].value_counts(sort=True).rows() == given["place"].value_counts(sort=True).rows()
+    assert "first 5" in made._repr_html_()
+    with pytest.raises(InputError, match="not LazyFrame"):
+        anonymize(given.lazy(), PLAIN)

@@ -43,5 +43,5 @@ def test_the_console_shows_names_escaped(monkeypatch, markup):
 
 
 def test_the_page_shows_names_escaped():
-    shown = _template().environment.from_string("<td>{{ name }}</td>").render(name=EVIL + "<b>")
+    shown = _template("page.html").environment.from_string("<td>{{ name }}</td>").render(name=EVIL + "<b>")
     assert shown == f"<td>{SHOWN}&lt;b&gt;</td>"

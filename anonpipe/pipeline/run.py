@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from anonpipe import engine, interrupts
 from anonpipe.encoding.identifiers import many_rows
@@ -49,7 +51,7 @@ from anonpipe.pipeline.partitioning import build_plan
 from anonpipe.pipeline.staged import FILES, VALUES, routed_shelf, synthetic_shelf
 from anonpipe.pipeline.stages import label_shelf, work
 from anonpipe.progress import OnProgress, Progress, log_verdict, logged
-from anonpipe.report import documents, internal, releasable
+from anonpipe.report import Report, documents, internal, releasable
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
 from anonpipe.storage import release, sealed, versions
@@ -185,7 +187,7 @@ def open_run(
                 _begin(staging, job, source, identity)
             write_atomic(staging.file(sealed.START), start.encode())
             begun = () if why is None else (why,)
-            yield Run(job, staging, start, logged(on_progress), begun, repeats if publishes else "ignore")
+            yield Run(job, staging, start, logged(on_progress), begun, repeats)
 
 
 def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
@@ -282,15 +284,8 @@ def execute(
     resume: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
-    repeats: Repeats = "refuse",
 ) -> Outcome:
     """Run a job from input to release.
-
-    Parameters
-    ----------
-    repeats
-        What becomes of it where earlier releases overlap with it. With
-        `warn` it leaves no line in the release logs.
 
     Returns
     -------
@@ -305,7 +300,7 @@ def execute(
     """
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
-            return _execute(job, resume, cluster, on_progress, repeats)
+            return _execute(job, resume, cluster, on_progress)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
@@ -321,13 +316,76 @@ def assess_only(
     AnonpipeError
         As `execute`.
     """
+    return _unpublished(
+        job, cluster, on_progress, "ignore", lambda run: (verify(run), measuring.load_assessment(run.context))
+    )
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """What a run made that publishes nothing.
+
+    Attributes
+    ----------
+    verdict
+        All checks.
+    table
+        What a release would hold; None where a gate failed.
+    warnings
+        What the steward should look at.
+    report, for_recipients
+        The steward's report, and the one that may go with the table, where
+        there is one.
+    """
+
+    verdict: Verdict
+    table: pa.Table | None
+    warnings: tuple[str, ...]
+    report: Report
+    for_recipients: Report | None
+
+
+def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
+    """Run a job in this process and hand the released table back, read from the very bytes that were checked.
+
+    Nothing is published, nothing is entered in the logs of releases, which
+    are asked all the same, and the staging is deleted.
+
+    Raises
+    ------
+    AnonpipeError
+        As `execute`.
+    """
+
+    def ended(run: Run) -> InMemory:
+        verdict, warnings = verify(run), tuple(_warnings(run))
+        facts = gather(run.context, verdict, manifest(run.context, verdict), warnings, _overlaps(run))
+        table, for_recipients = (_written(run), releasable(facts)) if verdict.passed else (None, None)
+        return InMemory(verdict, table, warnings, internal(facts, None), for_recipients)
+
+    return _unpublished(job, False, on_progress, "warn", ended)
+
+
+def _written(run: Run) -> pa.Table:
+    """All files of the staging, in their order."""
+    paths = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.plan.files)]
+    return pa.concat_tables([pq.read_table(path) for path in paths])
+
+
+_Ended = TypeVar("_Ended")
+
+
+def _unpublished(
+    job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
+) -> _Ended:
+    """What `ended` makes of a run whose files are written; then the staging is deleted."""
     try:
-        with open_run(job, False, on_progress, publishes=False) as run:
+        with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
             try:
                 with open_mapper(job, run.staging, cluster) as mapper:
                     for stage in MAPPED_STAGES:
                         stage(run, mapper)
-                return verify(run), measuring.load_assessment(run.context)
+                return ended(run)
             finally:
                 remove(run.staging)
     except Exception as error:
@@ -335,8 +393,8 @@ def assess_only(
     failure.raise_it()
 
 
-def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress, repeats: Repeats) -> Outcome:
-    with open_run(job, resume, on_progress, repeats=repeats) as run:
+def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> Outcome:
+    with open_run(job, resume, on_progress) as run:
         with open_mapper(job, run.staging, cluster) as mapper:
             for stage in MAPPED_STAGES:
                 stage(run, mapper)
@@ -497,10 +555,8 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
 
 
 def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
-    job, rows = run.job, run.context.plan.rows
-    settled = run.staging.read_json("warnings.json")
-    warnings = [*run.warnings, *job.warnings(), *settled, *release_warnings(run.context)]
-    warnings += [*_repeats(run).warnings, *_repeats(run).problems]
+    rows = run.context.plan.rows
+    warnings = _warnings(run)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = manifest(run.context, verdict)
@@ -531,6 +587,13 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         raise
     warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
     return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), *reports)
+
+
+def _warnings(run: Run) -> list[str]:
+    """What the steward should look at."""
+    settled = run.staging.read_json("warnings.json")
+    found = [*run.warnings, *run.job.warnings(), *settled, *release_warnings(run.context)]
+    return [*found, *_repeats(run).warnings, *_repeats(run).problems]
 
 
 def _note_release(run: Run, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from jinja2 import Template
 
 _HERE = Path(__file__).parent
@@ -40,7 +42,25 @@ def render(report: Report) -> str:
         HTML that needs no network, no script and no font of its own.
     """
     changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
-    return _template().render(report=report, changes=changes, share_titles=_IN_WORDS)
+    return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS)
+
+
+def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:
+    """Draw a report as the output of a notebook's cell: what a reader looks for first.
+
+    Parameters
+    ----------
+    report
+        The steward's.
+    remedies
+        What can be done about failed gates.
+    head
+        The first released rows; None where there are none.
+    """
+    columns = None if head is None else [column.to_pylist() for column in head.columns]
+    rows = None if columns is None else list(zip(*columns, strict=True))
+    names = [] if head is None else head.column_names
+    return _template("cell.html").render(report=report, remedies=remedies, head=rows, names=names)
 
 
 def read_report(path: Path) -> Report:
@@ -66,8 +86,8 @@ def documents(report: Report) -> dict[str, bytes]:
     return {"report.json": report.model_dump_json(indent=1).encode(), "report.html": render(report).encode()}
 
 
-@lru_cache(maxsize=1)
-def _template() -> Template:
+@lru_cache(maxsize=2)
+def _template(name: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -81,4 +101,4 @@ def _template() -> Template:
     environment.globals["figures"] = figures
     environment.globals["counted"] = words.counted
     environment.filters |= {"percent": figures.percent, "number": figures.number}
-    return environment.get_template("page.html")
+    return environment.get_template(name)
