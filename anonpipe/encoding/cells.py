@@ -8,8 +8,6 @@ values are replaced, as those are handled as numbers.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +16,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import code_of
-from anonpipe.encoding.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import (
     Grid,
@@ -180,31 +178,15 @@ class CellCodec:
                 arrays.append(from_numbers(grid.round(values), field, grid.step))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def to_bytes(self) -> memoryview:
+    def to_bytes(self) -> bytes:
         """The codec as bytes."""
-        lists = [
-            pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in self.categories.values()
-        ]
-        content = {
-            "columns": [column.model_dump(mode="json") for column in self.columns],
-            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
-            "has_nulls": list(self.has_nulls),
-        }
-        return table_to_bytes(pa.table(lists, names=list(self.categories)), {"cells": json.dumps(content)})
+        return to_bytes(self)
 
     @classmethod
     def from_bytes(cls, content: bytes | memoryview) -> CellCodec:
         """Read what `to_bytes` gave."""
-        table, metadata = table_from_bytes(content)
-        told = json.loads(metadata["cells"])
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
-        return cls(
-            tuple(schema.names),
-            tuple(Column.model_validate(column) for column in told["columns"]),
-            schema,
-            tuple(told["has_nulls"]),
-            {name: table.column(name).chunk(0).flatten() for name in table.column_names},
-        )
+        codec: CellCodec = from_bytes(content, named(CellCodec, Column))
+        return codec
 
 
 def _released_field(field: pa.Field, categories: int) -> pa.Field:

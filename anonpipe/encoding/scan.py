@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from anonpipe.encoding.columns import (
     scan_numbers,
 )
 from anonpipe.encoding.exact import Sums
-from anonpipe.encoding.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.values import as_dictionary, hashes
 from anonpipe.errors import InputError
 from anonpipe.rng import number_keys
@@ -362,53 +362,15 @@ def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[s
     return codes
 
 
-def scan_to_bytes(scan: Scan) -> memoryview:
+def scan_to_bytes(scan: Scan) -> bytes:
     """A scan as bytes."""
-    lists = {name: column.categories for name, column in scan.columns.items() if column.categories is not None}
-    arrays = [pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), part) for part in lists.values()]
-    content = {
-        "rows": scan.rows,
-        "fingerprint": list(scan.fingerprint),
-        "population": list(scan.population),
-        "columns": {name: _numbers_of(column) for name, column in scan.columns.items()},
-        "counted": [list(scan.counted_by), scan.counted_codes.tolist(), scan.counted_rows.tolist()],
-        "strata_by": list(scan.strata_by),
-        "inside": {name: [part.tolist() for part in parts] for name, parts in scan.inside.items()},
-        "by_combination": {name: [part.tolist() for part in parts] for name, parts in scan.by_combination.items()},
-    }
-    return table_to_bytes(pa.table(arrays, names=list(lists)), {"scan": json.dumps(content)})
+    return to_bytes(scan)
 
 
-def _numbers_of(column: ColumnScan) -> dict[str, Any]:
-    content = {name: getattr(column, name) for name in ColumnScan.__dataclass_fields__ if name != "categories"}
-    return content | {"counts": None if column.counts is None else column.counts.tolist()}
-
-
-def scan_from_bytes(given: bytes | memoryview) -> Scan:
+def scan_from_bytes(content: bytes | memoryview) -> Scan:
     """Read what `scan_to_bytes` gave."""
-    table, metadata = table_from_bytes(given)
-    content = json.loads(metadata["scan"])
-    columns = {}
-    for name, parts in content["columns"].items():
-        counts = None if parts["counts"] is None else np.array(parts["counts"], dtype=np.int64)
-        categories = None if counts is None else table.column(name).chunk(0).flatten()
-        sums = {each: None if parts[each] is None else Sums(*parts[each]) for each in ("sums", "log_sums")}
-        columns[name] = ColumnScan(**(parts | sums | {"counts": counts, "categories": categories}))
-    by, codes, rows = content["counted"]
-    lanes, anywhere = content["fingerprint"], content["population"]
-    numbers = {}
-    for name, (n, mean, m2) in content["by_combination"].items():
-        numbers[name] = np.array(n), np.array(mean), np.array(m2)
-    shaped = np.array(codes, dtype=np.int64).reshape(len(rows), len(by))
-    strata_by = tuple(content["strata_by"])
-    inside = {
-        name: (np.array(codes, dtype=np.int64).reshape(-1, len(strata_by) + 1), np.array(counts, dtype=np.int64))
-        for name, (codes, counts) in content["inside"].items()
-    }
-    counted = np.array(rows, dtype=np.int64)
-    placed, population = (lanes[0], lanes[1]), (anywhere[0], anywhere[1])
-    combinations = tuple(by), shaped, counted, numbers
-    return Scan(content["rows"], placed, population, columns, *combinations, strata_by, inside)
+    scan: Scan = from_bytes(content, named(Scan, ColumnScan, Sums))
+    return scan
 
 
 def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from anonpipe.encoding.private import table_from_bytes, table_to_bytes
+from anonpipe.encoding.records import from_bytes, named, to_bytes
 
 
 @dataclass(frozen=True)
@@ -74,17 +73,12 @@ class Source:
         }
 
 
-def source_to_bytes(source: Source) -> memoryview:
+def source_to_bytes(source: Source) -> bytes:
     """The description as bytes."""
-    content = {name: getattr(source, name) for name in ("rows", "bytes", "paths", "stamps", "delimiter")}
-    content["units"] = [asdict(unit) for unit in source.units]
-    return table_to_bytes(source.schema.empty_table(), {"source": json.dumps(content)})
+    return to_bytes(source)
 
 
-def source_from_bytes(given: bytes | memoryview) -> Source:
+def source_from_bytes(content: bytes | memoryview) -> Source:
     """Read what `source_to_bytes` gave."""
-    table, texts = table_from_bytes(given)
-    content = json.loads(texts["source"])
-    units = tuple(Unit(**(unit | {"row_groups": tuple(unit["row_groups"])})) for unit in content.pop("units"))
-    paths, stamps = tuple(content.pop("paths")), tuple(content.pop("stamps"))
-    return Source(units=units, schema=table.schema, paths=paths, stamps=stamps, **content)
+    source: Source = from_bytes(content, named(Source, Unit))
+    return source

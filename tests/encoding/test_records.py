@@ -1,8 +1,14 @@
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anonpipe.columns import Column
 from anonpipe.encoding.records import from_bytes, to_bytes
 from anonpipe.methods.masking import MASKERS, RECORDS, Reduce
 from anonpipe.moments import Moments
@@ -68,3 +74,43 @@ def _with_objects():
     out = io.BytesIO()
     np.savez(out, structure=np.array([object()]))
     return out.getvalue()
+
+
+KINDS = [pa.string(), pa.int64(), pa.float64(), pa.decimal128(12, 3), pa.date32(), pa.timestamp("ns", "Asia/Tokyo")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_arrow_columns_and_schemas_keep_type_and_values(kind):
+    column = pa.array([3, None, 1, 2], pa.int32()).cast(pa.int64())
+    column = column.cast(pa.string()).cast(kind) if pa.types.is_decimal(kind) else _of_numbers(column, kind)
+    schema = pa.schema([pa.field("é x", kind, nullable=False), ("b", pa.dictionary(pa.int8(), kind, ordered=True))])
+    one, sliced, told = from_bytes(to_bytes((column, column[1:3], schema)), {})
+    assert one.equals(column) and one.type == kind and sliced.equals(column[1:3]) and told.equals(schema)
+
+
+def _of_numbers(column, kind):
+    if pa.types.is_temporal(kind):
+        return (column.cast(pa.int32()) if kind.bit_width == 32 else column).view(kind)
+    return column.cast(kind)
+
+
+class Pair(NamedTuple):
+    total: int
+    rest: tuple[float, ...]
+
+
+@given(
+    st.dictionaries(st.integers() | st.text(), st.floats() | st.integers(-(2**3000), 2**3000)), st.lists(st.floats())
+)
+def test_numbers_keys_and_named_tuples_come_back_bit_by_bit(content, floats):
+    value = {"a": content, 3: Pair(2**2000, tuple(floats))}
+    again = from_bytes(to_bytes(value), {"Pair": Pair})
+    assert repr(again) == repr(value) and type(again[3]) is Pair and to_bytes(again) == to_bytes(value)
+
+
+def test_models_are_checked_when_they_are_read():
+    column = Column(kind="integer", bounds=(0, 9))
+    content = to_bytes([column])
+    assert from_bytes(content, {"Column": Column}) == [column]
+    with pytest.raises(TypeError, match="Column"):
+        from_bytes(content, {})
