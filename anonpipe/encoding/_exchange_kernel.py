@@ -38,6 +38,7 @@ def exchange(
 
     Examples
     --------
+    >>> import numpy as np
     >>> points, source = np.array([[0.0, 1.0], [1.0, 0.0]]), np.arange(2)
     >>> lack = np.array([[0.0, 1.0], [1.0, 0.0]])  # they should vary together
     >>> exchange(points, 0, 1, np.array([[0, 1]]), lack, np.ones(2), source), points.tolist(), source.tolist()

@@ -41,6 +41,7 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
 
     Examples
     --------
+    >>> import numpy as np
     >>> order, starts = block_order(np.array([[9.0], [1.0], [8.0], [0.0]]), 2)
     >>> order.tolist(), starts.tolist()
     ([1, 3, 0, 2], [0, 2, 4])
