@@ -111,7 +111,7 @@ def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table, mon
     first = job_of(tmp_path / "whole", table)
     small.run(first)
     given, whole = job_of(tmp_path / "stopped", table), pipeline.Run.map_stage
-    for title in ("mask: mixture", "decode"):
+    for title in ("mask: sizes", "decode"):
 
         def stopping(self, mapper, stage, count, shown=None, title=title):
             def one(work, tasks, on_done):

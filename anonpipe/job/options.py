@@ -346,7 +346,7 @@ class LocalSynthesis(Options):
     or vev by BIC) and `tails` (t: for outliers) say which mixture;
     `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);
-    `iterations` are the most passes over the table for the fit.
+    `iterations` are the most passes over the sample for the fit.
     """
 
     model_config = _METHOD_NAMED

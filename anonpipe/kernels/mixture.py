@@ -342,6 +342,39 @@ def most_likely(
 
 
 @nb.njit(cache=True, nogil=True)
+def common_shape(
+    values: FloatArray, counts: FloatArray, iterations: int, tolerance: float
+) -> tuple[FloatArray, FloatArray]:
+    """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns.
+
+    Each is the most likely one given the other for components whose scatters
+    have the eigenvalues `values`, shape (n_groups, width), all positive, and
+    which have so many records. In numpy every turn is a dozen calls on a
+    hundred numbers, and the turns were a third of all time of a choice.
+    """
+    groups, width = values.shape
+    shape, volumes = np.ones(width), np.empty(groups)
+    change = np.inf
+    for turn in range(iterations + 1):
+        for g in range(groups):
+            total = 0.0
+            for j in range(width):
+                total += values[g, j] / shape[j]
+            volumes[g] = total / (width * counts[g])
+        if change < tolerance or turn == iterations:
+            break
+        new, logs = np.zeros(width), 0.0
+        for j in range(width):
+            for g in range(groups):
+                new[j] += values[g, j] / volumes[g]
+            logs += math.log(new[j])
+        new /= math.exp(logs / width)
+        change = np.abs(new / shape - 1.0).max()
+        shape = new
+    return volumes, shape
+
+
+@nb.njit(cache=True, nogil=True)
 def choose_moves(
     records: IntArray, targets: IntArray, donors: IntArray, lacking: IntArray, spare: IntArray
 ) -> npt.NDArray[np.bool_]:

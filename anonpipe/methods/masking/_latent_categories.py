@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from typing import Any
-
 import numpy as np
 
 from anonpipe.errors import InputError
 from anonpipe.methods.mixture import (
     ClassConstraints,
-    ClassStatistics,
     LatentClasses,
     agglomerate,
     bic,
     class_constraints,
-    class_e_step,
-    class_m_step,
     classes_over,
     count_categories,
     first_classes,
@@ -33,28 +26,8 @@ CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
 TOLERANCE = 1e-5
 """A pass that changes the log-likelihood by less than this part is the last."""
 
-MOST_PASSES = 10
-"""Passes over a table larger than its sample, where the estimates of the sample are only sharpened."""
-
-
-@dataclass(frozen=True, eq=False)
-class Categories:
-    """Latent classes in the making.
-
-    Attributes
-    ----------
-    classes, bounds
-        The present estimates, and what they keep to.
-    log_likelihood, passes, settled
-        Of the last pass over the table, how many there were, and whether
-        there is no other.
-    """
-
-    classes: LatentClasses
-    bounds: ClassConstraints
-    log_likelihood: float
-    passes: int
-    settled: bool
+MOST_PASSES = 20
+"""Passes over the larger sample, where estimates are only sharpened."""
 
 
 def starts_of(columns: Columns) -> IntArray:
@@ -111,9 +84,7 @@ def choose_categories(
     k: int,
     n_rows: int,
     classes: int | None,
-    *,
-    settled: bool,
-) -> Categories:
+) -> tuple[LatentClasses, ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC.
 
     Parameters
@@ -126,8 +97,11 @@ def choose_categories(
         Smallest size of a group, records of the table.
     classes
         How many; None to choose.
-    settled
-        Whether the sample is the whole table.
+
+    Returns
+    -------
+    classes, bounds
+        The estimates, and what they keep to.
 
     Notes
     -----
@@ -138,8 +112,8 @@ def choose_categories(
     """
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
-    levels = agglomerate(np.concatenate([scores, _indicators(codes, starts)], axis=1), tried[-1])
-    best: tuple[float, Categories] | None = None
+    levels = agglomerate(np.concatenate([scores, _indicators(codes, starts)], axis=1), tried[-1])[0]
+    best: tuple[float, LatentClasses, ClassConstraints] | None = None
     idle = 0
     for number in tried:
         labels = levels[number - 1]
@@ -151,13 +125,19 @@ def choose_categories(
         free = (groups - 1) * (1 + scores.shape[1]) + groups * int((np.diff(starts) - 1).sum())
         criterion = bic(found.log_likelihoods[-1], free, len(scores))
         if best is None or criterion > best[0]:
-            best, idle = (criterion, Categories(found.classes, bounds, -math.inf, 0, settled)), 0
+            best, idle = (criterion, found.classes, bounds), 0
         else:
             idle += 1
         if idle == 2:
             break
     assert best is not None
-    return best[1]
+    return best[1], best[2]
+
+
+def sharpened(scores: FloatArray, codes: IntArray, found: LatentClasses, bounds: ClassConstraints) -> LatentClasses:
+    """The classes fitted on, to a larger sample."""
+    expect = classes_over([(scores, codes)])
+    return fit_classes(expect, found, bounds, tolerance=TOLERANCE, iterations=MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:
@@ -166,27 +146,3 @@ def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:
     for at, low in enumerate(starts[:-1]):
         out[np.arange(len(codes)), low + codes[:, at]] = 1.0
     return out
-
-
-def count_classes(scores: FloatArray, codes: IntArray, found: Categories) -> ClassStatistics:
-    """The sums of a part that the next estimates are made of; of no records where none are wanted."""
-    n = 0 if found.settled else len(scores)
-    return class_e_step(scores[:n], codes[:n], found.classes, curvature=False)
-
-
-def learn_classes(statistics: ClassStatistics, found: Categories) -> Categories:
-    """The next estimates.
-
-    The steps are the safe ones: for a whole table second derivatives cost as
-    many additions a record as there are pairs of slopes.
-    """
-    if found.settled:
-        return found
-    passes, before, now = found.passes + 1, found.log_likelihood, statistics.log_likelihood
-    settled = passes == MOST_PASSES or (passes > 1 and abs(now - before) <= TOLERANCE * (1.0 + abs(now)))
-    classes = found.classes if settled else class_m_step(statistics, found.classes, found.bounds, newton=False)
-    return replace(found, classes=classes, log_likelihood=now, passes=passes, settled=settled)
-
-
-RECORDS: tuple[type[Any], ...] = (Categories, ClassConstraints, ClassStatistics, LatentClasses)
-"""What these steps leave on disk."""

@@ -12,31 +12,26 @@ from anonpipe.errors import JobError
 from anonpipe.kernels.group_maps import map_by_group
 from anonpipe.methods.masking._basis import count_moments
 from anonpipe.methods.masking._expected import Expected
-from anonpipe.methods.masking._latent_categories import category_codes, count_classes, dummies, learn_classes
+from anonpipe.methods.masking._latent_categories import dummies
 from anonpipe.methods.masking._mixture_groups import (
     Groups,
     View,
     assign_rows,
     choose,
-    count_fit,
     count_repair,
     draw_sample,
     find_view,
-    fit_again,
     group_rows,
-    learn_fit,
     one_a_number,
     one_more,
     repair,
     repair_again,
     score_rows,
-    scores_and_labels,
 )
 from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.mixture import (
     SHAPES,
     AffineMaps,
-    ClassStatistics,
     GroupStatistics,
     LatentClasses,
     affine_maps,
@@ -137,7 +132,7 @@ def local_synthesis(
     classes
         Latent classes; None for that of the largest BIC.
     iterations
-        Most passes over the table for the mixture.
+        Most passes over its sample for the mixture.
 
     Notes
     -----
@@ -146,8 +141,10 @@ def local_synthesis(
     The map that follows here makes it exactly right, before decoding, and
     changes little where the model fits: draws stay near -1 and +1.
 
-    Number, shape and first estimates come from a random sample of 4,000
-    records, as the first groups take memory by its square.
+    Mixture and latent classes are fitted to a random sample of 40,000 records,
+    or to all if they are fewer; number, shape and first estimates come from
+    4,000 of them, as the first groups take memory by its square. Every record
+    is assigned, and every group's moments are those of all its records.
 
     References
     ----------
@@ -161,25 +158,29 @@ def local_synthesis(
     Examples
     --------
     >>> [step.name for step in local_synthesis(5)][:4]
-    ['moments', 'scores', 'choice of mixture', 'mixture']
+    ['moments', 'scores', 'mixture', 'components']
     """
     _check(k, components, shape, tails, variance_share, classes, iterations)
     view = partial(find_view, k=k, categories=categories, variance_share=variance_share)
     sample = partial(draw_sample, categories=categories)
     choice = partial(
-        choose, k=k, categories=categories, components=components, shape=shape, tails=tails, classes=classes
+        choose,
+        k=k,
+        categories=categories,
+        components=components,
+        shape=shape,
+        tails=tails,
+        classes=classes,
+        iterations=iterations,
     )
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
         Rows("scores", score_rows, channels=one_a_number),
-        Reduce("choice of mixture", sample, choice, placed=True, with_original=True),
-        Reduce("mixture", count_fit, partial(learn_fit, iterations=iterations), fit_again),
+        Reduce("mixture", sample, choice, placed=True, with_original=True),
         Rows("components", assign_rows, channels=one_more),
         Reduce("sizes", partial(count_repair, k=k), partial(repair, k=k), partial(repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),
     )
-    count = partial(_count_classes, categories=categories)
-    latent = Reduce("latent classes", count, _learn_classes, _classes_again, with_original=True)
     draws: tuple[Step, ...] = (
         Rows("draw", draw_normal, channels=label_and_draws),
         Reduce("group moments", count_both, first_maps, with_original=True),
@@ -190,7 +191,7 @@ def local_synthesis(
         Reduce("moments once more", count_draws, last_maps),
         Rows("settle once more", settle),
     )
-    return (*groups, *([latent] if categories else []), *draws)
+    return (*groups, *draws)
 
 
 def _check(
@@ -231,23 +232,6 @@ def expect_local(
     return Expected.exactly(covariance)
 
 
-def _count_classes(
-    part: FloatArray, *, params: Groups, original: FloatArray, categories: Categories
-) -> ClassStatistics:
-    assert params.categories is not None
-    scores, _ = scores_and_labels(part, params.view)
-    return count_classes(scores, category_codes(original, categories), params.categories)
-
-
-def _learn_classes(statistics: ClassStatistics, *, params: Groups, rng: np.random.Generator) -> Groups:
-    assert params.categories is not None
-    return replace(params, categories=learn_classes(statistics, params.categories))
-
-
-def _classes_again(params: Groups) -> bool:
-    return params.categories is not None and not params.categories.settled
-
-
 def draw_normal(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each column of points, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
@@ -271,8 +255,7 @@ def count_both(part: FloatArray, *, params: Groups, original: FloatArray) -> Rec
 
 def first_maps(counted: RecordsAndDraws, *, params: Groups, rng: np.random.Generator) -> Drawing:
     """The maps that make normal records of the draws."""
-    classes = None if params.categories is None else params.categories.classes
-    return Drawing(params.view, classes, counted.records, affine_maps(counted.records, counted.draws))
+    return Drawing(params.view, params.classes, counted.records, affine_maps(counted.records, counted.draws))
 
 
 def _mapped(part: FloatArray, maps: AffineMaps) -> tuple[FloatArray, IntArray]:

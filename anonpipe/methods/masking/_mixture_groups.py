@@ -1,9 +1,11 @@
 """Groups of a table in parts by a mixture: the steps from the points to the number of each record's group.
 
-The steps are those of `anonpipe.methods.mixture.gaussian_mixture`, each as a pass over
-the parts: principal components of the numbers, a mixture chosen on a sample
-and fitted to all, the most likely component of each record, and the moves that
-bring every group to k records.
+The steps are those of `anonpipe.methods.mixture.gaussian_mixture`, over parts:
+principal components of the numbers, a mixture chosen and fitted on a sample,
+the most likely component of each record, and the moves that bring every group
+to k records. What follows keeps the moments of every group exactly, whatever
+mixture the groups are of: no pass over the whole table is spent on its last
+digits.
 """
 
 from __future__ import annotations
@@ -15,21 +17,21 @@ from typing import Any, Self
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._latent_categories import Categories, category_codes, choose_categories, starts_of
+from anonpipe.methods.masking._latent_categories import category_codes, choose_categories, sharpened, starts_of
 from anonpipe.methods.mixture import (
     Components,
-    Constraints,
+    LatentClasses,
     Mixture,
     Movable,
-    Statistics,
     assign,
     check_sizes,
-    e_step,
-    m_step,
+    fit,
     movable,
     moves,
     needs,
     numbering,
+    on_sample,
+    over,
     principal_components,
     relabel,
     select,
@@ -38,8 +40,11 @@ from anonpipe.moments import Moments
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
 
-SAMPLE_ROWS = 4_000
-"""Records that number and shape of the components, and the first estimates, are found on."""
+SAMPLE_ROWS = 40_000
+"""Records that the mixture, and the latent classes, are fitted to."""
+
+CHOICE_ROWS = 4_000
+"""Of them those that number and shape of the components, and the first estimates, are found on."""
 
 NUMBERS_TRIED = range(2, 11)
 """Numbers of components tried: those of the paper."""
@@ -48,7 +53,10 @@ SHAPES_TRIED = ("full", "vev")
 """Shapes tried where none is asked for."""
 
 TOLERANCE = 1e-5
-"""A pass that changes the log-likelihood by less than this part is the last."""
+"""A pass over the sample that changes the log-likelihood by less than this part is the last."""
+
+
+_KEYS = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +98,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Records with the smallest keys, at most `SAMPLE_ROWS`; `codes` are their categories."""
+    """Records with the smallest keys, in their order, at most `SAMPLE_ROWS`; `codes` are their categories."""
 
     keys: IntArray
     scores: FloatArray
@@ -105,9 +113,20 @@ class Sample:
         )
 
     @classmethod
-    def of(cls, scores: FloatArray, codes: IntArray, rng: np.random.Generator) -> Self:
-        """Of all records those whose keys are smallest."""
-        return cls._first(rng.integers(2**62, size=len(scores)), scores, codes)
+    def of(cls, scores: FloatArray, codes: IntArray, rows: int, rng: np.random.Generator) -> Self:
+        """The records of a part that may be in the sample of a table of so many `rows`.
+
+        Keys are uniform: those above the share that the sample takes, and six
+        standard deviations of it, need not leave their part.
+        """
+        keys = rng.integers(_KEYS, size=len(scores))
+        share = min(1.0, (SAMPLE_ROWS + 6 * math.sqrt(SAMPLE_ROWS)) / rows)
+        near = keys <= int(share * _KEYS)
+        return cls._first(keys[near], scores[near], codes[near])
+
+    def first(self, rows: int) -> Self:
+        """The smaller sample of so many."""
+        return type(self)(self.keys[:rows], self.scores[:rows], self.codes[:rows])
 
     @classmethod
     def _first(cls, keys: IntArray, scores: FloatArray, codes: IntArray) -> Self:
@@ -134,12 +153,9 @@ class Groups:
     ----------
     view
         What the mixture sees.
-    mixture, constraints
-        Its present estimates, and what they keep to.
-    log_likelihood, passes, settled
-        Of the last pass over the table, how many there were, and whether
-        another one changes nothing that matters.
-    categories
+    mixture
+        Fitted.
+    classes
         The latent classes of the categories; None without categories.
     counts
         Records whose most likely component it is, shape (n_components,);
@@ -150,11 +166,7 @@ class Groups:
 
     view: View
     mixture: Mixture
-    constraints: Constraints
-    log_likelihood: float
-    passes: int
-    settled: bool
-    categories: Categories | None
+    classes: LatentClasses | None
     counts: IntArray | None = None
     sources: IntArray | None = None
     rows: IntArray | None = None
@@ -222,7 +234,7 @@ def draw_sample(
 ) -> Sample:
     """A part's records that may be in the sample."""
     rng = generator(bytes.fromhex(params.key), "sample", place)
-    return Sample.of(_scores(part, params), category_codes(original, categories), rng)
+    return Sample.of(_scores(part, params), category_codes(original, categories), params.rows, rng)
 
 
 def choose(
@@ -236,48 +248,35 @@ def choose(
     shape: str | None,
     tails: str,
     classes: int | None,
+    iterations: int,
 ) -> Groups:
-    """Number and shape of the components by BIC on the sample, and the latent classes in the same way.
+    """A mixture whose number and shape of components are chosen by BIC, and the latent classes in the same way.
 
-    A number of components that is asked for and too large for the records is
-    lowered to what they hold.
+    Chosen on the first records of the sample, fitted to all of it. A number of
+    components that is asked for and too large for the records is lowered to
+    what they hold.
     """
     most = max(1, (params.rows - 1) // k)
+    few = sample.first(CHOICE_ROWS)
     chosen = select(
-        sample.scores,
+        few.scores,
         k,
         params.rows,
         numbers=NUMBERS_TRIED if components is None else [min(components, most)],
         shapes=SHAPES_TRIED if shape is None else [shape],
         degrees=math.inf if tails == "gaussian" else None,
     )
-    whole = params.rows <= SAMPLE_ROWS
-    fitted = None
-    if categories:
-        starts = starts_of(categories)
-        fitted = choose_categories(sample.scores, sample.codes, starts, k, params.rows, classes, settled=whole)
-    return Groups(params, chosen.mixture, chosen.constraints, -math.inf, 0, whole, fitted)
-
-
-def count_fit(part: FloatArray, *, params: Groups) -> Statistics:
-    """The sums of a part that the next estimates are made of; of no records where none are wanted."""
-    points = _scores(part, params.view)
-    return e_step(points[:0] if params.settled else points, params.mixture)
-
-
-def learn_fit(statistics: Statistics, *, params: Groups, rng: np.random.Generator, iterations: int) -> Groups:
-    """The next estimates, as `anonpipe.methods.mixture.fit` makes them."""
-    if params.settled:
-        return params
-    passes, before, now = params.passes + 1, params.log_likelihood, statistics.log_likelihood
-    settled = passes == iterations or (passes > 1 and abs(now - before) <= TOLERANCE * (1.0 + abs(now)))
-    mixture = params.mixture if settled else m_step(statistics, params.constraints)
-    return replace(params, mixture=mixture, log_likelihood=now, passes=passes, settled=settled)
-
-
-def fit_again(params: Groups) -> bool:
-    """Whether the mixture still changes."""
-    return not params.settled
+    larger = len(sample.keys) > len(few.keys)
+    mixture = chosen.mixture
+    if larger:
+        bounds = on_sample(chosen.constraints, len(sample.keys), params.rows)
+        mixture = fit(over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
+    if not categories:
+        return Groups(params, mixture, None)
+    latent, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
+    if larger:
+        latent = sharpened(sample.scores, sample.codes, latent, keep)
+    return Groups(params, mixture, latent)
 
 
 def assign_rows(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
@@ -338,20 +337,5 @@ def _labels(part: FloatArray) -> IntArray:
     return part[:, -1].astype(np.int64)
 
 
-def scores_and_labels(part: FloatArray, view: View) -> tuple[FloatArray, IntArray]:
-    """What `group_rows` made, apart."""
-    return _scores(part, view), _labels(part)
-
-
-RECORDS: tuple[type[Any], ...] = (
-    Components,
-    Constraints,
-    Counts,
-    Groups,
-    Mixture,
-    Movable,
-    Sample,
-    Statistics,
-    View,
-)
+RECORDS: tuple[type[Any], ...] = (Components, Counts, Groups, LatentClasses, Mixture, Movable, Sample, View)
 """What these steps leave on disk."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from anonpipe.methods.masking._basis import Axes
 from anonpipe.methods.masking._data_shuffle import Copula
 from anonpipe.methods.masking._generalize import Range
-from anonpipe.methods.masking._latent_categories import RECORDS as OF_CATEGORIES
 from anonpipe.methods.masking._local_synthesis import RECORDS as OF_DRAWS
 from anonpipe.methods.masking._logistic import Logit, Slope, Slopes
 from anonpipe.methods.masking._mixture_groups import RECORDS as OF_GROUPS
@@ -30,7 +29,6 @@ RECORDS: dict[str, type] = {
         Slope,
         Slopes,
         Suppressed,
-        *OF_CATEGORIES,
         *OF_DRAWS,
         *OF_GROUPS,
     )

@@ -283,8 +283,8 @@ MASKERS: dict[str, Masker] = {
             published="local synthesis in the groups of a mixture (hybrid data)",
             reference="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections 3, 5 and 6",
             cost=(
-                "time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
-                "the choice on a sample of 4,000; memory: one part three times, and 4,000² numbers"
+                "time n · c · w², c components of w numbers, and seconds for a mixture chosen on 4,000 records and "
+                "fitted to 40,000; memory: one part three times, and 4,000² numbers"
             ),
             options={
                 "k": "smallest size of a group; in a job its k",
@@ -295,7 +295,7 @@ MASKERS: dict[str, Masker] = {
                 "variance_share": "of the numbers, that the principal components keep which groups are formed by; 1 by "
                 "default, less for many columns",
                 "classes": "number of latent classes of the categories; by default that of the largest BIC up to 16",
-                "iterations": "most passes over the table for the mixture, 50 by default",
+                "iterations": "most passes over its sample for the mixture, 50 by default",
             },
             promise=(
                 "means and covariance of every group exact, and so those of the table; groups of k or more, few and "

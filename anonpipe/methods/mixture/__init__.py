@@ -29,7 +29,7 @@ from anonpipe.methods.mixture._covariance import covariances
 from anonpipe.methods.mixture._estimate import Fit, bic, fit, m_step, over, penalty
 from anonpipe.methods.mixture._groups import gaussian_mixture, repaired
 from anonpipe.methods.mixture._model import SHAPES, Constraints, Mixture, constraints
-from anonpipe.methods.mixture._select import Candidate, Selection, evenly_spaced, select
+from anonpipe.methods.mixture._select import Candidate, Selection, evenly_spaced, on_sample, select
 from anonpipe.methods.mixture._statistics import Statistics, e_step, hard_statistics
 from anonpipe.methods.mixture._synthesis import (
     AffineMaps,
@@ -90,6 +90,7 @@ __all__ = [
     "moves",
     "needs",
     "numbering",
+    "on_sample",
     "over",
     "penalty",
     "principal_components",

@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture._latent_kernel import class_sums, draw_classes
+from anonpipe.kernels.group_moments import cross_products
+from anonpipe.methods.mixture._latent_kernel import class_sums, draw_classes, weighted_rows
 from anonpipe.methods.mixture._weights import RULES
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -109,7 +110,8 @@ class ClassStatistics:
     terms, squares
         Sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'.
     hessian
-        Sums of second derivatives; see `anonpipe.methods.mixture._latent_kernel.class_sums`.
+        Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', block by block, minus the
+        second derivatives; shape (0, 0) where they are not wanted.
     """
 
     rows: int
@@ -148,9 +150,10 @@ def class_e_step(
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
     curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
-    likelihood, posteriors, tables, gradient, hessian = class_sums(
-        points, codes, classes.starts, classes.slopes, np.log(classes.shares), curvature
+    likelihood, posteriors, tables, gradient = class_sums(
+        points, codes, classes.starts, classes.slopes, np.log(classes.shares)
     )
+    hessian = _curvature(points, classes.slopes) if curvature else np.zeros((0, 0))
     totals = np.zeros(int(classes.starts[-1]))
     for j in range(columns):
         low, high = int(classes.starts[j]), int(classes.starts[j + 1])
@@ -160,6 +163,24 @@ def class_e_step(
     squares[0], squares[:, 0] = terms, terms
     squares[1:, 1:] = np.einsum("ij,ih->jh", points, points)
     return ClassStatistics(n, likelihood, posteriors, tables, totals, gradient, terms, squares, hessian)
+
+
+def _curvature(points: FloatArray, slopes: FloatArray) -> FloatArray:
+    """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), as products of matrices."""
+    classes, terms = slopes.shape
+    summed = np.zeros((slopes.size, slopes.size))
+    step = max(1, _DRAWS // slopes.size)
+    for low in range(0, len(points), step):
+        piece = points[low : low + step]
+        weighted = np.empty((len(piece), slopes.size))
+        weighted_rows(piece, slopes, weighted)
+        design = np.concatenate([np.ones((len(piece), 1)), piece], axis=1)
+        summed -= cross_products(weighted, weighted)
+        own = cross_products(design, weighted)
+        for g in range(classes):
+            place = slice(g * terms, (g + 1) * terms)
+            summed[place, place] += own[:, place]
+    return summed
 
 
 def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from anonpipe.kernels.mixture import common_shape
 from anonpipe.types import FloatArray
 
 _ITERATIONS = 200
@@ -85,15 +86,5 @@ def _equal_volume(values: FloatArray, counts: FloatArray) -> FloatArray:
 
 def _own_volumes(values: FloatArray, counts: FloatArray) -> FloatArray:
     """Eigenvalues λ_g a_j with Π a_j = 1, by turns."""
-    width = values.shape[1]
-    shape = np.ones(width)
-    for _ in range(_ITERATIONS):
-        volumes = (values / shape).sum(axis=1) / (width * counts)
-        new = (values / volumes[:, None]).sum(axis=0)
-        new /= np.exp(np.log(new).mean())
-        change = np.abs(new / shape - 1.0).max()
-        shape = new
-        if change < _TOLERANCE:
-            break
-    volumes = (values / shape).sum(axis=1) / (width * counts)
+    volumes, shape = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
     return np.asarray(volumes[:, None] * shape)

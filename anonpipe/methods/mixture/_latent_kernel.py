@@ -50,27 +50,13 @@ def _joint(priors: FloatArray, codes: IntArray, starts: IntArray, log_shares: Fl
 
 
 @nb.njit(cache=True, nogil=True)
-def _add_curvature(p: FloatArray, x: FloatArray, hessian: FloatArray) -> None:
-    """Add (p_g [g = h] - p_g p_h) x x' of one record to the blocks (g, h) with h up to g."""
-    terms = x.shape[0]
-    for g in range(p.shape[0]):
-        for h in range(g + 1):
-            weight = (p[g] if g == h else 0.0) - p[g] * p[h]
-            if weight != 0.0:
-                for a in range(terms):
-                    for b in range(terms):
-                        hessian[g * terms + a, h * terms + b] += weight * x[a] * x[b]
-
-
-@nb.njit(cache=True, nogil=True)
 def class_sums(
     points: FloatArray,
     codes: IntArray,
     starts: IntArray,
     slopes: FloatArray,
     log_shares: FloatArray,
-    curvature: bool,
-) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+) -> tuple[float, FloatArray, FloatArray, FloatArray]:
     """The sums over records that the next estimates need.
 
     Parameters
@@ -85,9 +71,6 @@ def class_sums(
         Shape (n_classes, 1 + width).
     log_shares
         Log probabilities of the categories, shape (n_classes, starts[-1]).
-    curvature
-        Whether to sum the second derivatives, which takes the square of
-        n_classes · (1 + width) numbers.
 
     Returns
     -------
@@ -98,15 +81,11 @@ def class_sums(
         Sums of z over the records of each category.
     gradient : float64, shape (n_classes, 1 + width)
         Sums of (z - p) (1, x), p the prior probabilities.
-    hessian : float64, shape (m, m), m = n_classes · (1 + width), or (0, 0)
-        Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)'.
     """
     n, width = points.shape
     classes, terms = slopes.shape[0], width + 1
     posteriors, tables = np.zeros(classes), np.zeros((classes, starts[-1]))
     gradient = np.zeros((classes, terms))
-    side = classes * terms if curvature else 0
-    hessian = np.zeros((side, side))
     p, z, x = np.empty(classes), np.empty(classes), np.ones(terms)
     likelihood = 0.0
     for i in range(n):
@@ -122,12 +101,21 @@ def class_sums(
                     tables[g, starts[j] + codes[i, j]] += z[g]
             for a in range(terms):
                 gradient[g, a] += (z[g] - p[g]) * x[a]
-        if curvature:
-            _add_curvature(p, x, hessian)
-    for row in range(side):
-        for column in range(row):
-            hessian[column, row] = hessian[row, column]
-    return likelihood, posteriors, tables, gradient, hessian
+    return likelihood, posteriors, tables, gradient
+
+
+@nb.njit(cache=True, nogil=True)
+def weighted_rows(points: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
+    """Write p_g (1, x) of every record for all classes one after another, shape (n_rows, n_classes · (1 + width))."""
+    classes, terms = slopes.shape
+    p = np.empty(classes)
+    for i in range(points.shape[0]):
+        _priors(points, i, slopes, p)
+        _softmax(p)
+        for g in range(classes):
+            out[i, g * terms] = p[g]
+            for j in range(1, terms):
+                out[i, g * terms + j] = p[g] * points[i, j - 1]
 
 
 @nb.njit(cache=True, nogil=True)

@@ -148,14 +148,14 @@ def select(
         raise InputError("the sample for choosing a mixture has no rows; give some hundred")
     variances = sample.var(axis=0)
     allowed = _allowed(numbers, k, n_rows, sample)
-    trees = {small: agglomerate(sample, allowed[-1], small) for small in dict.fromkeys(starts)}
+    smalls = list(dict.fromkeys(starts))
+    trees = dict(zip(smalls, agglomerate(sample, allowed[-1], smalls), strict=True))
     best: tuple[Mixture, Constraints] | None = None
     tried: list[Candidate] = []
     for shape in shapes:
         for groups in allowed:
             bounds = constraints(k, n_rows, groups, variances, shape=shape, rule=rule, prior=prior, degrees=degrees)
-            # On the sample the prior keeps its share, not its number of records.
-            here = replace(bounds, prior_rows=bounds.prior_rows * len(sample) / n_rows)
+            here = on_sample(bounds, len(sample), n_rows)
             firsts = {small: tree[groups - 1] for small, tree in trees.items() if tree[groups - 1].max() + 1 == groups}
             found = _best_fit(sample, firsts, here, (tolerance, iterations))
             if found is None:
@@ -170,6 +170,11 @@ def select(
     if best is None:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
     return Selection(*best, tuple(tried))
+
+
+def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
+    """The constraints for `rows` of `n_rows` records: the prior keeps its share, not its number of records."""
+    return replace(bounds, prior_rows=bounds.prior_rows * rows / n_rows)
 
 
 def _allowed(numbers: Iterable[int], k: int, n_rows: int, sample: FloatArray) -> list[int]:

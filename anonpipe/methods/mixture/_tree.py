@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from anonpipe.kernels.group_maps import moments_by_group
@@ -13,10 +15,10 @@ PRIOR_ROWS = 0.1
 """Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else."""
 
 
-def agglomerate(sample: FloatArray, most: int, small: int = 50) -> IntArray:
-    """Groups of a sample for every number of groups from `most` down to 1.
+def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
+    """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`.
 
-    Ward's criterion first joins the records into `small` groups. From there
+    Ward's criterion first joins the records into so many small groups. From there
     the determinant criterion goes on: always the two groups are joined whose union raises
     Σ_g n_g log|W_g / n_g| least, the classification likelihood of groups that
     are ellipsoids of any size and shape. Columns count in units of their
@@ -29,14 +31,14 @@ def agglomerate(sample: FloatArray, most: int, small: int = 50) -> IntArray:
         4 n_rows² bytes.
     most
         Largest number of groups wanted, 1 to n_rows.
-    small
-        Where the criterion changes, 1 or more; `most` and n_rows limit it.
+    starts
+        Where the criterion changes, 1 or more each; `most` and n_rows limit it.
         Time and memory grow with its square.
 
     Returns
     -------
-    int64, shape (most, n_rows)
-        Row g - 1: labels 0 to g - 1 of the sample in g groups, or in fewer where
+    list of int64, shape (most, n_rows)
+        Of each start. Row g - 1: labels 0 to g - 1 of the sample in g groups, or in fewer where
         not so many of its records differ.
 
     Notes
@@ -53,31 +55,37 @@ def agglomerate(sample: FloatArray, most: int, small: int = 50) -> IntArray:
 
     Examples
     --------
-    >>> agglomerate(np.array([[0.0], [0.1], [5.0], [5.1]]), 2).tolist()
+    >>> agglomerate(np.array([[0.0], [0.1], [5.0], [5.1]]), 2)[0].tolist()
     [[0, 0, 0, 0], [0, 0, 1, 1]]
     """
+    from scipy.cluster.hierarchy import linkage
+
     spread = sample.std(axis=0)
     scaled = (sample - sample.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    n = len(scaled)
-    first = _ward(scaled, min(n, max(most, small)))
+    small_groups = [max(most, small) for small in starts]
+    tree = linkage(scaled, "ward") if min(small_groups, default=0) < len(scaled) > 1 else None
+    return [_levels(scaled, _ward(tree, len(scaled), groups), most) for groups in small_groups]
+
+
+def _levels(scaled: FloatArray, first: IntArray, most: int) -> IntArray:
+    """The small groups joined by the determinant criterion."""
     order, starts = sort_groups(first)
     means, scatters = moments_by_group(scaled, order, starts)
     joined = join_groups(np.diff(starts).astype(np.float64), means, scatters, PRIOR_ROWS)
-    levels = np.empty((most, n), dtype=np.int64)
+    levels = np.empty((most, len(scaled)), dtype=np.int64)
     for groups in range(1, most + 1):
         # Ward's tree has fewer groups than asked for where records are equal.
         levels[groups - 1] = _in_order_of_rows(joined[min(groups, len(joined)) - 1][first])
     return levels
 
 
-def _ward(points: FloatArray, groups: int) -> IntArray:
+def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
     """Ward's groups of the records, numbered 0 to `groups` - 1."""
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import fcluster
 
-    if groups >= len(points):
-        return np.arange(len(points))
-    labels = fcluster(linkage(points, "ward"), groups, "maxclust")
-    return _in_order_of_rows(labels)
+    if tree is None or groups >= n_rows:
+        return np.arange(n_rows)
+    return _in_order_of_rows(fcluster(tree, groups, "maxclust"))
 
 
 def _in_order_of_rows(labels: IntArray) -> IntArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,17 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.masking import MASKERS, _mixture_groups, run_steps
-from anonpipe.methods.masking._latent_categories import category_codes, dummies, starts_of
-from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, over, select
+from anonpipe.methods.masking._latent_categories import category_codes, choose_categories, dummies, starts_of
+from anonpipe.methods.mixture import (
+    assign,
+    class_e_step,
+    correcting_maps,
+    fit,
+    group_statistics,
+    on_sample,
+    over,
+    select,
+)
 from tests.methods.masking.tables import KEY, correlated, splits
 from tests.naive import local_synthesis as naive
 
@@ -128,49 +139,73 @@ def test_drawn_categories_stay_near_what_they_stand_for():
     assert len(set(labels)) == 3
 
 
-def test_the_mixture_is_that_of_the_fit_over_parts_and_the_groups_those_of_the_twin(monkeypatch):
-    """More records than the sample holds; the choice is made on it, the fit on all."""
-    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", 90)
-    learnt = {}
-    learn = _mixture_groups.learn_fit
+def watched(steps, name):
+    """The steps, and a list that gets what the named one is given and what it learns."""
+    at, seen = [step.name for step in steps].index(name), []
+
+    def finish(counted, **arguments):
+        learnt = steps[at].finish(counted, **arguments)
+        seen.append((counted, learnt))
+        return learnt
+
+    return (*steps[:at], replace(steps[at], finish=finish), *steps[at + 1 :]), seen
+
+
+def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_the_twin(monkeypatch):
+    """Chosen on 90 of the sample's 200 records, fitted to all of it, and every record of 300 assigned."""
+    monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 90)
+    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", 200)
     points = np.ascontiguousarray(mixed(300)[0][:, :3])
     points[:9] += 60.0  # a component of 9, which lacks 11
-    steps = MASKERS["local_synthesis"].steps(k=20, components=4, shape="full", iterations=7)
-
-    def watched(statistics, *, params, rng, iterations):
-        learnt.setdefault("start", params)
-        learnt["last"] = learn(statistics, params=params, rng=rng, iterations=iterations)
-        return learnt["last"]
-
-    at = [step.name for step in steps].index("mixture")
-    fitting = type(steps[at])("mixture", steps[at].count, lambda s, **a: watched(s, **a, iterations=7), steps[at].again)
-    run_steps(points, (*steps[:at], fitting), key=KEY, parts=[120, 0, 180])
-    start, last = learnt["start"], learnt["last"]
-    scores = start.view.scores(points)
-    wanted = fit(over([scores[:120], scores[120:]]), start.mixture, start.constraints, iterations=7)
-    assert last.settled and last.passes == len(wanted.log_likelihoods)
-    assert np.array_equal(last.mixture.means, wanted.mixture.means)
-    assert np.array_equal(last.mixture.weights, wanted.mixture.weights)
+    options = {"k": 20, "components": 4, "shape": "full"}
+    steps, seen = watched(MASKERS["local_synthesis"].steps(**options, iterations=7), "mixture")
     made = run_steps(points, steps, key=KEY, parts=[120, 0, 180])
-    first = np.bincount(assign(scores, last.mixture), minlength=4)
+    ((sample, found),) = seen
+    scores = found.view.scores(points)
+    assert len(sample.keys) == 200 and (np.diff(sample.keys) > 0).all()
+    assert {tuple(row) for row in sample.scores} < {tuple(row) for row in scores}
+    chosen = select(sample.scores[:90], 20, 300, numbers=[4], shapes=["full"])
+    bounds = on_sample(chosen.constraints, 200, 300)
+    wanted = fit(over([sample.scores]), chosen.mixture, bounds, iterations=7).mixture
+    assert np.array_equal(found.mixture.means, wanted.means)
+    assert np.array_equal(found.mixture.weights, wanted.weights)
+    first = np.bincount(assign(scores, wanted), minlength=4)
     assert 0 < first.min() < 20
-    assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), last.mixture, 20)
+    assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), wanted, 20)
+
+
+@pytest.mark.parametrize("size", [1, 40, 400])
+def test_the_sample_is_of_the_smallest_keys_of_all_records(monkeypatch, size):
+    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", size)
+    scores, parts, taken = np.arange(400.0)[:, None], [7, 0, 293, 100], []
+    whole = None
+    for place, part in enumerate(np.split(scores, np.cumsum(parts)[:-1])):
+        taken.append(np.random.default_rng(place).integers(2**62, size=len(part)))
+        codes = np.zeros((len(part), 0), dtype=np.int64)
+        found = _mixture_groups.Sample.of(part, codes, len(scores), np.random.default_rng(place))
+        whole = found if whole is None else whole.merge(found)
+    order = np.argsort(np.concatenate(taken))[:size]
+    assert whole.scores[:, 0].tolist() == scores[order, 0].tolist()
+
+
+def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
+    monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 150)
+    points, categories = mixed(1_200)
+    steps, seen = watched(steps_of(30, categories=categories), "mixture")
+    run_steps(points, steps, key=KEY, parts=[500, 700])
+    ((sample, found),) = seen
+    starts = starts_of(categories)
+    few, _ = choose_categories(sample.scores[:150], sample.codes[:150], starts, 30, 1_200, 2)
+    likelihood = [class_e_step(sample.scores, sample.codes, c).log_likelihood for c in (few, found.classes)]
+    assert likelihood[1] > likelihood[0]
 
 
 def test_the_choice_is_that_of_select_on_the_sample():
     points = np.ascontiguousarray(mixed(150)[0][:, :3])
-    seen = {}
-    steps = MASKERS["local_synthesis"].steps(k=20)
-    at = [step.name for step in steps].index("choice of mixture")
-
-    def keep(sample, **arguments):
-        seen["groups"] = steps[at].finish(sample, **arguments)
-        return seen["groups"]
-
-    choice = type(steps[at])(steps[at].name, steps[at].count, keep, placed=True, with_original=True)
-    run_steps(points, (*steps[:at], choice), key=KEY, parts=[150])
-    found, scores = seen["groups"], seen["groups"].view.scores(points)
-    wanted = select(scores, 20, 150).mixture
+    steps, seen = watched(MASKERS["local_synthesis"].steps(k=20), "mixture")
+    run_steps(points, steps, key=KEY, parts=[150])
+    found = seen[0][1]
+    wanted = select(found.view.scores(points), 20, 150).mixture
     assert found.mixture.n_groups == wanted.n_groups
     order, other = np.lexsort(found.mixture.means.T), np.lexsort(wanted.means.T)
     assert np.allclose(found.mixture.means[order], wanted.means[other], atol=1e-6)

@@ -60,7 +60,7 @@ def test_one_component_where_no_more_fit():
 def test_agglomeration_of_awkward_samples(kind, rows):
     sample = table(rows, 3, seed=rows, kind=kind)
     most = min(rows, 7)
-    levels = agglomerate(sample, most, 20)
+    levels = agglomerate(sample, most, [20])[0]
     assert levels.shape == (most, rows)
     for groups, labels in enumerate(levels, 1):
         used = np.unique(labels)
@@ -76,7 +76,7 @@ def test_agglomeration_finds_ellipses_that_balls_would_cut():
     rng = np.random.default_rng(0)
     long = rng.normal(size=(150, 2)) * (10, 0.3)
     points = np.concatenate([long, long[::-1] + np.array([0, 4])])
-    labels = agglomerate(points, 2)[1]
+    labels = agglomerate(points, 2)[0][1]
     agree = (labels == np.repeat([0, 1], 150)).mean()
     assert max(agree, 1 - agree) > 0.97
 
