@@ -69,7 +69,7 @@ class Axis:
     unit: str
     better: str
     limits: tuple[tuple[str, float], ...] = ()
-    disclosive: bool = False
+    disclosive: bool = True
 
     def loss(self, value: float, baseline: float | None = None) -> float:
         """A value of the measure as one of which less is better.
@@ -343,7 +343,7 @@ def _axis(
             f"the job measures no {what}: give measure.{what}: true in the job, or name a measure by --{what}"
         )
     one = told[name]
-    axis = Axis(name, one["title"], one["unit"], one["better"], disclosive=bool(one["disclosive"]))
+    axis = Axis(name, one["title"], one["unit"], one["better"], disclosive=bool(one.get("disclosive", True)))
     limits = tuple((text, axis.loss(limit, one["baseline"])) for text, limit in _limits(name, job))
     return Axis(axis.name, axis.title, axis.unit, axis.better, limits, axis.disclosive)
 

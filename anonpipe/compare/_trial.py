@@ -10,16 +10,18 @@ from typing import Any
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import OutputError
 from anonpipe.evaluate.utility import Measurement, shares_changed
+from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import Assessment, gated
 from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import trial_secret
 from anonpipe.storage.staging import Staging, read_json
 from anonpipe.verify import words
-from anonpipe.verify.catalogue import MEASURED
+from anonpipe.verify.catalogue import KINDS, MEASURED
+from anonpipe.verify.output_control import disclosive
 from anonpipe.verify.verdict import Verdict
 
-KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is", "disclosive")
+KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is")
 """What is kept of a measurement: no parts and no curves."""
 
 
@@ -74,7 +76,9 @@ def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
     found = (*assessment.measured, *of_analyses(assessment), *of_gates(assessment))
-    measures = {one.name: {name: one.to_dict()[name] for name in KEPT} for one in found}
+    measures = {
+        one.name: {name: one.to_dict()[name] for name in KEPT} | {"disclosive": disclosive(one)} for one in found
+    }
     return {
         "passed": verdict.passed,
         "failed": failed,
@@ -90,7 +94,7 @@ def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
-_ANALYSES = {
+_ANALYSES: dict[str, tuple[str, Better]] = {
     "changed_significance": ("coefficients whose significance changed", "lower"),
     "changed_direction": ("significant coefficients that changed direction", "lower"),
     "outside": ("coefficients outside the original's 95 % interval", "lower"),
@@ -113,10 +117,19 @@ def of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
         shares = shares_changed(several)
         whose = "all analyses" if prefix == "analyses" else f"analysis {prefix.removeprefix('analysis.')!r}"
         for name, (title, better) in _ANALYSES.items():
-            value = getattr(shares, name)
+            value, audience = getattr(shares, name), KINDS[f"analysis.{name}"].audience
             if value == value:
-                source = "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001"
                 found.append(
-                    Measurement(f"{prefix}.{name}", f"{title}, {whose}", value, "share", better, source, records, of)  # type: ignore[arg-type]
+                    Measurement(
+                        f"{prefix}.{name}",
+                        f"{title}, {whose}",
+                        value,
+                        "share",
+                        better,
+                        "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001",
+                        records,
+                        of,
+                        audience=audience,
+                    )
                 )
     return tuple(found)

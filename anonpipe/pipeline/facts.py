@@ -10,6 +10,7 @@ from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation import load_assessment, sampled_tables
 from anonpipe.pipeline.masker import masker_of
 from anonpipe.report.build import Facts
+from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from anonpipe.verify.verdict import Verdict
 
 
@@ -37,8 +38,8 @@ def gather(
         given = (tables.original, tables.released, tables.kinds)
         pictures = {
             "distributions": {
-                "internal": distributions(*given, least=job.k),
-                "releasable": distributions(*given, least=job.k, releasable=True),
+                "internal": distributions(*given, bins_for_steward(job.k)),
+                "releasable": distributions(*given, bins_for_recipients(job.k)),
             },
             "correlations": correlation_changes(*given),
             "pictured": len(tables.original),

@@ -7,14 +7,13 @@ from the steward's: a new fact is not in it before somebody puts it there.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anonpipe.evaluate.utility import Analysis, Estimate, Fit, Measurement
+from anonpipe.evaluate.utility import Estimate, Fit, Measurement
 from anonpipe.job.model import Job
 from anonpipe.report import words
 from anonpipe.report.content import (
@@ -32,7 +31,16 @@ from anonpipe.report.content import (
     Unchecked,
 )
 from anonpipe.verify.check import Check
-from anonpipe.verify.output_control import fewest_told, released_check, released_checks
+from anonpipe.verify.output_control import (
+    RELEASED_SHARES,
+    disclosive,
+    fewest_told,
+    on_too_few,
+    released_check,
+    released_checks,
+    released_estimates,
+    released_measures,
+)
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import limit, line, name
 
@@ -125,8 +133,8 @@ def releasable(facts: Facts) -> Report:
         audience="releasable",
         columns=words.columns(facts.job, facts.columns, releasable=True),
         correlations=_correlations(facts.correlations, with_original=False),
-        utility=_released_figures(assessed.utility, k),
-        risk=_released_figures(assessed.risk, k),
+        utility=tuple(_figure(one) for one in released_measures(assessed.utility, k)),
+        risk=tuple(_figure(one) for one in released_measures(assessed.risk, k)),
         analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
         files=_files(facts),
@@ -176,13 +184,10 @@ def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
 def _too_few(assessed: Assessment, k: int) -> tuple[Unchecked, ...]:
     """What recipients are told in place of figures on too few records."""
     why = f"measured on too few records, fewer than {fewest_told(k)}"
-    figures = (one.title for one in (*assessed.utility, *assessed.risk) if not (one.disclosive or _tellable(one, k)))
-    analyses = (f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if not _tellable(one, k))
+    few = [one for one in assessed.measured if on_too_few(one.records, k)]
+    figures = (one.title for one in few if not disclosive(one))
+    analyses = (f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if on_too_few(one.records, k))
     return tuple(Unchecked(what=what, why=why) for what in (*figures, *analyses))
-
-
-def _tellable(one: Measurement | AnalysisOutcome, k: int) -> bool:
-    return one.records >= fewest_told(k)
 
 
 def _files(facts: Facts) -> tuple[FileLine, ...]:
@@ -229,54 +234,8 @@ def _matrix(values: Any) -> tuple[tuple[float | None, ...], ...]:
 
 
 def _figure(one: Measurement) -> Figure:
-    return Figure(**one.to_dict())
-
-
-DIGITS = 3
-"""Of a released figure. In full precision the distance of one record would tell which of the possible values it has."""
-
-
-def _released_figures(measured: Iterable[Measurement], k: int) -> tuple[Figure, ...]:
-    """What is not disclosive, was not measured on few records, and does not count fewer than k persons."""
-    figures = (_figure(one) for one in measured if not one.disclosive and _tellable(one, k))
-    return tuple(_coarsened(_hidden_count(figure, k)) for figure in figures)
-
-
-def _hidden_count(figure: Figure, k: int) -> Figure:
-    """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
-    if figure.unit != "share" or figure.low is not None or figure.records != figure.of:
-        return figure
-
-    def few(share: float | None) -> bool:
-        persons = 0.0 if share is None else min(abs(share), abs(1.0 - share)) * figure.of
-        return 1e-6 < persons < k - 1e-6
-
-    def told(shares: Sequence[float | None]) -> tuple[float | None, ...]:
-        return tuple(None if few(share) else share for share in shares)
-
-    if few(figure.value):
-        note = f"fewer than {k} records, or all but fewer; the figure is not told. {figure.note}".strip()
-        return figure.model_copy(update={"value": None, "note": note, "parts": (), "curves": ()})
-    parts = tuple((name, None if few(share) else share) for name, share in figure.parts)
-    curves = tuple(
-        line.model_copy(update={"y": told(line.y), "baseline": told(line.baseline)}) for line in figure.curves
-    )
-    return figure.model_copy(update={"parts": parts, "curves": curves})
-
-
-def _coarsened(figure: Figure) -> Figure:
-    """All numbers of a figure with few digits."""
-    numbers = {name: _coarse(getattr(figure, name)) for name in ("value", "low", "high", "baseline")}
-    parts = tuple((name, _coarse(value)) for name, value in figure.parts)
-    curves = tuple(
-        line.model_copy(update={name: tuple(map(_coarse, getattr(line, name))) for name in ("x", "y", "baseline")})
-        for line in figure.curves
-    )
-    return figure.model_copy(update={**numbers, "parts": parts, "curves": curves})
-
-
-def _coarse(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
+    content = {name: value for name, value in one.to_dict().items() if name in Figure.model_fields}
+    return Figure(**content, disclosive=disclosive(one))
 
 
 def _analysis(one: AnalysisOutcome) -> AnalysisPart:
@@ -290,35 +249,15 @@ def _analysis(one: AnalysisOutcome) -> AnalysisPart:
 
 
 def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
-    """The release's own coefficients, which every recipient can compute, and shares that changed.
-
-    Not their overlap: of few coefficients it would lead back to the original's
-    intervals. And no coefficients where a function of the formula has learnt
-    from the original: of ``standardize(age)`` they are in its deviations, of
-    ``bs(age, df=4)`` they follow from its quantiles and extremes.
-    """
+    """The release's own coefficients, which every recipient can compute, and shares that changed."""
     fit: Fit = one.comparison.released
     coefficients = tuple(
         Coefficient(name=words.coefficient(name), original=None, released=_interval(estimate))
-        for name, estimate in fit.estimates.items()
-        if estimate is not None and not learns(one.comparison.analysis)
+        for name, estimate in released_estimates(fit, k).items()
     )
-    return _analysis_part(one, None, fit.problem, coefficients, _SHARES[:3] if _tellable(one, k) else ())
+    shares = () if on_too_few(one.records, k) else RELEASED_SHARES
+    return _analysis_part(one, None, fit.problem, coefficients, shares)
 
-
-def learns(analysis: Analysis) -> bool:
-    """Whether a function of the formula takes means, deviations or quantiles of the table that it is first given.
-
-    Examples
-    --------
-    >>> learns(Analysis("a", "linear", "pay ~ center (age)")), learns(Analysis("a", "linear", "pay ~ np.log(scale)"))
-    (True, False)
-    """
-    return re.search(rf"\b({'|'.join(_LEARNING)})\s*\(", analysis.formula) is not None
-
-
-_LEARNING = ("center", "standardize", "scale", "bs", "cr", "cc", "te")
-"""Functions of patsy that keep what they have seen."""
 
 _SHARES = ("changed_significance", "changed_direction", "outside", "overlap")
 

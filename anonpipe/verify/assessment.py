@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
 from anonpipe.verify.catalogue import About, Reason
@@ -128,6 +129,8 @@ def measurement_from_dict(content: Mapping[str, Any]) -> Measurement:
         given["baseline"] = _number(given["baseline"])
     if given["low"] is not None or given["high"] is not None:
         given["low"], given["high"] = _number(given["low"]), _number(given["high"])
+    if given["audience"] is not None:
+        given["audience"] = Audience(given["audience"])
     return Measurement(**given)
 
 
@@ -172,7 +175,8 @@ def _fit_to_dict(fit: Fit) -> dict[str, Any]:
         [name, None if one is None else [repr(float(getattr(one, part))) for part in names]]
         for name, one in fit.estimates.items()
     ]
-    return {"rows": fit.rows, "left_out": fit.left_out, "problem": fit.problem, "estimates": estimates}
+    told = {"rows": fit.rows, "left_out": fit.left_out, "problem": fit.problem, "estimates": estimates}
+    return told | {"behind": dict(fit.behind), "learnt": fit.learnt}
 
 
 def _fit_from_dict(content: Mapping[str, Any]) -> Fit:
@@ -180,4 +184,5 @@ def _fit_from_dict(content: Mapping[str, Any]) -> Fit:
         name: None if parts is None else Estimate(*(float(part) for part in parts))
         for name, parts in content["estimates"]
     }
-    return Fit(content["rows"], content["left_out"], estimates, content["problem"])
+    rests_on = content["behind"], content["learnt"]
+    return Fit(content["rows"], content["left_out"], estimates, content["problem"], *rests_on)

@@ -6,11 +6,13 @@ nobody says who may see it, or on how many records or columns it rests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anonpipe.audience import Audience
+from anonpipe.evaluate.utility import Binning, Estimate, Fit, Measurement
 from anonpipe.verify.catalogue import SAID, Counts, Reason
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
@@ -54,7 +56,7 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
     """
     if audience is Audience.OPEN:
         return True
-    if audience is None or audience is Audience.STEWARD or records is None or records < fewest_told(k):
+    if audience is None or audience is Audience.STEWARD or on_too_few(records, k):
         return False
     return audience is Audience.ENOUGH or (columns is not None and (columns == 0 or columns >= SEVERAL))
 
@@ -95,6 +97,100 @@ def _withheld(check: Check, k: int, rows: int) -> Withheld | None:
     if kind.counts is Counts.SHARE and 0 < measured * rows < k - 0.5:
         return Withheld.FEW_OF_SHARE
     return None
+
+
+DIGITS = 3
+"""Of a released figure. In full precision the distance of one record would tell which of the possible values it has."""
+
+
+def disclosive(one: Measurement) -> bool:
+    """Whether a measure is for the steward on however many records."""
+    if one.audience is Audience.SEVERAL:
+        return one.columns is None or one.columns < SEVERAL
+    return one.audience not in (Audience.OPEN, Audience.ENOUGH)
+
+
+def on_too_few(records: int | None, k: int) -> bool:
+    """Whether a figure of records is withheld for their number; None where that is not known."""
+    return records is None or records < fewest_told(k)
+
+
+def released_measures(measured: Iterable[Measurement], k: int) -> tuple[Measurement, ...]:
+    """What is not disclosive, was not measured on few records, and does not count fewer than k persons."""
+    told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, k))
+    return tuple(_coarsened(_hidden_count(one, k)) for one in told)
+
+
+def _hidden_count(one: Measurement, k: int) -> Measurement:
+    """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
+    if one.unit != "share" or one.low is not None or one.records != one.of:
+        return one
+
+    def few(share: float) -> bool:
+        return 1e-6 < min(abs(share), abs(1.0 - share)) * one.of < k - 1e-6
+
+    def told(shares: Sequence[float]) -> tuple[float, ...]:
+        return tuple(math.nan if few(share) else share for share in shares)
+
+    if few(one.value):
+        note = f"fewer than {k} records, or all but fewer; the figure is not told. {one.note}".strip()
+        return replace(one, value=math.nan, note=note, parts=(), curves=())
+    parts = tuple(zip((name for name, _ in one.parts), told([share for _, share in one.parts]), strict=True))
+    curves = tuple(replace(line, y=told(line.y), baseline=told(line.baseline)) for line in one.curves)
+    return replace(one, parts=parts, curves=curves)
+
+
+def _coarsened(one: Measurement) -> Measurement:
+    """All numbers of a figure with few digits."""
+    numbers: dict[str, Any] = {
+        name: None if (value := getattr(one, name)) is None else _coarse(value)
+        for name in ("value", "low", "high", "baseline")
+    }
+    parts = tuple((name, _coarse(value)) for name, value in one.parts)
+    curves = tuple(
+        replace(line, x=_all_coarse(line.x), y=_all_coarse(line.y), baseline=_all_coarse(line.baseline))
+        for line in one.curves
+    )
+    return replace(one, **numbers, parts=parts, curves=curves)
+
+
+def _all_coarse(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(_coarse, values))
+
+
+def _coarse(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def released_estimates(fit: Fit, k: int) -> dict[str, Estimate]:
+    """The coefficients of a fit to the release that recipients may see: those that they can compute themselves.
+
+    None where a function of the formula has learnt from the original: of
+    ``standardize(age)`` they are in its deviations, of ``bs(age, df=4)`` they
+    follow from its quantiles and extremes. Nor one that rests on fewer than k
+    records. What the fitted design does not know is withheld.
+    """
+    if fit.learnt is not False:
+        return {}
+    return {
+        name: estimate
+        for name, estimate in fit.estimates.items()
+        if estimate is not None and fit.behind.get(name, 0) >= k
+    }
+
+
+RELEASED_SHARES = ("changed_significance", "changed_direction", "outside")
+"""Of the coefficients; not the overlap of their intervals, which of few leads back to those of the original."""
+
+
+def bins_for_recipients(k: int) -> Binning:
+    """Bins of k records of either table; nothing is gained by subtracting one rounded count from another."""
+    return Binning(k, least_released=k, from_release=True, rounded=k)
+
+
+def bins_for_steward(k: int) -> Binning:
+    """Bins of k original records, with their very counts."""
+    return Binning(k)
 
 
 def group_size_histogram(counts: Mapping[int, int], k: int) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.evaluate.utility import (
     Analysis,
@@ -65,6 +66,7 @@ def measurement(name: str = "linkage.first", **changes: Any) -> Measurement:
         "source": "Domingo-Ferrer and Torra 2001",
         "records": 2000,
         "of": 20000,
+        "audience": Audience.ENOUGH,
         "low": 0.027,
         "high": 0.043,
         "baseline": 0.0001,
@@ -162,7 +164,7 @@ def comparison() -> ModelComparison:
     return ModelComparison(
         Analysis("survival", "cox", "months ~ age + stage + site", event="status == 'Dead'"),
         Fit(19990, 10, before, None),
-        Fit(19985, 15, {**after, f"site[T.{CANARY}]": None}, None),
+        Fit(19985, 15, {**after, f"site[T.{CANARY}]": None}, None, dict.fromkeys(after, 900), learnt=False),
         tuple(CoefficientChange(name, before[name], after.get(name)) for name in names),
     )
 

@@ -8,14 +8,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
-from anonpipe.evaluate.utility import Curve, Distribution
+from anonpipe.evaluate.utility import Analysis, Curve, Distribution, compare_models
 from anonpipe.report import Report, documents, internal, read_report, releasable, render, words
 from anonpipe.verify.check import held
 from anonpipe.verify.verdict import Verdict
@@ -102,7 +104,12 @@ def secret(unit, records, where, better, at):
     }
     plain = {"low": None, "high": None, "parts": (), "curves": (), "title": f"secret {at}", "of": 50_000}
     return made.measurement(
-        f"secret.{at}", unit=unit, records=records, better=better, disclosive=True, **{**plain, **places[where]}
+        f"secret.{at}",
+        unit=unit,
+        records=records,
+        better=better,
+        audience=Audience.STEWARD,
+        **{**plain, **places[where]},
     )
 
 
@@ -136,7 +143,7 @@ def test_figures_on_fewer_than_20_k_records_are_named_and_not_told(records):
     """Of 20 records 95 % are all but one, and the 5th percentile of a distance is that of one person."""
     canary = made.CANARY_NUMBER
     tiny = made.measurement("tiny", value=canary, records=records, of=records, title="of few", curves=(), parts=())
-    secret = made.measurement("secret", records=records, title="for the steward", disclosive=True)
+    secret = made.measurement("secret", records=records, title="for the steward", audience=None)
     given = made.assessment(open_=(tiny, secret))
     given = replace(given, analyses=(replace(given.analyses[0], records=records),))
     facts = made.facts(assessment=given)
@@ -183,7 +190,9 @@ def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
 def test_a_releasable_report_refuses_what_is_the_stewards(reports, field):
     inside = reports["internal"]
     if field == "risk":
-        inside = internal(made.facts(assessment=made.assessment(secret=(made.measurement(disclosive=True),))), "v")
+        inside = internal(
+            made.facts(assessment=made.assessment(secret=(made.measurement(audience=Audience.STEWARD),))), "v"
+        )
     content = {**reports["releasable"].model_dump(), field: inside.model_dump()[field]}
     with pytest.raises(ValidationError, match="may not hold"):
         Report.model_validate(content)
@@ -357,17 +366,49 @@ def test_empty_and_odd_content_is_drawn():
 # --- what with the release would give the original ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("term", ["standardize(age)", "center (age)", "bs(age, df=4)", "np.log(te(cr(age, df=3)))"])
+def analysed(formula, learnt=...):
+    """Facts of a run with this analysis of two tables of 400 records."""
+    rng = np.random.default_rng(4)
+    old, new = (
+        pd.DataFrame(
+            {
+                "age": rng.normal(60, 9, 400),
+                "scale": rng.gamma(5, 2, 400),
+                "stage": rng.choice(["I", "II"], 400),
+                "rare": np.arange(400) < 4,
+            }
+        )
+        for _ in range(2)
+    )
+    old, new = (table.assign(months=90 - table["age"] + rng.normal(size=400)) for table in (old, new))
+    (comparison,) = compare_models(old, new, [Analysis("survival", "linear", f"months ~ {formula}")])
+    if learnt is not ...:
+        comparison = replace(comparison, released=replace(comparison.released, learnt=learnt))
+    outcome = replace(made.facts().assessment.analyses[0], comparison=comparison)
+    return made.facts(assessment=replace(made.assessment(), analyses=(outcome,)))
+
+
+@pytest.mark.parametrize("term", ["standardize(age)", "center (age)", "bs(age, df=4)", "np.exp(te(cr(age, df=3)))"])
 def test_coefficients_that_the_original_has_shaped_are_not_told(term):
     """Of `standardize` a recipient's own slope over the told one is the original's standard deviation."""
-    told = made.facts().assessment.analyses[0].comparison
-    shaped = replace(told, analysis=replace(told.analysis, formula=f"months ~ {term} + stage"))
-    outcome = replace(made.facts().assessment.analyses[0], comparison=shaped)
-    facts = made.facts(assessment=replace(made.assessment(), analyses=(outcome,)))
+    facts = analysed(f"{term} + stage")
     outside, inside = releasable(facts).analyses[0], internal(facts, "v").analyses[0]
-    assert not outside.coefficients and len(inside.coefficients) == 4 and dict(outside.shares)
+    assert not outside.coefficients and len(inside.coefficients) >= 3 and dict(outside.shares)
     assert "Coefficients are not told" in render(releasable(facts))
     assert "Coefficients are not told" not in render(internal(facts, "v"))
+
+
+def test_coefficients_that_recipients_can_compute_are_told():
+    outside = releasable(analysed("age + np.log(scale) + stage")).analyses[0]
+    assert [one.name for one in outside.coefficients] == ["Intercept", "stage[T.II]", "age", "np.log(scale)"]
+    assert releasable(analysed("age + stage", learnt=None)).analyses[0].coefficients == ()  # nobody knows
+    assert releasable(analysed("age + stage", learnt=True)).analyses[0].coefficients == ()
+
+
+def test_coefficients_of_fewer_than_k_records_are_not_told():
+    facts = analysed("age + rare")
+    outside, inside = releasable(facts).analyses[0], internal(facts, "v").analyses[0]
+    assert {one.name for one in inside.coefficients} - {one.name for one in outside.coefficients} == {"rare[T.True]"}
 
 
 def test_figures_of_recipients_have_few_digits():

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated
@@ -38,7 +39,18 @@ STRONG, WEAK, TURNED = Estimate(2.0, 1.0, 3.0, 0.001), Estimate(0.1, -1.0, 1.2, 
 def test_a_record_survives_its_file():
     curve = Curve("c", "x", "y", (0.0, 1.0), (0.5, NAN), (0.1, 0.2))
     whole = Assessment(
-        (measured("a", 0.1 + 0.2, low=0.0, high=1.0, parts=(("p", 1 / 3),), curves=(curve,), disclosive=True),),
+        (
+            measured(
+                "a",
+                0.1 + 0.2,
+                low=0.0,
+                high=1.0,
+                parts=(("p", 1 / 3),),
+                curves=(curve,),
+                audience=Audience.SEVERAL,
+                columns=2,
+            ),
+        ),
         (measured("b", NAN, baseline=0.5, baseline_is="chance"), measured("c", 0.2, note="why")),
         (outcome({"overlap": 0.5}, {"x": STRONG, "z": None}, {"x": Estimate(2.0, -math.inf, math.inf, 1.0)}),),
         (NotChecked("unmeasured.risk", Reason.REFUSED, {"said": "why"}),),

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._groups import column_names, records_of
 from anonpipe.evaluate.risk._guesses import Coding, Guesses, best_constant, by_trees, guess_nearest, spread
@@ -133,6 +134,7 @@ class AttributeInference:
                 source=_SOURCE,
                 records=self.records,
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=low,
                 high=high,
                 baseline=0.0,
@@ -156,7 +158,7 @@ class AttributeInference:
                 baseline_is="the same guesses of held-out records",
                 note=note,
                 parts=shares,
-                disclosive=True,  # the best constant's share is how common the original's commonest value is
+                audience=Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
             ),
         )
 

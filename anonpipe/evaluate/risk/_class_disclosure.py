@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import hypergeom
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
@@ -60,8 +60,7 @@ class ClassRisk:
         told, by_chance = self.disclosed, self.expected
 
         def one(key: str, title: str, value: float, baseline: float | None = None, **other: str) -> Measurement:
-            make = partial(Measurement, records=told.n_rows, of=told.n_rows, disclosive=key == "singles")
-            return make(
+            return Measurement(
                 name=f"class.{self.column}.{key}",
                 title=f"Class {self.column!r}: {title}",
                 value=float(value),
@@ -71,6 +70,9 @@ class ClassRisk:
                 better="higher" if key.endswith("_l") else "lower",
                 source=other["source"],
                 note=other.get("note", ""),
+                records=told.n_rows,
+                of=told.n_rows,
+                audience=Audience.STEWARD if key == "singles" else Audience.ENOUGH,
             )
 
         return (

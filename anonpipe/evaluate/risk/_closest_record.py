@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import wilson
@@ -77,6 +78,7 @@ class ClosestRecord:
                 source="usual in the testing of synthetic data; no single origin",
                 records=self.records,
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=low,
                 high=high,
                 baseline=None if math.isnan(baseline) else baseline,

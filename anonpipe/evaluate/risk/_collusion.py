@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked
 from anonpipe.evaluate.risk._interval import grouped_share
 from anonpipe.evaluate.utility import Curve, Measurement
@@ -60,6 +61,7 @@ class Collusion:
                 source="own attack; group sums that are kept exactly give the last member away",
                 records=self.records,
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=self.low,
                 high=self.high,
                 baseline=self.from_group,

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma
 from scipy.stats import t
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.points import LARGEST
@@ -136,7 +137,8 @@ class ConditionalPrivacy:
             baseline_is="nothing released" if known else "",
             note=note,
             parts=tuple(known),
-            disclosive=len(known) < 3,  # the baseline tells how far the original's values spread
+            audience=Audience.SEVERAL,
+            columns=len(known),  # the baseline tells how far the original's values spread
         )
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._group_guesses import by_closest, by_mean, by_moments
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked, others
@@ -79,6 +80,7 @@ class KnownAttribute:
                 source="own attack; groups of three with exact moments leave one angle free",
                 records=self.records,
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=self.low,
                 high=self.high,
                 baseline=self.baseline,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._excess import Excess, excess
 from anonpipe.evaluate.risk._interval import wilson
@@ -159,6 +160,7 @@ class LaskoMeasures:
             source=_SOURCE + "II.A",
             records=self.queries,
             of=self.records,
+            audience=Audience.ENOUGH,
             low=found.low if sampled else None,
             high=found.high if sampled else None,
             note=note,
@@ -177,6 +179,7 @@ class LaskoMeasures:
             source=_SOURCE + "IV.C",
             records=self.queries,
             of=self.records,
+            audience=Audience.ENOUGH,
             low=low,
             high=high,
             note="Says little alone: what matters is whether right matches can be told from wrong ones.",
@@ -199,6 +202,7 @@ class LaskoMeasures:
             source=_SOURCE + "IV.C",
             records=self.queries,
             of=self.records,
+            audience=Audience.ENOUGH,
             low=found.low if known else None,
             high=found.high if known else None,
             baseline=0.5,

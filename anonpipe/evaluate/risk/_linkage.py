@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._nearest import Nearest
@@ -83,6 +84,7 @@ class Linkage:
             source=_SOURCE[self.basis],
             records=self.queries,
             of=self.records,
+            audience=Audience.ENOUGH,
             low=low,
             high=high,
             baseline=chance,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import difference, wilson
@@ -73,6 +74,7 @@ class Membership:
                 source=source,
                 records=min(self.members, self.held_out),
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=self.area.low,
                 high=self.area.high,
                 baseline=0.5,
@@ -88,6 +90,7 @@ class Membership:
                 source=source,
                 records=min(self.members, self.held_out),
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=self.advantage_low,
                 high=self.advantage_high,
                 baseline=0.0,
@@ -103,6 +106,7 @@ class Membership:
                 source=source,
                 records=min(self.members, self.held_out),
                 of=self.of,
+                audience=Audience.ENOUGH,
                 low=self.found_low,
                 high=self.found_high,
                 baseline=FALSE_ALARMS,

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
@@ -61,6 +62,7 @@ class ProbabilisticBound:
                 source="Oganian & Domingo-Ferrer (2017), Definition 1; Soria-Comas & Domingo-Ferrer (2012)",
                 records=self.records,
                 of=self.records,
+                audience=Audience.ENOUGH,
                 baseline=1.0 / self.k,
                 baseline_is=f"what the definition allows for k = {self.k}",
                 note=" ".join([*words, "Assumed:", "; ".join(self.assumptions) + "."]),

@@ -17,6 +17,7 @@ from anonpipe.evaluate.utility._changes import Changes
 from anonpipe.evaluate.utility._discriminator import discriminator
 from anonpipe.evaluate.utility._distances import ks_distance, total_variation, wasserstein_distance
 from anonpipe.evaluate.utility._distributions import (
+    Binning,
     CorrelationMatrices,
     Distribution,
     correlation_changes,
@@ -36,6 +37,7 @@ from anonpipe.evaluate.utility._utility import utility
 __all__ = [
     "Analysis",
     "Auc",
+    "Binning",
     "Changes",
     "CoefficientChange",
     "CorrelationMatrices",

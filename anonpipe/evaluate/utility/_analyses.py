@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,12 +57,20 @@ class Fit:
         add up). Names hold categories of the original.
     problem
         Why there is no fit, such as no convergence; None where there is one.
+    behind
+        Of each coefficient the records that it rests on: those that tell its
+        predictor from a constant.
+    learnt
+        Whether the coefficients are in units of the original, as a function of
+        the formula keeps what it has seen of that; None where nobody knows.
     """
 
     rows: int
     left_out: int
     estimates: Mapping[str, Estimate | None]
     problem: str | None
+    behind: Mapping[str, int] = field(default_factory=dict)
+    learnt: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -322,7 +330,8 @@ def _fit(coding: Coding, frame: pd.DataFrame, table: str) -> Fit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return Fit(0, 0, {}, str(error))
-    return Fit(len(design.response), design.left_out, _estimates(design.names, solution), None)
+    estimates = _estimates(design.names, solution)
+    return Fit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
 
 def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate | None]:

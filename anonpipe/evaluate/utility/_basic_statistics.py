@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._average_bias import abim, abisd
 from anonpipe.evaluate.utility._changes import LEAST
 from anonpipe.evaluate.utility._check import spreads
@@ -42,7 +43,7 @@ def basic_statistics(tables: Tables) -> list[Measurement]:
             unit=unit,
             source=source,
             records=tables.rows,
-            disclosive=True,
+            audience=Audience.STEWARD,
             nothing=NO_NUMBERS,
             note=note,
         )

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility._discriminator import LEAST_RECORDS, discriminator
 from anonpipe.evaluate.utility._encode import Encoded, encoded
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._propensity import Propensity, propensity
 from anonpipe.evaluate.utility._terms import column_codes, interaction_terms, numbers_of
-from anonpipe.evaluate.utility._terms_measured import SEVERAL
 from anonpipe.evaluate.utility._tree_propensity import tree_propensity
 from anonpipe.evaluate.utility._typed import Tables
 
@@ -39,7 +39,7 @@ def classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     made = encoded(part)
     found = [*_regression(part, made), *_tree(part, made, rng), _boosted(part, made, rng)]
     # Of one or two columns, such a figure can be solved for a share or a mean of the original.
-    return [replace(one, disclosive=len(part.columns) < SEVERAL) for one in found]
+    return [replace(one, audience=Audience.SEVERAL, columns=len(part.columns)) for one in found]
 
 
 def _regression(part: Tables, made: Encoded) -> list[Measurement]:

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._basic_statistics import NO_NUMBERS
 from anonpipe.evaluate.utility._distances import ks_distance, total_variation, wasserstein_distance
 from anonpipe.evaluate.utility._measurement import Measurement
@@ -14,7 +15,7 @@ from anonpipe.evaluate.utility._moment_changes import moment_changes, too_many_m
 from anonpipe.evaluate.utility._pairs_measured import NO_MIX
 from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
 from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
-from anonpipe.evaluate.utility._terms_measured import LOST, SEVERAL, Term, mean_of_terms
+from anonpipe.evaluate.utility._terms_measured import LOST, Term, mean_of_terms
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import FloatArray
 
@@ -32,7 +33,7 @@ def distances(tables: Tables) -> list[Measurement]:
 
     def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str) -> Measurement:
         return mean_of_terms(
-            name, title, terms, unit=unit, source=source, records=tables.rows, disclosive=True, nothing=why
+            name, title, terms, unit=unit, source=source, records=tables.rows, audience=Audience.STEWARD, nothing=why
         )
 
     sides = [(column.name, *column.known) for column in tables.numbers]
@@ -110,7 +111,7 @@ def higher_moments(tables: Tables) -> list[Measurement]:
                 records=records if width else tables.rows,
                 of=tables.rows,
                 note=note,
-                disclosive=True,
+                audience=Audience.STEWARD,
             )
         )
     return found
@@ -132,7 +133,7 @@ def losses(tables: Tables) -> list[Measurement]:
             unit="√2 sd",
             source="Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16",
             records=tables.rows,
-            disclosive=False,
+            audience=Audience.ENOUGH,
             nothing=why,
             note="The normalised form, a mean over cells: sdcMicro's IL1s is the sum." if terms else "",
         ),
@@ -145,7 +146,8 @@ def losses(tables: Tables) -> list[Measurement]:
             source="sdcMicro, dUtility, method eigen; Templ & Meindl (2008), LNCS 5262:113-126",
             records=tables.rows,
             of=tables.rows,
-            disclosive=len(tables.numbers) < SEVERAL,  # of two columns it gives their correlation
+            audience=Audience.SEVERAL,
+            columns=len(tables.numbers),  # of two it gives their correlation
             note=""
             if np.isfinite(change)
             else f"Not defined: {'no numbers vary on both sides' if tables.numbers else NO_NUMBERS}.",
@@ -164,7 +166,7 @@ def subgroups_and_tails(tables: Tables, least: int) -> list[Measurement]:
             unit=unit,
             source=source,
             records=tables.rows,
-            disclosive=True,
+            audience=Audience.STEWARD,
             nothing=why,
             note=note if terms else "",
         )
@@ -249,7 +251,7 @@ def missingness(tables: Tables) -> list[Measurement]:
         unit="share",
         source="difference of the shares, by column",
         records=tables.rows,
-        disclosive=True,
+        audience=Audience.STEWARD,
         nothing="there are no columns",
         note="" if with_nulls else "Neither table has nulls.",
     )
@@ -260,7 +262,7 @@ def missingness(tables: Tables) -> list[Measurement]:
         unit="share",
         source="half the sum of the differences of the shares of null and not null, by pair of columns",
         records=tables.rows,
-        disclosive=True,
+        audience=Audience.STEWARD,
         nothing="there are not two columns with nulls",
     )
     return [one, two]

@@ -56,6 +56,9 @@ class Design:
         Whether the time is that of an event, shape (n_rows,); for Cox models.
     left_out
         Records of the subset that are not used, for nulls.
+    learnt
+        Whether a function of the formula keeps what it has seen of the table
+        that was coded first: means, deviations, quantiles.
     """
 
     response: FloatArray
@@ -64,6 +67,12 @@ class Design:
     terms: tuple[str, ...]
     events: npt.NDArray[np.bool_] | None
     left_out: int
+    learnt: bool = True
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """Of each coefficient the records that tell its predictor from a constant; all of them of a constant."""
+        return {name: _apart(values) for name, values in zip(self.names, self.predictors.T, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +98,11 @@ class Coding:
     columns: tuple[str, ...]
     levels: Mapping[str, pd.Index[Any]]
     sides: tuple[Any, Any]
+
+    @property
+    def learnt(self) -> bool:
+        """Whether a function of the formula keeps means, deviations or quantiles of the original."""
+        return any(factor.state["transforms"] for side in self.sides for factor in side.factor_infos.values())
 
 
 def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
@@ -175,6 +189,7 @@ def apply(coding: Coding, frame: pd.DataFrame) -> Design:
         terms=_terms(coding.sides[1]),
         events=None if events is None else events[known][kept] == 1.0,
         left_out=len(part) - len(kept),
+        learnt=coding.learnt,
     )
     return _finite(_without_intercept(design) if analysis.model == "cox" else design)
 
@@ -268,7 +283,14 @@ def _without_intercept(design: Design) -> Design:
         tuple(design.terms[place] for place in kept),
         design.events,
         design.left_out,
+        design.learnt,
     )
+
+
+def _apart(values: FloatArray) -> int:
+    """Records without the commonest value; all of a constant."""
+    commonest = int(np.unique(values, return_counts=True)[1].max(initial=0))
+    return len(values) - commonest or len(values)
 
 
 def _finite(design: Design) -> Design:

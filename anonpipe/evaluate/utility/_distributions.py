@@ -25,6 +25,41 @@ OTHER = "(other)"
 
 
 @dataclass(frozen=True)
+class Binning:
+    """How values are put into bins and categories that are shown.
+
+    Attributes
+    ----------
+    least
+        Original records that each holds: neighbouring bins are joined until
+        they do, and rare categories become ``(other)``.
+    least_released
+        Released records that each holds.
+    from_release
+        Whether edges, and which categories are shown, follow from the release alone.
+    rounded
+        Counts of the original are told in multiples of this.
+    """
+
+    least: int
+    least_released: int = 0
+    from_release: bool = False
+    rounded: int = 1
+
+    def __post_init__(self) -> None:
+        if self.least < 1 or self.rounded < 1:
+            raise JobError(f"least={self.least} was given as the smallest bin; give 1 or more")
+
+    def enough(self, counts: IntArray) -> bool:
+        """Whether a bin holds enough records of both tables, given shape (2,)."""
+        return bool(counts[0] >= self.least and counts[1] >= self.least_released)
+
+    def told(self, count: int) -> int:
+        """A count of the original as it is told: never none where there is some."""
+        return max(self.rounded, round(count / self.rounded) * self.rounded) if count else 0
+
+
+@dataclass(frozen=True)
 class Distribution:
     """Counts of one column by bin or category.
 
@@ -65,11 +100,9 @@ def distributions(
     original: pd.DataFrame,
     released: pd.DataFrame,
     columns: Mapping[str, Kind],
-    *,
-    least: int,
-    releasable: bool = False,
+    binning: Binning,
 ) -> tuple[Distribution, ...]:
-    """Counts of every column in common bins, none of them of fewer than k original records.
+    """Counts of every column in common bins, none of them of fewer original records than asked.
 
     Parameters
     ----------
@@ -77,18 +110,12 @@ def distributions(
         Typed tables with these columns.
     columns
         Name and kind.
-    least
-        k: neighbouring bins are joined until each holds this many original
-        records, and rare categories become ``(other)``.
-    releasable
-        Whether recipients may see it. Bins then hold k released records too;
-        edges are multiples of a round step chosen from the release alone, and
-        original counts are rounded to multiples of k, so that nothing is
-        gained by subtracting one count from another.
+    binning
+        What a bin has to hold, and how counts are told.
 
     Notes
     -----
-    Edges are never values of the data, and no version shows extremes: outer
+    Edges are multiples of a round step, never values of the data, and no version shows extremes: outer
     bins begin near the 1 % and 99 % quantiles. Bins differ in width once
     joined: draw counts per width.
 
@@ -101,46 +128,41 @@ def distributions(
     --------
     >>> import pandas as pd
     >>> old, new = pd.DataFrame({"n": [1, 1, 2, 2, 2, 9]}), pd.DataFrame({"n": [1, 1, 1, 2, 2, 2]})
-    >>> shown, = distributions(old, new, {"n": Kind.INTEGER}, least=2)
+    >>> shown, = distributions(old, new, {"n": Kind.INTEGER}, Binning(2))
     >>> shown.edges, shown.original, shown.released
     ((None, 1.5, None), (2, 4), (3, 3))
     """
-    if least < 1:
-        raise JobError(f"least={least} was given as the smallest bin; give 1 or more")
     tables = typed_tables(original, released, columns)
-    return tuple(_distribution(column, least, releasable) for column in tables.columns)
+    return tuple(_distribution(column, binning) for column in tables.columns)
 
 
-def _distribution(column: BothColumns, least: int, releasable: bool) -> Distribution:
+def _distribution(column: BothColumns, binning: Binning) -> Distribution:
     known = column.known
     nulls = [len(side) - len(values) for side, values in zip((column.old, column.new), known, strict=True)]
     edges: tuple[float | None, ...] = ()
     labels: tuple[str, ...] = ()
     counts = np.zeros((2, 0), dtype=np.int64)
-    enough = len(known[0]) >= least and (not releasable or len(known[1]) >= least)
+    enough = binning.enough(np.array([len(known[0]), len(known[1])]))
     if enough and column.kind.coded:
-        labels, counts = _by_category(column, least, releasable)
+        labels, counts = _by_category(column, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
-        inner = _round_edges(known[1] if releasable else np.concatenate(known), whole)
-        inner, counts = _joined(inner, _binned(known, inner), least, releasable)
+        inner = _round_edges(known[1] if binning.from_release else np.concatenate(known), whole)
+        inner, counts = _joined(inner, _binned(known, inner), binning)
         edges = (None, *inner.tolist(), None)
-
-    def shown(count: int) -> int:
-        return max(least, round(count / least) * least) if releasable and count else count
 
     return Distribution(
         name=column.name,
         kind=column.kind,
         edges=edges,
         labels=labels,
-        original=tuple(shown(int(count)) for count in counts[0]),
+        original=tuple(binning.told(int(count)) for count in counts[0]),
         released=tuple(int(count) for count in counts[1]),
-        original_records=shown(len(column.old)),
+        original_records=binning.told(len(column.old)),
         released_records=len(column.new),
-        original_nulls=None if 0 < nulls[0] < least else shown(nulls[0]),
+        original_nulls=None if 0 < nulls[0] < binning.least else binning.told(nulls[0]),
         released_nulls=nulls[1],
-        note="" if counts.shape[1] else f"fewer than {least} values",
+        note="" if counts.shape[1] else f"fewer than {binning.least} values",
     )
 
 
@@ -175,32 +197,28 @@ def _binned(known: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray
     return np.array([np.bincount(place, minlength=len(edges) + 1) for place in places])
 
 
-def _joined(edges: FloatArray, counts: IntArray, least: int, both: bool) -> tuple[FloatArray, IntArray]:
+def _joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[FloatArray, IntArray]:
     """Bins joined from the left until each has enough; what is left at the end goes to the last."""
     kept, sums = [], [np.zeros(2, dtype=np.int64)]
     for place in range(counts.shape[1]):
         sums[-1] = sums[-1] + counts[:, place]
-        if place < len(edges) and _enough(sums[-1], least, both):
+        if place < len(edges) and binning.enough(sums[-1]):
             kept.append(edges[place])
             sums.append(np.zeros(2, dtype=np.int64))
-    if len(sums) > 1 and not _enough(sums[-1], least, both):
+    if len(sums) > 1 and not binning.enough(sums[-1]):
         last = sums.pop()
         sums[-1] = sums[-1] + last
         kept.pop()
     return np.array(kept, dtype=np.float64), np.array(sums).T
 
 
-def _enough(count: IntArray, least: int, both: bool) -> bool:
-    return bool(count[0] >= least and (not both or count[1] >= least))
-
-
-def _by_category(column: BothColumns, least: int, releasable: bool) -> tuple[tuple[str, ...], IntArray]:
+def _by_category(column: BothColumns, binning: Binning) -> tuple[tuple[str, ...], IntArray]:
     """Names and counts; rare categories, and all but the most frequent, in one."""
     counts = np.array([np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in column.known])
-    order = np.argsort(-counts[1 if releasable else 0], kind="stable")
-    shown = [int(place) for place in order if _enough(counts[:, place], least, releasable)][: MOST_BINS - 1]
+    order = np.argsort(-counts[1 if binning.from_release else 0], kind="stable")
+    shown = [int(place) for place in order if binning.enough(counts[:, place])][: MOST_BINS - 1]
     other = counts.sum(axis=1) - counts[:, shown].sum(axis=1)
-    while shown and other.any() and not _enough(other, least, releasable):
+    while shown and other.any() and not binning.enough(other):
         other = other + counts[:, shown.pop()]
     if column.kind in (Kind.ORDINAL, Kind.BINARY):
         shown.sort()

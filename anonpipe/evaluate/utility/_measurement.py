@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from anonpipe.audience import Audience
 from anonpipe.errors import AnonpipeError
 
 Better = Literal["lower", "higher", "near baseline"]
@@ -65,10 +66,12 @@ class Measurement:
         The figure by column, pair or subgroup: names and values.
     curves
         Lines that belong to it.
-    disclosive
-        Whether it tells of the original what a recipient must not know (an
-        original moment, a small subset): such figures stay in the steward's
-        report.
+    audience
+        Who may see it. A figure that tells of the original what a recipient
+        must not know (an original moment, a small subset) is the steward's,
+        and so is one of which nobody says anything.
+    columns
+        Of how many columns it is the figure; None where that does not matter.
     """
 
     name: str
@@ -86,7 +89,8 @@ class Measurement:
     note: str = ""
     parts: tuple[tuple[str, float], ...] = ()
     curves: tuple[Curve, ...] = ()
-    disclosive: bool = False
+    audience: Audience | None = None
+    columns: int | None = None
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):

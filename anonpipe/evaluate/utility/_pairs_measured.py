@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._changes import LEAST
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._pair_trends import (
@@ -44,7 +45,7 @@ def pair_trends(tables: Tables) -> list[Measurement]:
             unit=unit,
             source=source,
             records=tables.rows,
-            disclosive=True,
+            audience=Audience.STEWARD,
             nothing=why,
             note=note if terms else "",
         )

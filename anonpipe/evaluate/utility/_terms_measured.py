@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._measurement import Measurement
 
 MOST_PARTS = 20
 """Parts that a measurement lists, the largest first."""
-
-SEVERAL = 3
-"""Columns from which on a figure of all of them does not give one of the original's."""
 
 LOST = math.inf
 """Figure of a term that the original has, and the release has not."""
@@ -29,7 +27,7 @@ def mean_of_terms(
     unit: str,
     source: str,
     records: int,
-    disclosive: bool,
+    audience: Audience,
     nothing: str,
     note: str = "",
     middle: bool = False,
@@ -38,7 +36,7 @@ def mean_of_terms(
 
     Parameters
     ----------
-    name, title, unit, source, disclosive
+    name, title, unit, source, audience
         As in `Measurement`.
     terms
         Name and figure of each; NaN for those that the original does not
@@ -56,7 +54,7 @@ def mean_of_terms(
     Examples
     --------
     >>> terms = [("a", 1.0), ("b", 3.0), ("c", LOST)]
-    >>> found = mean_of_terms("x", "X", terms, unit="", source="-", records=9, disclosive=False, nothing="")
+    >>> found = mean_of_terms("x", "X", terms, unit="", source="-", records=9, audience=Audience.ENOUGH, nothing="")
     >>> found.value, found.parts
     (2.0, (('b', 3.0), ('a', 1.0)))
     >>> found.note.split(". ")[0]
@@ -98,5 +96,5 @@ def mean_of_terms(
         of=records,
         note=" ".join(said),
         parts=tuple(sorted(kept, key=lambda part: -part[1])[:MOST_PARTS]),
-        disclosive=disclosive,
+        audience=audience,
     )

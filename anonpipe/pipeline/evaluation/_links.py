@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.evaluate.risk import Nearest
 from anonpipe.evaluate.utility import Measurement
 
@@ -63,6 +64,7 @@ def expected_links(
         source="Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
         records=queries,
         of=records,
+        audience=Audience.ENOUGH,
         low=low,
         high=high,
         baseline=1.0 / records,
