@@ -313,12 +313,12 @@ def methods(
 def _registries() -> dict[str, dict[str, Any]]:
     """The methods by the key of the job that names them."""
     from anonpipe.encoding.probabilities import PROBABILITIES
-    from anonpipe.job.options import Synthesize, names_of
     from anonpipe.methods.grouping import METHODS as CLUSTERERS
     from anonpipe.methods.masking import MASKERS
+    from anonpipe.methods.record import in_jobs
     from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
-    chosen = names_of(Synthesize)
+    chosen = in_jobs(SYNTHESIZERS)
     return {
         "cluster.method": dict(CLUSTERERS),
         "synthesize.method": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name in chosen},

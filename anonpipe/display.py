@@ -6,7 +6,6 @@ answers at once.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import math
@@ -275,13 +274,13 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
     told = {"key": title, "name": record.name}
     told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
     if title == "cluster.method":
-        parameters = inspect.signature(record.function).parameters
+        parameters = record.parameters
         options = {
-            name: f"{parameters[name].annotation}, default {parameters[name].default!r}" for name in record.options
+            name: f"{parameters[name].annotation}, default {parameters[name].default!r}" for name in record.takes
         }
-        return told | {"sizes": record.sizes, "needs": list(record.needs), "options": options}
-    options = {} if record.name == "histogram" else dict(record.options)  # a job has this rule in one form
-    return told | {"promise": record.promise, "options": options}
+        return told | {"sizes": record.sizes, "needs": ["classes"] if record.classes else [], "options": options}
+    options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
+    return told | {"promise": record.keeps, "options": options}
 
 
 # --- settings side by side ------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import inspect
-
 import pytest
 import yaml
 
@@ -100,7 +98,7 @@ def test_settings_that_are_no_settings_are_told(setting):
     [
         (changed(k=1), "k: "),
         (changed(kk=3), "kk: unknown key"),
-        (changed(cluster={"method": "magic"}), "known are: mdav, kmeans"),
+        (changed(cluster={"method": "magic"}), "known are: mdav, mdav_generic"),
         (changed(synthesize={"method": "magic"}), "centroid, gaussian"),
         (changed(synthesize={"method": "pca", "form": "centred"}), "unknown key"),
         (changed(strata={"by": ["nowhere"]}), "not among the columns"),
@@ -201,47 +199,44 @@ def test_the_json_schema_tells_the_methods_apart():
 
 
 def test_every_grouping_method_can_be_asked_for_with_its_options():
-    from anonpipe.job.options import Cluster, Grouping, names_of
-    from anonpipe.methods.grouping import METHODS
+    from anonpipe.methods.grouping import METHODS, GroupingOptions
 
-    models = {
-        name: model
-        for model in Cluster.__origin__.__args__
-        for name in model.model_fields["method"].annotation.__args__
-    }
-    assert set(models) == set(names_of(Cluster)) == set(METHODS)
-    for name, model in models.items():
-        own = set(model.model_fields) - set(Grouping.model_fields) - {"method"}
-        assert own == set(METHODS[name].options), name
-        assert model.uses_classes == bool(METHODS[name].needs), name
-        parameters = inspect.signature(METHODS[name].function).parameters
-        assert {option: model.model_fields[option].default for option in own} == {
-            option: parameters[option].default for option in own
+    for name, record in METHODS.items():
+        own = set(record.options.model_fields) - set(GroupingOptions.model_fields)
+        assert own == set(record.takes), name
+        assert {option: record.options.model_fields[option].default for option in own} == {
+            option: record.parameters[option].default for option in own
         }
+        column = {"g": {"kind": "binary", "role": "class"}} if record.classes else {}
+        job = parse_job(changed(cluster={"method": name}, columns=BASE["columns"] | column))
+        assert isinstance(job.cluster, record.options) and set(job.cluster.own) == own
 
 
 def test_every_masker_can_be_asked_for_with_its_options():
-    from anonpipe.job.options import Mask
     from anonpipe.methods.masking import MASKERS
-    from anonpipe.pipeline.masker import FILLED
+    from anonpipe.methods.record import Features
 
-    models = {model.model_fields["method"].annotation.__args__[0]: model for model in Mask.__origin__.__args__}
-    assert set(models) == set(MASKERS)
     not_in_jobs = {"generalize": {"suppress_above"}}  # what it suppresses would be nulls of any column
-    for name, model in models.items():
-        own, filled = set(model.model_fields) - {"method", "scope"}, set(FILLED.get(name, ()))
-        assert own | filled | not_in_jobs.get(name, set()) == set(MASKERS[name].options), name
-        parameters = inspect.signature(MASKERS[name].function).parameters
-        assert {option: model.model_fields[option].default for option in own} == {
-            option: parameters[option].default for option in own
+    for name, record in MASKERS.items():
+        given = record.options(method=name)
+        own = set(record.own(given))
+        filled = set(record.follows(given, Features(k=5, rows=100, width=3)))
+        assert own <= set(record.options.model_fields)
+        assert own | filled | not_in_jobs.get(name, set()) == set(record.about), name
+        assert set(record.options.model_fields) - own <= {"method", "scope"}
+        assert {option: record.options.model_fields[option].default for option in own} == {
+            option: record.parameters[option].default for option in own
         }
+        assert isinstance(parse_job(changed(mask={"method": name})).mask, record.options)
 
 
 def test_every_synthesizer_can_be_asked_for_but_the_one_of_categories():
-    from anonpipe.job.options import Synthesize, names_of
+    from anonpipe.methods.record import in_jobs
     from anonpipe.methods.synthesis import METHODS
 
-    assert set(names_of(Synthesize)) == {name for name, record in METHODS.items() if record.takes == "points"}
+    assert set(in_jobs(METHODS)) == {name for name, record in METHODS.items() if record.takes == "points"}
+    for name in in_jobs(METHODS):
+        assert isinstance(parse_job(changed(synthesize={"method": name})).synthesize, METHODS[name].options)
 
 
 def test_a_mask_stands_alone_in_job_digest_and_schema(tmp_path):

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy.stats import chi2, ncx2
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.synthesis import noise_scatter, synthesize
+from anonpipe.methods.synthesis import METHODS, noise_scatter, synthesize
 from anonpipe.methods.synthesis._rotate_kernel import draw_groups
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,
     Moments,
     PairwiseMoments,
+    SamplingLimit,
     covariance_limit,
     exact_factor,
-    expected_covariance,
     expected_of_scopes,
     form_eigenvalue,
     limit_of_scopes,
@@ -27,7 +28,6 @@ from anonpipe.moments import (
     noise_factor,
     product_variance,
     s_delta,
-    sampling_limit,
 )
 from tests.methods.synthesis.grouped import groupings, shuffled_groups, tiled
 from tests.naive import synthesize as naive
@@ -187,7 +187,7 @@ def test_groups_of_one_need_no_noise():
     for form in ("independent", "centred", "published"):
         assert not s_delta(grouped, form).any()
         assert not noise_factor(s_delta(grouped, form)).any()
-        assert not sampling_limit(grouped, "micro_perturbation", form).covariance.any()
+        assert not limit_of(grouped, "micro_perturbation", form).covariance.any()
 
 
 @given(groupings())
@@ -264,6 +264,22 @@ def spread_for(form, apart):
     return GroupSpread.of(*make(apart)) if form == "expected" else None
 
 
+def guaranteed(grouped, method, form, spread):
+    """What the record of a method says of means and covariances."""
+    options = {"method": method} | ({} if form is None else {METHODS[method].forms: form})
+    record = METHODS[method]
+    return record.guarantee(record.options(**options)).expect([grouped], None if spread is None else [spread])
+
+
+def covariance_of(grouped, method, form=None):
+    return guaranteed(grouped, method, form, spread_for(form, 3.0)).covariance
+
+
+def limit_of(grouped, method, form=None, spread=None):
+    told = guaranteed(grouped, method, form, spread)
+    return SamplingLimit(told.mean_error, told.covariance_error, told.covariance_scale)
+
+
 RANDOM = [
     ("micro_perturbation", "independent"),
     ("micro_perturbation", "centred"),
@@ -283,8 +299,8 @@ def test_sampling_limits_and_expectations_hold(method, form, apart):
     """
     grouped, mean, covariance = simulate(method, form, apart=apart)
     times = len(mean)
-    limit = sampling_limit(grouped, method, form, spread=spread_for(form, apart))
-    target = expected_covariance(grouped, method, form)
+    limit = limit_of(grouped, method, form, spread=spread_for(form, apart))
+    target = covariance_of(grouped, method, form)
     assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(times))
     assert np.all(np.abs(mean.mean(axis=0) - grouped.total.mean) <= Z * limit.mean / np.sqrt(times) + 1e-12)
     for values, centre, error in ((covariance, target, limit.covariance), (mean, grouped.total.mean, limit.mean)):
@@ -306,7 +322,7 @@ def test_sampling_limits_are_the_sums_written_out(method, form, apart):
         own = naive.scatter(points[members]) / len(members) * n / (n - 1)
         covariances[members] = own if form == "expected" else s_delta(grouped, form)
     mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
-    limit = sampling_limit(grouped, method, form, spread=spread_for(form, apart))
+    limit = limit_of(grouped, method, form, spread=spread_for(form, apart))
     assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
     assert np.allclose(limit.covariance, covariance, rtol=1e-10)
 
@@ -346,7 +362,7 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
     points[0] = 1e6
     spread = GroupSpread.of(points, np.arange(300), np.arange(0, 301, 3))
     grouped = GroupedMoments.of(points, np.arange(300), np.arange(0, 301, 3))
-    limit = sampling_limit(grouped, "pca", "expected", spread=spread)
+    limit = limit_of(grouped, "pca", "expected", spread=spread)
     unit = limit.scale[0, 0] / 2  # of the chi-square, which the group's mean makes non-central
     other = float(spread.square[0, 0] / spread.largest[0, 0] ** 2)  # 3 u²/V
     chance = 1e-5
@@ -358,7 +374,7 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
     assert chi.sf(3 + covariance_limit(np.sqrt(6.0), 2.0, chance)) < chance
     even = np.random.default_rng(2).normal(size=(5_000, 1))
     grouped = GroupedMoments.of(even, np.arange(5_000), np.arange(0, 5_001, 5))
-    limit = sampling_limit(grouped, "micro_perturbation", "independent")
+    limit = limit_of(grouped, "micro_perturbation", "independent")
     assert covariance_limit(limit.covariance, limit.scale, 2e-9) < 6.9 * limit.covariance
 
 
@@ -386,7 +402,7 @@ def test_limits_hold_for_sums_of_products_of_correlated_normals(sizes, between):
 def test_the_simulation_would_see_a_limit_that_is_15_percent_off(method, form):
     """Power of the test above: its slack is below 0.32 of every variance, so errors x 1.15 (variance x 1.32) fail."""
     grouped, _, covariance = simulate(method, form)
-    square = (covariance - expected_covariance(grouped, method, form)) ** 2
+    square = (covariance - covariance_of(grouped, method, form)) ** 2
     assert np.all(Z * square.std(axis=0) / np.sqrt(len(square)) < 0.32 * square.mean(axis=0))
 
 
@@ -395,7 +411,7 @@ def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
     off = {}
     for form in ("independent", "centred", "published"):
         grouped, _, covariance = simulate("micro_perturbation", form)
-        error = np.diag(sampling_limit(grouped, "micro_perturbation", form).covariance) / np.sqrt(len(covariance))
+        error = np.diag(limit_of(grouped, "micro_perturbation", form).covariance) / np.sqrt(len(covariance))
         off[form] = np.diag(covariance.mean(axis=0) - grouped.total.covariance) / error
     assert np.all(np.abs(off["independent"]) < Z)
     assert np.all(np.abs(off["centred"]) < Z)
@@ -451,8 +467,8 @@ def make_grouped():
 def test_foreign_noise_is_accounted_for(form):
     noise = np.diag([1.0, 4.0, 9.0])
     grouped, mean, covariance = simulate("micro_perturbation", form, noise=noise)
-    limit = sampling_limit(grouped, "micro_perturbation", form, noise=noise)
-    target = expected_covariance(grouped, "micro_perturbation", form, noise=noise)
+    limit = limit_of_scopes([(grouped, noise)], form)
+    target = expected_of_scopes([(grouped, noise)], form)
     assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(len(mean)))
     square = (covariance - target) ** 2
     slack = Z * square.std(axis=0) / np.sqrt(len(mean))
@@ -472,10 +488,10 @@ EXACT = [
 @pytest.mark.parametrize(("method", "form"), EXACT)
 def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method, form):
     grouped, mean, covariance = simulate(method, form, times=20)
-    limit = sampling_limit(grouped, method, form)
+    limit = limit_of(grouped, method, form)
     assert not limit.mean.any() and not limit.covariance.any()
     close(mean, grouped.total.mean[None], np.sqrt(np.diag(grouped.total.covariance)), 1e-12)
-    close(covariance, expected_covariance(grouped, method, form)[None], sizes_of(grouped.total.covariance), 1e-12)
+    close(covariance, covariance_of(grouped, method, form)[None], sizes_of(grouped.total.covariance), 1e-12)
 
 
 def test_spread_is_that_of_the_twin():
@@ -485,18 +501,11 @@ def test_spread_is_that_of_the_twin():
         assert np.allclose(getattr(spread, name), value, rtol=1e-10, atol=1e-10 * np.abs(value).max())
 
 
-def test_unknown_methods_and_missing_spread_are_errors():
+def test_forms_that_no_method_has_and_a_missing_spread_are_errors():
     grouped = make_grouped()
     for method in ("pca", "gaussian"):
-        with pytest.raises(JobError, match=f"{method} in expectation needs a GroupSpread"):
-            sampling_limit(grouped, method, "expected")
-    for method, form in (("centroid", None), ("gaussian", "expected"), ("micro_perturbation", "exact")):
-        with pytest.raises(JobError, match="leave it out"):
-            expected_covariance(grouped, method, form, noise=np.eye(3))
-        with pytest.raises(JobError, match="leave it out"):
-            sampling_limit(grouped, method, form, noise=np.eye(3))
-    for method, form in (("pca", None), ("micro_perturbation", None), ("centroid", "exact"), ("other", None)):
-        with pytest.raises(JobError, match="known are"):
-            sampling_limit(grouped, method, form)
-        with pytest.raises(JobError, match="known are"):
-            expected_covariance(grouped, method, form)
+        with pytest.raises(JobError, match="in expectation needs a GroupSpread"):
+            limit_of(grouped, method, "expected")
+    for method, form in (("pca", "centred"), ("micro_perturbation", "expected")):
+        with pytest.raises(ValidationError, match="Input should be"):
+            limit_of(grouped, method, form)

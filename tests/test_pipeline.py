@@ -17,7 +17,8 @@ import pytest
 
 from anonpipe import api
 from anonpipe.errors import JobError
-from anonpipe.job.options import Synthesize, names_of
+from anonpipe.methods.record import in_jobs
+from anonpipe.methods.synthesis import METHODS
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose.demo import write_registry
@@ -483,10 +484,9 @@ def test_manifest_tells_nothing_of_persons_or_paths(tmp_path, registry):
 
 def test_all_synthesizers_are_tried():
     """The list above names every method and form that the job model knows."""
-    assert {options["method"] for options in SYNTHESIZERS} == set(names_of(Synthesize))
-    for model in Synthesize.__origin__.__args__:
-        name = model.model_fields["method"].default
+    assert {options["method"] for options in SYNTHESIZERS} == set(in_jobs(METHODS))
+    for name in in_jobs(METHODS):
         for choice in ("form", "moments"):
-            if choice in model.model_fields:
-                known = set(model.model_fields[choice].annotation.__args__)
+            if choice in METHODS[name].options.model_fields:
+                known = set(METHODS[name].options.model_fields[choice].annotation.__args__)
                 assert {options.get(choice, "exact") for options in SYNTHESIZERS if options["method"] == name} == known

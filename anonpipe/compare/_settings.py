@@ -10,11 +10,14 @@ from itertools import product
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel
 
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job, parse_job
-from anonpipe.job.options import Cluster, Grouping, Mask, Synthesize, names_of
+from anonpipe.methods.grouping import METHODS as GROUPINGS
+from anonpipe.methods.grouping import GroupingOptions
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.record import Method, in_jobs
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
 DEFAULT_METHODS = (
     "mdav+micro_perturbation",
@@ -33,18 +36,6 @@ DEFAULT_METHODS = (
 """One or two of every family: fast enough for large tables, and far apart in what they keep and hide."""
 
 DEFAULT_K = (3, 5, 10, 20)
-
-_FORMS = {
-    "micro_perturbation": "form",
-    "gaussian": "moments",
-    "pca": "moments",
-    "r_microhybrid": "rule",
-    "noise": "form",
-    "spectral_swap": "basis",
-    "synthesis": "draw",
-    "generalize": "cuts",
-}
-"""The option that the last part of a method's text sets."""
 
 _HOW = (
     "write grouping+synthesizer, such as mdav+centroid or kmeans+pca:expected, or mask:method, such as mask:noise; "
@@ -141,7 +132,7 @@ def _sections(base: Job, text: str) -> dict[str, Any]:
     """What a method puts in place of the job's sections."""
     if text.startswith("mask:"):
         name, _, form = text.removeprefix("mask:").partition(":")
-        _known(text, "mask", name, names_of(Mask))
+        _known(text, "mask", name, in_jobs(MASKERS))
         own = base.mask is not None and base.mask.method == name
         mask = _explicit(base.mask) if own else {}
         return {"cluster": None, "classes": None, "synthesize": None, "mask": _formed(text, name, form, mask)}
@@ -149,8 +140,8 @@ def _sections(base: Job, text: str) -> dict[str, Any]:
     if not plus:
         raise JobError(f"--methods has {text!r}; {_HOW}")
     name, _, form = rest.partition(":")
-    _known(text, "cluster", grouping, names_of(Cluster))
-    _known(text, "synthesize", name, names_of(Synthesize))
+    _known(text, "cluster", grouping, in_jobs(GROUPINGS))
+    _known(text, "synthesize", name, in_jobs(SYNTHESIZERS))
     same = base.synthesize is not None and base.synthesize.method == name
     synthesize = _formed(text, name, form, _explicit(base.synthesize) if same else {})
     replaced = {"mask": None} if base.mask is not None else {}
@@ -172,29 +163,26 @@ def _formed(text: str, name: str, form: str, options: dict[str, Any]) -> dict[st
     """The options of a method, with its form where the text gives one."""
     if not form:
         return {"method": name} | options
-    if name not in _FORMS:
+    option, known = _forms(name)
+    if option is None:
         raise JobError(f"--methods has {text!r}, and {name} has no forms; leave out :{form}")
-    known = _forms(name)
     if form not in known:
         raise JobError(f"--methods has {text!r}, and {name} has no form {form!r}; its forms are: {', '.join(known)}")
-    return {"method": name} | options | {_FORMS[name]: form}
+    return {"method": name} | options | {option: form}
 
 
-def _forms(name: str) -> tuple[str, ...]:
-    """What the option may be that the form of a method sets.
+def _forms(name: str) -> tuple[str | None, tuple[str, ...]]:
+    """The option that the form of a method sets, and what it may be.
 
     Examples
     --------
     >>> _forms("pca")
-    ('exact', 'expected')
+    ('moments', ('exact', 'expected'))
     """
-    return get_args(_model(name).model_fields[_FORMS[name]].annotation)
-
-
-def _model(name: str) -> type[BaseModel]:
-    """The options of a synthesizer or masker."""
-    models: tuple[type[BaseModel], ...] = (*get_args(get_args(Synthesize)[0]), *get_args(get_args(Mask)[0]))
-    return next(model for model in models if name in get_args(model.model_fields["method"].annotation))
+    record: Method = SYNTHESIZERS[name] if name in SYNTHESIZERS else MASKERS[name]
+    if record.options is None or record.forms is None:
+        return None, ()
+    return record.forms, get_args(record.options.model_fields[record.forms].annotation)
 
 
 def _grouping(base: Job, name: str) -> dict[str, Any]:
@@ -204,11 +192,10 @@ def _grouping(base: Job, name: str) -> dict[str, Any]:
     content = _explicit(base.cluster)
     if base.cluster.method == name:
         return content
-    model = next(m for m in Cluster.__origin__.__args__ if name in m.model_fields["method"].annotation.__args__)  # type: ignore[attr-defined]
-    general = {key: value for key, value in content.items() if key in Grouping.model_fields}
-    if model.uses_classes:
+    general = {key: value for key, value in content.items() if key in GroupingOptions.model_fields}
+    if GROUPINGS[name].classes:
         general.pop("refine", None)  # it would undo what such a method does
-    return {"method": name} | general
+    return general | {"method": name}
 
 
 def digest_of(job: Job, draw: int, release: str) -> str:

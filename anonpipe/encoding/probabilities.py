@@ -41,8 +41,8 @@ class OutputForm:
     published: str
     reference: str
     cost: str
-    options: Mapping[str, str]
-    promise: str
+    about: Mapping[str, str]
+    keeps: str
 
 
 PROBABILITIES = OutputForm(
@@ -50,8 +50,8 @@ PROBABILITIES = OutputForm(
     published="categories in probabilistic form, by inverse logit and normalisation",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III",
     cost="time n · q for each of 10 to 100 rounds, q categories of a column; memory: n · q numbers",
-    options={"probability_step": "what probabilities are multiples of, 0.001 by default"},
-    promise=(
+    about={"probability_step": "what probabilities are multiples of, 0.001 by default"},
+    keeps=(
         "in place of a column one of probabilities for each category, which add up to 1 in every record and whose "
         "means are the shares of the categories; covariances with other columns are smaller than those of the "
         "categories, and so are variances"

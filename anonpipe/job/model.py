@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,26 +20,22 @@ from pydantic import Field, ValidationError, create_model, field_validator, mode
 
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import JobError
-from anonpipe.job.options import (
-    Cluster,
-    DataShuffle,
-    Generalize,
-    LocalSynthesis,
-    Mask,
-    MicroPerturbation,
-    Options,
-    RMicrohybrid,
-    SequentialRegression,
-    SpectralSwap,
-    Synthesis,
-    Synthesize,
-    names_of,
-)
 from anonpipe.job.plain_yaml import load_yaml
+from anonpipe.methods.grouping import METHODS as GROUPINGS
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.options import MethodOptions, Options
+from anonpipe.methods.record import Masker, Method, Synthesizer, in_jobs, union_of
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import GATES, MEASURED, Gate
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import Analysis
+    from anonpipe.methods.grouping import GroupingOptions as Cluster
+    from anonpipe.methods.masking import MaskOptions as Mask
+
+    Synthesize = MethodOptions
+else:
+    Cluster, Synthesize, Mask = (union_of(known) for known in (GROUPINGS, SYNTHESIZERS, MASKERS))
 
 
 class Strata(Options):
@@ -210,10 +207,6 @@ else:
         __doc__=_Gates.__doc__,
         **{n: _field(g) for n, g in GATES.items()},
     )
-
-
-_UNLINKED = DataShuffle | SpectralSwap | SequentialRegression | Synthesis
-"""Masks after which no record, or group, stands for one of the original."""
 
 
 class Measure(Options):
@@ -510,11 +503,6 @@ class Job(Options):
             return self
         if not self.as_probabilities:
             raise ValueError("decode.categories probabilities needs a masked column of kind categorical or binary")
-        if self.mask is not None and self.mask.method in _NO_PROBABILITIES:
-            raise ValueError(
-                "decode.categories probabilities needs masked dummies between the categories, and mask.method "
-                f"{self.mask.method} {_NO_PROBABILITIES[self.mask.method]}; take another mask, or categories calibrated"
-            )
         return self
 
     @model_validator(mode="after")
@@ -546,44 +534,10 @@ class Job(Options):
             )
         if self.decode.categories == "histogram":
             raise ValueError("decode.categories histogram permutes inside groups, and a mask has none; take another")
-        if isinstance(self.mask, DataShuffle):
-            if len(set(self.mask.kept)) != len(self.mask.kept):
-                raise ValueError("mask.kept names a column twice")
-            for name in self.mask.kept:
-                if name not in self.columns or not self.columns[name].role.unchanged:
-                    raise ValueError(
-                        f"mask.kept names {name!r}; give columns that are released unchanged "
-                        "(roles survival_status, kept and class)"
-                    )
-        if isinstance(self.mask, Generalize):
-            if self.decode.categories == "sampled":
-                raise ValueError("decode.categories sampled draws at random; with mask generalize take another")
-            for name in self.mask.steps or {}:
-                if name not in self.columns or not self.columns[name].role.synthesized or self.columns[name].kind.coded:
-                    raise ValueError(f"mask.steps names {name!r}; give numbers and dates that are masked")
-        return self
-
-    @model_validator(mode="after")
-    def _ends_are_no_true_values(self) -> Job:
-        if not isinstance(self.mask, Generalize) or self.mask.release != "interval":
-            return self
-        steps = self.mask.steps or {}
-        for name, column in self.released.items():
-            if not column.role.synthesized or column.kind.coded:
-                continue
-            if column.transform is not None:
-                raise ValueError(
-                    f"mask.release interval needs steps, and those of column {name!r}, which is masked by its "
-                    "logarithm (transform: log), have no one width: the ends would be true values of persons; leave "
-                    "out transform, or take release: midpoint"
-                )
-            if steps.get(name, 0.0) <= (column.resolution or 0.0):
-                given = f"mask.steps of {steps[name]:g}" if name in steps else "no mask.steps"
-                raise ValueError(
-                    f"mask.release interval has {given} for {name!r}: the ends of its intervals would be true values "
-                    "of persons, the extremes of the table among them; give mask.steps wider than the column's own "
-                    f"step, such as {name}: {10 * (column.resolution or 1):g}, or take release: midpoint"
-                )
+        masker = MASKERS[self.mask.method]
+        problem = masker.decodings.get(self.decode.categories) or masker.check_columns(self.mask, self.columns)
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -601,19 +555,19 @@ class Job(Options):
         if self.mask is not None:
             return self
         options, classes, synthesize = self.by_groups.cluster, self.by_groups.classes, self.by_groups.synthesize
-        needs_some = options.uses_classes or bool(classes.conditions)
+        by_classes = GROUPINGS[options.method].classes
+        needs_some = by_classes or bool(classes.conditions)
         if needs_some and not self.class_columns:
-            whose = f"cluster.method {options.method}" if options.uses_classes else "classes.l_diversity or t_closeness"
+            whose = f"cluster.method {options.method}" if by_classes else "classes.l_diversity or t_closeness"
             raise ValueError(f"{whose} needs a column with role class that is not in strata.by")
-        if options.uses_classes and options.effort is not None:
+        if by_classes and options.effort is not None:
             raise ValueError(
                 f"cluster.refine does not look at classes and would undo what {options.method} does; set it to false"
             )
         if classes.several == "average":
-            form = getattr(synthesize, "form", None)
-            if not options.uses_classes or len(self.class_columns) < 2:
+            if not by_classes or len(self.class_columns) < 2:
                 raise ValueError("classes.several: average needs a method that uses classes, and two class columns")
-            if synthesize.method != "centroid" and form != "independent":
+            if not SYNTHESIZERS[synthesize.method].averages(synthesize):
                 raise ValueError(
                     "classes.several: average needs synthesize.method centroid, or micro_perturbation with form "
                     "independent: the moments of one group mean nothing where a record is in several"
@@ -646,7 +600,8 @@ class Job(Options):
         limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
         if limited and not self.measure.risk:
             raise ValueError(f"gates.{limited[0]} limits a measure of risk, and measure.risk is off; switch it on")
-        grouped = self.mask is None or isinstance(self.mask, LocalSynthesis | Generalize)
+        masker = None if self.mask is None else MASKERS[self.mask.method]
+        grouped = masker is None or masker.grouped or masker.identical_rows
         for name in limited:
             needs = MEASURED[name].needs
             if "hold_out" in needs and not self.measure.hold_out:
@@ -707,7 +662,7 @@ class Job(Options):
     @property
     def counted(self) -> tuple[str, ...]:
         """Columns whose combinations the scan counts: the strata, and the classes where groups depend on them."""
-        held = self.cluster is not None and self.cluster.uses_classes
+        held = self.cluster is not None and GROUPINGS[self.cluster.method].classes
         held = held or (self.classes is not None and bool(self.classes.conditions))
         mixed = self.class_columns if held else ()
         return (*self.strata.by, *mixed)
@@ -715,16 +670,25 @@ class Job(Options):
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that are released unchanged and that the masked ones are drawn given."""
-        if isinstance(self.mask, DataShuffle):
-            return self.mask.kept
-        if isinstance(self.synthesize, RMicrohybrid):
-            return tuple(name for name, column in self.columns.items() if column.role.unchanged)
-        return ()
+        unchanged = [name for name, column in self.columns.items() if column.role.unchanged]
+        return self.replacing.conditions_on(self.replacing_options, unchanged)
+
+    @property
+    def replacing(self) -> Synthesizer | Masker:
+        """The record of the method that replaces records."""
+        if self.mask is not None:
+            return MASKERS[self.mask.method]
+        return SYNTHESIZERS[self.by_groups.synthesize.method]
+
+    @property
+    def replacing_options(self) -> MethodOptions:
+        """What the job tells this method."""
+        return self.by_groups.synthesize if self.mask is None else self.mask
 
     @property
     def masks_strata(self) -> bool:
         """Whether each stratum is masked as a table of its own."""
-        return getattr(self.mask, "scope", "table") == "stratum"
+        return self.mask is not None and self.mask.by_stratum
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -778,13 +742,11 @@ class Job(Options):
             )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
-        if isinstance(self.synthesize, MicroPerturbation) and self.synthesize.form == "published":
+        if told := self.replacing.warns(self.replacing_options):
+            found.append(told)
+        if self.gates.limits["linked_share"] is not None and self.replacing.link == "none":
             found.append(
-                "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
-            )
-        if self.gates.limits["linked_share"] is not None and isinstance(self.mask, _UNLINKED):
-            found.append(
-                f"gates.linked_share cannot be held, and nothing will be released: after mask {self.mask.method} "
+                f"gates.linked_share cannot be held, and nothing will be released: after mask {self.replacing.name} "
                 "no record stands for one person or group; limit membership_auc or attribute_inference instead, with "
                 "measure.hold_out"
             )
@@ -840,13 +802,6 @@ def _open_side(low: float | None, high: float | None) -> str:
     return " (above)"
 
 
-_NO_PROBABILITIES = {
-    "generalize": "makes middles of intervals",
-    "data_shuffle": "gives every column its own values again",
-    "sequential_regression": "draws categories",
-}
-"""Masks whose points are no scores of categories, and what they are."""
-
 _USUAL: dict[str, dict[str, str]] = {
     "cluster": {"method": "mdav"},
     "classes": {},
@@ -900,8 +855,8 @@ def _explain(item: Any) -> str:
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
-        methods = {"cluster": Cluster, "synthesize": Synthesize, "mask": Mask}
-        return f"{where}: unknown method; known are: {', '.join(names_of(methods[where]))}"
+        known: dict[str, Mapping[str, Method]] = {"cluster": GROUPINGS, "synthesize": SYNTHESIZERS, "mask": MASKERS}
+        return f"{where}: unknown method; known are: {', '.join(in_jobs(known[where]))}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
 
 

@@ -3,30 +3,25 @@
 Each statistic is a frozen record: `of` counts one piece, `merge` joins two,
 `merge_all` joins many in the given order; any split of a table merges to the
 moments of the whole, to rounding. From them follow the noise of
-micro-perturbation (`s_delta`, `noise_factor`, `exact_factor`), and what each
-method promises: `expected_covariance` on average, `sampling_limit` for the
-spread about it, `mean_limit` and `covariance_limit` for how far that leads.
+micro-perturbation (`s_delta`, `noise_factor`, `exact_factor`), and what is
+expected of synthetic records: `expected_of_scopes` on average, `limit_of_scopes`
+and `limit_by_group` for the standard errors about it, `mean_limit` and
+`covariance_limit` for how far these lead.
 """
 
+from anonpipe.moments._expected import Expected, expect_together
 from anonpipe.moments._merge import Statistic, merge_all
 from anonpipe.moments._moments import GroupedMoments, Moments
 from anonpipe.moments._noise import FORMS, NoiseScatter, exact_factor, noise_factor, s_delta
 from anonpipe.moments._pairwise import PairwiseMoments
-from anonpipe.moments._promises import (
-    EXACT_METHODS,
-    SamplingLimit,
-    expected_covariance,
-    expected_of_scopes,
-    limit_of_scopes,
-    sampling_limit,
-)
+from anonpipe.moments._promises import SamplingLimit, expected_of_scopes, limit_by_group, limit_of_scopes
 from anonpipe.moments._scopes import least_free, noise_scopes, together
 from anonpipe.moments._spread import GroupSpread
 from anonpipe.moments._tails import covariance_limit, form_eigenvalue, mean_limit, product_variance
 
 __all__ = [
-    "EXACT_METHODS",
     "FORMS",
+    "Expected",
     "GroupSpread",
     "GroupedMoments",
     "Moments",
@@ -36,10 +31,11 @@ __all__ = [
     "Statistic",
     "covariance_limit",
     "exact_factor",
-    "expected_covariance",
+    "expect_together",
     "expected_of_scopes",
     "form_eigenvalue",
     "least_free",
+    "limit_by_group",
     "limit_of_scopes",
     "mean_limit",
     "merge_all",
@@ -47,6 +43,5 @@ __all__ = [
     "noise_scopes",
     "product_variance",
     "s_delta",
-    "sampling_limit",
     "together",
 ]

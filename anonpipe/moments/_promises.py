@@ -1,4 +1,4 @@
-"""What a synthesizer promises of the table's moments: on average, and how far from it."""
+"""Moments of fixed group means with normal noise: what to expect of them, and their standard errors."""
 
 from __future__ import annotations
 
@@ -7,64 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anonpipe.errors import JobError
+from anonpipe.moments._expected import Expected
 from anonpipe.moments._merge import merge_all
 from anonpipe.moments._moments import GroupedMoments
-from anonpipe.moments._noise import FORMS, known_form, s_delta
 from anonpipe.moments._spread import GroupSpread
 from anonpipe.moments._tails import centred_eigenvalue, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
-
-PROMISED_FORMS: dict[str, tuple[str | None, ...]] = {
-    "centroid": (None,),
-    "gaussian": (None, "exact", "expected"),
-    "pca": ("exact", "expected"),
-    "micro_perturbation": (*FORMS, "exact"),
-    "r_microhybrid": (None,),
-}
-"""Methods and forms whose moments can be foretold; those of form None and `exact` have no sampling error."""
-
-EXACT_METHODS = ("centroid", "r_microhybrid")
-"""Methods without sampling error in any form."""
-
-
-def expected_covariance(
-    grouped: GroupedMoments, method: str, form: str | None = None, *, noise: FloatArray | None = None
-) -> FloatArray:
-    """Covariance of the synthetic records that a method promises on average.
-
-    Parameters
-    ----------
-    grouped
-        Moments of the original N records in G groups.
-    method, form
-        `centroid` of means and `r_microhybrid` (no form), `gaussian` and `pca`
-        (form `exact` or `expected`; None is `exact` for `gaussian`),
-        `micro_perturbation` (form `independent`, `centred`, `published` or
-        `exact`).
-    noise
-        For micro-perturbation with noise of another scope than `grouped`
-        (one stratum of a table): the covariance of the noise. None for
-        `s_delta(grouped, form)`, and for all other methods and forms.
-
-    Returns
-    -------
-    float64, shape (width, width)
-        S_B for centroids; S_B + (G-1)/(N-G) (S_X - S_B) + (S_X - S_B) for
-        published micro-perturbation; S_X for all others. With foreign noise V:
-        S_B + V (centred: S_B + V (N-G)/(N-1)).
-
-    Raises
-    ------
-    JobError
-        Unknown method or form, or `noise` where the method has none.
-    """
-    _check(method, form, noise)
-    if method == "centroid":
-        return grouped.between_scatter / max(grouped.total.n - 1, 1)
-    if method != "micro_perturbation" or (noise is None and form != "published"):
-        return grouped.total.covariance
-    return expected_of_scopes([(grouped, s_delta(grouped, str(form)) if noise is None else noise)], str(form))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,73 +34,9 @@ class SamplingLimit:
     covariance: FloatArray
     scale: FloatArray
 
-
-def sampling_limit(
-    grouped: GroupedMoments,
-    method: str,
-    form: str | None = None,
-    *,
-    noise: FloatArray | None = None,
-    spread: GroupSpread | None = None,
-) -> SamplingLimit:
-    """How far the noise may move the synthetic means and covariances: exact standard errors.
-
-    Parameters
-    ----------
-    grouped, method, form, noise
-        As for `expected_covariance`.
-    spread
-        For `gaussian` and `pca` in expectation, whose groups have a covariance each.
-
-    Returns
-    -------
-    SamplingLimit
-        Zeros for methods that keep both moments exactly (and for centroids).
-
-    Raises
-    ------
-    JobError
-        Unknown method or form, `noise` where the method has none, or `spread` is missing.
-
-    Notes
-    -----
-    The N synthetic records are fixed group means plus normal noise. Write B
-    for the between-group scatter and V for the covariance of the noise.
-
-    Independent noise moves the mean by an average of N draws, V_jj/N. The
-    synthetic scatter is B, plus products of means and noise, plus the scatter
-    of the noise; the second is odd in the noise and the third even, so they do
-    not correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh;
-    the third is Wishart with N-1 degrees of freedom, of variance
-    (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
-
-    Noise centred in every group leaves the mean and has no products with the
-    group means; its scatter is Wishart with N-G degrees of freedom.
-
-    With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has
-    variance c W_jj/N². The products with the means have variance
-    c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean
-    less that of all; the scatter of the noise, a quadratic form in
-    I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus
-    c²/N² (W_jj W_hh + W_jh²) of the pooled W. The c of a table is used for a
-    stratum too, where it differs from the stratum's own by a relative 1/N.
-
-    Each covariance is a quadratic form in normals plus a linear one: its
-    standard error says all of its tails where no eigenvalue of the form
-    stands out, as with noise of one covariance and many records. With a
-    covariance a group, one outlier can make up most of the form, whose tails
-    are then those of a chi-square with as many degrees of freedom as its
-    group has records. `scale` is twice the largest eigenvalue.
-    """
-    _check(method, form, noise)
-    width = len(grouped.total.mean)
-    if method in EXACT_METHODS or form in (None, "exact"):
-        return _without_error(width)
-    if form == "expected":
-        if spread is None:
-            raise JobError(f"the sampling error of {method} in expectation needs a GroupSpread; count one a partition")
-        return _limit_by_group(spread)
-    return limit_of_scopes([(grouped, s_delta(grouped, str(form)) if noise is None else noise)], str(form))
+    def about(self, covariance: FloatArray) -> Expected:
+        """The same about an expected covariance."""
+        return Expected(self.mean, covariance, self.covariance, self.scale)
 
 
 Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
@@ -171,6 +55,7 @@ def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
 
     Examples
     --------
+    >>> from anonpipe.moments import s_delta
     >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
     >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
     >>> expected_of_scopes([(grouped, s_delta(grouped, "independent"))], "independent").round(9).tolist()
@@ -185,14 +70,35 @@ def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
 
 
 def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
-    """How far such noise may move the means and covariances of the table; as `sampling_limit`.
+    """How far such noise may move the means and covariances of the table: exact standard errors.
 
-    With n_s records of noise V_s in each part, and B_s the scatter of their
+    Notes
+    -----
+    The N synthetic records are fixed group means plus normal noise. Write B
+    for the between-group scatter and V for the covariance of the noise, first
+    of a single part.
+
+    Independent noise moves the mean by an average of N draws, V_jj/N. The
+    synthetic scatter is B, plus products of means and noise, plus the scatter
+    of the noise; the second is odd in the noise and the third even, so they do
+    not correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh;
+    the third is Wishart with N-1 degrees of freedom, of variance
+    (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
+
+    Noise centred in every group leaves the mean and has no products with the
+    group means; its scatter is Wishart with N-G degrees of freedom.
+
+    Of several parts, with n_s records of noise V_s in each part, and B_s the scatter of their
     group means about the mean of the table, the products of means and noise
     add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of a
     scatter, and the noise, a quadratic form in I - 11'/N,
     (1 - 2/N) Σ_s n_s (V_jj V_hh + V_jh²) and 1/N² times the same of Σ_s n_s V_s.
     Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
+
+    Each covariance is a quadratic form in normals plus a linear one: its
+    standard error says all of its tails where no eigenvalue of the form
+    stands out, as with noise of one covariance and many records. `scale` is
+    twice the largest eigenvalue.
     """
     n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
     degrees = max(n - 1, 1)
@@ -221,12 +127,23 @@ def _between(scopes: Scopes) -> list[FloatArray]:
     ]
 
 
-def _without_error(width: int) -> SamplingLimit:
-    nothing = np.zeros((width, width))
-    return SamplingLimit(np.zeros(width), nothing, nothing)
+def limit_by_group(spread: GroupSpread) -> SamplingLimit:
+    """The same of records that are drawn with the mean and the covariance of their group.
 
+    Notes
+    -----
+    With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has
+    variance c W_jj/N². The products with the means have variance
+    c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean
+    less that of all; the scatter of the noise, a quadratic form in
+    I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus
+    c²/N² (W_jj W_hh + W_jh²) of the pooled W. The c of a table is used for a
+    stratum too, where it differs from the stratum's own by a relative 1/N.
 
-def _limit_by_group(spread: GroupSpread) -> SamplingLimit:
+    One outlier can make up most of the quadratic form, whose tails are then
+    those of a chi-square with as many degrees of freedom as its group has
+    records; see `limit_of_scopes` for `scale`.
+    """
     n = max(spread.n, 1)
     degrees, c = max(n - 1, 1), n / max(n - 1, 1)
     cross = c * (_symmetric(spread.square) + 2 * spread.product)
@@ -243,11 +160,3 @@ def _symmetric(a: FloatArray) -> FloatArray:
 def _root(variance: FloatArray) -> FloatArray:
     """The square root; what rounding left below zero counts as zero."""
     return np.sqrt(np.clip(variance, 0.0, None))
-
-
-def _check(method: str, form: str | None, noise: FloatArray | None) -> None:
-    if method not in PROMISED_FORMS:
-        raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(PROMISED_FORMS)}")
-    known_form(form, PROMISED_FORMS[method])
-    if noise is not None and form not in FORMS:
-        raise JobError(f"noise was given for {method}, form {form}; leave it out but for the forms {', '.join(FORMS)}")

@@ -16,7 +16,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class GroupSpread:
-    """Sums over groups that `sampling_limit` needs for noise with each group's own covariance.
+    """Sums over groups that `limit_by_group` needs for noise with each group's own covariance.
 
     For each group let n be its records, u its mean less the mean of all
     records, W its scatter. All matrices have shape (width, width).

@@ -10,11 +10,11 @@ import numpy as np
 
 from anonpipe.encoding.tally import Tally, expected_tallies
 from anonpipe.job.model import Job
-from anonpipe.job.options import MicroPerturbation
 from anonpipe.methods.masking import Columns, RecordsAndDraws
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_scopes
 from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.grouping import groupings, keeps_group_moments, merged_disclosures, size_counts
+from anonpipe.pipeline.grouping import groupings, guarantee_of, identical_groups, merged_disclosures, size_counts
 from anonpipe.pipeline.loss_bound import loss_bound
 from anonpipe.pipeline.mask_stages import StepTask, groups_file, load_record, scopes
 from anonpipe.pipeline.masker import first_columns, job_promise, masker_of
@@ -24,7 +24,7 @@ from anonpipe.types import FloatArray
 from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.kept_groups import KeptGroups
-from anonpipe.verify.promises import Promise, Target
+from anonpipe.verify.promises import Target
 
 
 def by_stratum(ctx: Context, stage: str, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -37,18 +37,6 @@ def by_stratum(ctx: Context, stage: str, read: Callable[[dict[str, Any]], Any]) 
 def grouped_by_stratum(ctx: Context) -> list[GroupedMoments]:
     """Moments of the original records in their groups, one entry a stratum."""
     return by_stratum(ctx, "group", lambda receipt: GroupedMoments.from_dict(receipt["grouped"]))
-
-
-def promise_of(job: Job) -> Promise:
-    """What the job's synthesizer promises of means and covariances."""
-    options = job.by_groups.synthesize
-    exact_groups = keeps_group_moments(job)
-    form = options.form if isinstance(options, MicroPerturbation) else getattr(options, "moments", None)
-    strata = exact_groups or options.method == "centroid"
-    if isinstance(options, MicroPerturbation):
-        strata = options.noise_scope == "stratum"
-    identical = options.method == "centroid" and job.decode.categories != "histogram"
-    return Promise(options.method, form, strata, exact_groups, identical)
 
 
 def middle_stages(job: Job) -> tuple[str, str]:
@@ -103,7 +91,8 @@ def _arrived(ctx: Context) -> Arrived:
 def _of_groups(ctx: Context, made: list[dict[str, Any]]) -> GroupEvidence:
     job, grouped = ctx.job, grouped_by_stratum(ctx)
     return GroupEvidence(
-        promise=promise_of(job),
+        guarantee=guarantee_of(job),
+        identical=identical_groups(job),
         asked=ClassConditions(**job.by_groups.classes.model_dump(exclude={"several"})),
         smallest_group=min(receipt["smallest_group"] for receipt in made),
         grouped=grouped,
@@ -119,10 +108,10 @@ def scopes_of_noise(job: Job, grouped: list[GroupedMoments]) -> list[int]:
 
     One scope where the promise is for the table alone.
     """
-    options = job.by_groups.synthesize
-    if not promise_of(job).strata:
+    if guarantee_of(job).scope == "table":
         return [0] * len(grouped)
-    return noise_scopes(grouped) if isinstance(options, MicroPerturbation) else list(range(len(grouped)))
+    shared = SYNTHESIZERS[job.by_groups.synthesize.method].noise is not None
+    return noise_scopes(grouped) if shared else list(range(len(grouped)))
 
 
 def _point_columns(ctx: Context) -> tuple[int | None, ...]:
@@ -256,7 +245,7 @@ def _repeated_rows(ctx: Context) -> list[str]:
     share = repeated / max(1, ctx.plan.rows)
     if share <= REPEATED:
         return []
-    noise = isinstance(ctx.job.synthesize, MicroPerturbation) and repeated < ctx.plan.rows
+    noise = SYNTHESIZERS[ctx.job.by_groups.synthesize.method].noise is not None and repeated < ctx.plan.rows
     how = "with no more than the noise that the other groups ask for" if noise else "nearly as they are"
     return [
         f"{100 * share:.0f} % of the rows lie in groups without any spread, as the same row occurs again and again: "

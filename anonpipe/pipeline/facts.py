@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from anonpipe.evaluate.utility import correlation_changes, distributions
-from anonpipe.pipeline.collect import promise_of
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation import load_assessment, sampled_tables
-from anonpipe.pipeline.masker import masker_of
+from anonpipe.pipeline.grouping import identical_groups
 from anonpipe.report.build import Facts
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from anonpipe.verify.verdict import Verdict
@@ -55,7 +54,7 @@ def gather(
         anonpipe=manifest["anonpipe"],
         rows=manifest["rows"],
         partitions=len(ctx.plan.partitions),
-        identical=promise_of(job).identical if job.mask is None else masker_of(job).identical_rows,
+        identical=identical_groups(job),
         group_sizes=manifest["group_sizes"],
         files=manifest["files"],
         **pictures,

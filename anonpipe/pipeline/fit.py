@@ -18,14 +18,17 @@ from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
-from anonpipe.job.options import MicroPerturbation, RMicrohybrid
+from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.grouping import unreachable
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Method
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import least_free
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import fit_tree
-from anonpipe.pipeline.collect import promise_of
 from anonpipe.pipeline.context import Context, probabilities_of
-from anonpipe.pipeline.masker import intervals_of, job_steps, masker_of
+from anonpipe.pipeline.grouping import guarantee_of, keeps_group_moments
+from anonpipe.pipeline.masker import features_of, intervals_of, job_steps
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import Trace
@@ -123,20 +126,13 @@ def check_methods(job: Job, codec: CellCodec, points: PointCodec, beside: Beside
         job_steps(job, points, beside.width)
         intervals_of(job, codec, points)
     probabilities_of(job, codec, points)
-    if job.cluster is not None and job.cluster.method == "optimal_univariate" and points.width != 1:
-        raise JobError(
-            f"cluster.method optimal_univariate takes one column of points; the masked ones make {points.width}; "
-            "take mhm, which cuts an order of the records in the same way"
-        )
-    if isinstance(job.synthesize, RMicrohybrid):
-        argus = job.synthesize.rule == "argus"
-        least = 2 * points.width + beside.width + 1 if argus else beside.width + 2
-        if job.k < least:
-            raise JobError(
-                f"k is {job.k}, and synthesize.method r_microhybrid needs {least} with rule {job.synthesize.rule}: the "
-                f"masked columns make {points.width} columns of points, the unchanged ones {beside.width}; raise k, "
-                "or mask and keep fewer columns" + (", or take rule: rank and see its warnings" if argus else "")
-            )
+    features = features_of(job, points, beside.width)
+    asked: list[tuple[Method, MethodOptions]] = [(job.replacing, job.replacing_options)]
+    if job.cluster is not None:
+        asked.append((GROUPINGS[job.cluster.method], job.cluster))
+    for method, options in asked:
+        if problem := method.refuses(options, features):
+            raise JobError(problem)
 
 
 def check_scopes(job: Job, channels: int, strata: Strata) -> None:
@@ -152,15 +148,15 @@ def check_scopes(job: Job, channels: int, strata: Strata) -> None:
     JobError
         How many there are, and how many are needed.
     """
-    if job.mask is None or masker_of(job).same_person or masker_of(job).grouped:
+    if job.mask is None or job.replacing.link != "none":
         return
     apart = job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
     if rows < channels + 2:
         remedy = "set mask.scope to table, or take fewer strata" if apart else "mask fewer columns"
         raise JobError(
-            f"{what} has {rows} records, and mask.method {job.mask.method} needs {channels + 2} for {channels} columns "
-            f"of points; {remedy}"
+            f"{what} has {rows} records, and mask.method {job.replacing.name} needs {channels + 2} for {channels} "
+            f"columns of points; {remedy}"
         )
 
 
@@ -172,10 +168,9 @@ def small_group_warnings(job: Job, width: int) -> list[str]:
     JobError
         k is 2: the synthetic records would be the original ones.
     """
-    exact = promise_of(job).exact_groups if job.mask is None else masker_of(job).grouped
-    if not exact or job.k > width + 1:
+    if not keeps_group_moments(job) or job.k > width + 1:
         return []
-    method = job.by_groups.synthesize.method if job.mask is None else masker_of(job).name
+    method = job.replacing.name
     other = "take micro_perturbation"
     if job.mask is not None:
         other = "take another mask, or groups with synthesize.method micro_perturbation"
@@ -225,8 +220,9 @@ def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) 
 
 def shared_noise_warnings(job: Job, strata: Strata, width: int) -> list[str]:
     """Which strata may have too few records beyond their groups for noise of their own; how many, no value."""
-    options = job.synthesize
-    if not isinstance(options, MicroPerturbation) or options.noise_scope == "table" or len(strata.rows) < 2:
+    if job.mask is not None or len(strata.rows) < 2:
+        return []
+    if SYNTHESIZERS[job.by_groups.synthesize.method].noise is None or guarantee_of(job).scope == "table":
         return []
     least = least_free(width)
     few = sum(rows - rows // job.k < least for rows in strata.rows)
@@ -249,7 +245,7 @@ def check_classes(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> 
     if job.mask is not None:
         return
     cluster, classes = job.by_groups.cluster, job.by_groups.classes
-    if cluster.uses_classes and classes.several == "compound":
+    if GROUPINGS[cluster.method].classes and classes.several == "compound":
         compound_of(codec, scanned, class_columns(codec, scanned, job.class_columns))
     for column in class_columns(codec, scanned, job.class_columns) if classes.conditions else ():
         counted = scanned.combination_counts(codec, (*job.strata.by, column.name)).reshape(-1, len(column.shares))

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from anonpipe.job.model import Job
+from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure, cluster, constrain_classes, refine
+from anonpipe.methods.record import Guarantee
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.masker import masker_of
@@ -36,7 +38,7 @@ def form_groups(ctx: Context, index: int, cells: FloatArray) -> IntArray:
 def _classes(ctx: Context, cells: FloatArray) -> list[dict[str, Any]]:
     """What each grouping is told of classes."""
     methods = ctx.job.by_groups
-    if not methods.cluster.uses_classes:
+    if not GROUPINGS[methods.cluster.method].classes:
         return [{}]
     each = ctx.classes if methods.classes.several == "average" else (ctx.compound,)
     return [{"classes": classes.codes(cells), "class_shares": classes.shares} for classes in each]
@@ -89,8 +91,28 @@ def keeps_group_moments(job: Job) -> bool:
     """Whether mean and scatter of every group are kept exactly."""
     if job.mask is not None:
         return masker_of(job).grouped
+    return guarantee_of(job).scope == "group"
+
+
+def guarantee_of(job: Job) -> Guarantee:
+    """What the job's synthesizer guarantees of means and covariances.
+
+    Raises
+    ------
+    JobError
+        The job masks the whole table.
+    """
     options = job.by_groups.synthesize
-    return SYNTHESIZERS[options.method].exact_group_moments and getattr(options, "moments", "exact") == "exact"
+    guarantee = SYNTHESIZERS[options.method].guarantee
+    assert guarantee is not None  # of all that a job can ask for
+    return guarantee(options)
+
+
+def identical_groups(job: Job) -> bool:
+    """Whether the records of a group are released as one and the same."""
+    if job.mask is not None:
+        return masker_of(job).identical_rows
+    return SYNTHESIZERS[job.by_groups.synthesize.method].identical_groups and job.decode.categories != "histogram"
 
 
 def disclosures(ctx: Context, cells: FloatArray, labels: IntArray) -> dict[str, ClassDisclosure]:

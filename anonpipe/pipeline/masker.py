@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from anonpipe.encoding.cells import CellCodec
 from anonpipe.encoding.intervals import IntervalCodec
 from anonpipe.encoding.points import PointCodec
-from anonpipe.errors import JobError
 from anonpipe.job.model import Job
-from anonpipe.job.options import Generalize
-from anonpipe.methods.masking import MASKERS, Expected, Masker, Step
-from anonpipe.moments import Moments
+from anonpipe.methods.masking import MASKERS, Step
+from anonpipe.methods.record import Features, Masker, Number
+from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
-
-FILLED: dict[str, tuple[str, ...]] = {
-    "data_shuffle": ("k", "kept", "categories"),
-    "sequential_regression": ("categories",),
-    "local_synthesis": ("k", "categories"),
-    "generalize": ("k", "steps", "origin"),
-}
-"""Options that follow from the job's columns and k, of those maskers that have any."""
 
 
 def masker_of(job: Job) -> Masker:
@@ -67,9 +56,8 @@ def intervals_of(job: Job, cells: CellCodec, points: PointCodec) -> IntervalCode
     JobError
         The table has a column of such a name already.
     """
-    if not isinstance(job.mask, Generalize) or job.mask.release != "interval":
-        return None
-    return IntervalCodec.fit(cells, points, job.mask.steps or {}, job.mask.origin or {})
+    ends = None if job.mask is None else masker_of(job).ends(job.mask)
+    return None if ends is None else IntervalCodec.fit(cells, points, ends.steps, ends.origins)
 
 
 def job_promise(
@@ -85,33 +73,27 @@ def job_promise(
     return None if expect is None else expect(moments, **options)
 
 
+def features_of(job: Job, points: PointCodec, conditioning: int, rows: int = 0) -> Features:
+    """What the job's methods are told of the table.
+
+    Parameters
+    ----------
+    points
+        The codec of the masked columns.
+    conditioning
+        Columns of numbers that they are drawn given: those of `Job.beside`.
+    rows
+        Records of the table; 0 while nobody asks.
+    """
+    numbers = tuple(
+        Number(block.name, block.start, block.mean, block.sd, block.offset is not None) for block in points.numbers
+    )
+    return Features(job.k, rows, points.width, conditioning, points.category_columns, numbers)
+
+
 def _options(job: Job, points: PointCodec, beside: int) -> dict[str, Any]:
     """The masker's options: the job's own, and those that follow from the columns."""
     if job.mask is None:
         return {}
-    options = job.mask.model_dump(exclude={"method", "scope"})
-    filled: dict[str, Any] = {
-        "kept": tuple(range(points.width, points.width + beside)),
-        "categories": points.category_columns,
-        "k": job.k,
-    }
-    if isinstance(job.mask, Generalize):
-        filled |= _steps(job.mask, points)
-    return options | {name: filled[name] for name in FILLED.get(job.mask.method, ())}
-
-
-def _steps(options: Generalize, points: PointCodec) -> dict[str, Any]:
-    """Steps and origins in the unit of the points; a step of 0 for columns without."""
-    if not options.steps:
-        return {"steps": None, "origin": None}
-    steps, origin = np.zeros(points.width), np.zeros(points.width)
-    for block in points.numbers:
-        if block.name in options.steps and block.offset is not None:
-            raise JobError(
-                f"mask.steps names {block.name!r}, which is masked by its logarithm (transform: log), where steps of "
-                "its unit have no one width; leave out one of them"
-            )
-        if block.name in options.steps:
-            steps[block.start] = options.steps[block.name] / block.sd
-            origin[block.start] = ((options.origin or {}).get(block.name, 0.0) - block.mean) / block.sd
-    return {"steps": tuple(steps.tolist()), "origin": tuple(origin.tolist())}
+    masker = masker_of(job)
+    return masker.own(job.mask) | masker.follows(job.mask, features_of(job, points, beside))

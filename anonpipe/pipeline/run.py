@@ -29,8 +29,9 @@ from anonpipe.engine import Mapper, Task
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError, OutputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
-from anonpipe.job.options import MicroPerturbation
-from anonpipe.moments import GroupedMoments, NoiseScatter, exact_factor, noise_factor, s_delta, together
+from anonpipe.methods.record import Noise
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.moments import GroupedMoments, NoiseScatter, together
 from anonpipe.pipeline import evaluation as measuring
 from anonpipe.pipeline.collect import (
     by_stratum,
@@ -462,22 +463,20 @@ def group(run: Run, mapper: Mapper) -> None:
         return
     label_shelf(ctx)
     run.map_stage(mapper, "group", len(ctx.plan.partitions))
-    if isinstance(run.job.synthesize, MicroPerturbation) and not all(
-        map(run.staging.has, ("noise.npy", "noise_scopes.json"))
-    ):
+    noise = SYNTHESIZERS[run.job.by_groups.synthesize.method].noise
+    if noise is not None and not all(map(run.staging.has, ("noise.npy", "noise_scopes.json"))):
         grouped = grouped_by_stratum(ctx)
         scopes = scopes_of_noise(run.job, grouped)
-        factors = _noise_factors(ctx, run.job.synthesize.form, together(grouped, scopes), scopes)
-        run.staging.write_array("noise.npy", np.stack(factors))
+        run.staging.write_array("noise.npy", np.stack(_noise_factors(ctx, noise, together(grouped, scopes), scopes)))
         run.staging.write_json("noise_scopes.json", scopes)
 
 
-def _noise_factors(ctx: Context, form: str, grouped: list[GroupedMoments], scopes: list[int]) -> list[FloatArray]:
+def _noise_factors(ctx: Context, noise: Noise, grouped: list[GroupedMoments], scopes: list[int]) -> list[FloatArray]:
     """One factor of the noise a scope: the table, a stratum, or small strata together."""
-    if form != "exact":
-        return [noise_factor(s_delta(scope, form)) for scope in grouped]
-    noise = together(by_stratum(ctx, "group", lambda receipt: NoiseScatter.from_dict(receipt["noise"])), scopes)
-    return [exact_factor(drawn, scope.within) for drawn, scope in zip(noise, grouped, strict=True)]
+    options, drawn = ctx.job.by_groups.synthesize, [None] * len(grouped)
+    if noise.draws_first(options):
+        drawn = together(by_stratum(ctx, "group", lambda receipt: NoiseScatter.from_dict(receipt["noise"])), scopes)
+    return [noise.factor(options, *each) for each in zip(grouped, drawn, strict=True)]
 
 
 def synthesize(run: Run, mapper: Mapper) -> None:

@@ -33,7 +33,6 @@ from anonpipe.encoding.tally import Tally
 from anonpipe.engine import Task
 from anonpipe.errors import DamagedError, EngineError, InputError
 from anonpipe.job.model import Job
-from anonpipe.job.options import Gaussian, MicroPerturbation, Pca, RMicrohybrid
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.methods.synthesis import centroid, noise_scatter, restore_by_rank, synthesize
@@ -53,10 +52,10 @@ from anonpipe.pipeline.evaluation import (
     spans_partitions,
     start_key,
 )
-from anonpipe.pipeline.grouping import disclosures, form_groups, groupings
+from anonpipe.pipeline.grouping import disclosures, form_groups, groupings, guarantee_of
 from anonpipe.pipeline.loss_bound import measure, set_aside
 from anonpipe.pipeline.mask_stages import decode_partition, encode_partition, group_numbers, mask_step, weigh_partition
-from anonpipe.pipeline.masker import masker_of
+from anonpipe.pipeline.masker import features_of, masker_of
 from anonpipe.pipeline.original_values import compare_values
 from anonpipe.pipeline.staged import (
     FILES,
@@ -327,12 +326,13 @@ def _without_spread(ctx: Context, grouped: Grouped) -> int:
 
 def needs_spread(job: Job) -> bool:
     """Whether the standard errors of the job's method depend on the covariance of each group."""
-    return isinstance(job.synthesize, Gaussian | Pca) and job.synthesize.moments == "expected"
+    return job.mask is None and guarantee_of(job).needs_spread
 
 
 def needs_noise_scatter(job: Job) -> bool:
     """Whether the noise is made to have exact moments in the whole table, so that its draws are counted first."""
-    return isinstance(job.synthesize, MicroPerturbation) and job.synthesize.form == "exact"
+    noise = SYNTHESIZERS[job.by_groups.synthesize.method].noise
+    return noise is not None and noise.draws_first(job.by_groups.synthesize)
 
 
 def _noise(ctx: Context, index: int, grouped: Grouped) -> Receipt | None:
@@ -382,13 +382,12 @@ def _as_they_were(ctx: Context, grouped: Grouped, released: FloatArray) -> int:
 
 
 def _synthesize(ctx: Context, index: int, grouped: Grouped) -> FloatArray:
-    chosen = ctx.job.by_groups.synthesize
-    options = chosen.model_dump(exclude={"method", "noise_scope"})
-    if isinstance(chosen, MicroPerturbation):
+    chosen, record = ctx.job.by_groups.synthesize, SYNTHESIZERS[ctx.job.by_groups.synthesize.method]
+    features = features_of(ctx.job, ctx.points, ctx.beside.width, ctx.plan.rows)
+    options = record.own(chosen) | record.follows(chosen, features)
+    if record.noise is not None:
         options["factor"] = ctx.noise[ctx.noise_scopes[ctx.plan.partitions[index].stratum]]
-    if options.get("moments") == "expected":
-        options["n_table"] = ctx.plan.rows
-    if isinstance(chosen, RMicrohybrid):
+    if ctx.job.beside:
         options["kept"] = ctx.beside.encode(grouped.cells)
     rng = ctx.rng("synthesize", index)
     if grouped.averaged:  # each record has a mean of its own

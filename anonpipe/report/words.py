@@ -42,7 +42,7 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
     record = registry.get(options.method)
-    texts = {name: str(getattr(record, name, "")) for name in ("published", "reference", "promise")}
+    texts = {"published": record.published, "reference": record.reference, "promise": getattr(record, "keeps", "")}
     form = getattr(options, "form", None) or getattr(options, "moments", None)
     texts["promise"] = of_form(texts["promise"], form) if form else texts["promise"]
     return MethodLine(step=step, name=options.method, options=_told(options), **texts)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from anonpipe.methods.grouping import CONFIDENCE, ClassDisclosure, LossBound
-from anonpipe.methods.masking import expect_together
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, together
+from anonpipe.methods.record import Guarantee
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, expect_together, merge_all, together
 from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, held, worst_entry
 from anonpipe.verify.kept_groups import KeptGroups
-from anonpipe.verify.promises import CHANCE, Promise, Target, against_promise, of_groups, worst
+from anonpipe.verify.promises import CHANCE, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
 
@@ -42,7 +42,8 @@ class GroupEvidence:
     share one, and are then held together against what is promised.
     """
 
-    promise: Promise
+    guarantee: Guarantee
+    identical: bool
     asked: ClassConditions
     smallest_group: int
     grouped: list[GroupedMoments]
@@ -55,17 +56,17 @@ class GroupEvidence:
     def whole(self) -> Target:
         """The promise for the table."""
         spread = together(self.spread, self.scopes) if self.spread else None
-        return of_groups(together(self.grouped, self.scopes), spread, self.promise)
+        return of_groups(together(self.grouped, self.scopes), spread, self.guarantee)
 
     @property
     def strata(self) -> list[Target]:
         """The promise for each stratum, where it is promised; of those that share a scope the promise for it."""
         grouped = together(self.grouped, self.scopes)
-        if not self.promise.strata or len(grouped) < 2:
+        if self.guarantee.scope == "table" or len(grouped) < 2:
             return []
         spreads = [[each] for each in together(self.spread, self.scopes)] if self.spread else [None] * len(grouped)
         pairs = zip(grouped, spreads, strict=True)
-        return [of_groups([one], spread, self.promise, len(grouped)) for one, spread in pairs]
+        return [of_groups([one], spread, self.guarantee, len(grouped)) for one, spread in pairs]
 
 
 @dataclass(frozen=True)
@@ -459,12 +460,12 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
         *(_classes_in_words(name, told) for name, told in by.classes.items()),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
-    if by.promise.strata and shared:
+    if by.guarantee.scope != "table" and shared:
         notes.append(
             f"{len(shared)} of {len(by.scopes)} strata share the covariance of their noise, as each has too few "
             "records beyond their groups; means and covariances are promised of these strata together, not of each"
         )
-    if not by.promise.identical:
+    if not by.identical:
         notes.append("groups have at least k records; that is not k-anonymity of the release")
     return notes
 

@@ -8,20 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.methods.masking import Expected
-from anonpipe.moments import (
-    GroupedMoments,
-    GroupSpread,
-    Moments,
-    covariance_limit,
-    expected_covariance,
-    expected_of_scopes,
-    limit_of_scopes,
-    mean_limit,
-    merge_all,
-    s_delta,
-    sampling_limit,
-)
+from anonpipe.methods.record import Guarantee
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, Moments, covariance_limit, mean_limit, merge_all
 from anonpipe.types import FloatArray
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, worst_entry, worst_of
@@ -31,29 +19,6 @@ EXACT = 1e-9
 
 CHANCE = 1e-6
 """Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the chosen synthesizer promises.
-
-    Attributes
-    ----------
-    method, form
-        Its name and the form of its noise (None where it has none).
-    strata
-        Whether it promises the same in every stratum.
-    exact_groups
-        Whether every group's mean and scatter are kept exactly.
-    identical
-        Whether the records of a group are released as one and the same.
-    """
-
-    method: str
-    form: str | None
-    strata: bool
-    exact_groups: bool = False
-    identical: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +73,9 @@ class Target:
 
 
 def of_groups(
-    grouped: list[GroupedMoments], spread: list[GroupSpread] | None, promise: Promise, tables: int = 1
+    grouped: list[GroupedMoments], spread: list[GroupSpread] | None, guarantee: Guarantee, tables: int = 1
 ) -> Target:
-    """The promise of a synthesizer for one scope of its noise, or for several together.
+    """What a synthesizer guarantees of one scope of its noise, or of several together.
 
     Parameters
     ----------
@@ -119,15 +84,7 @@ def of_groups(
     tables
         See `Target`.
     """
-    whole, spreads = merge_all(grouped), merge_all(spread) if spread else None
-    if promise.method == "micro_perturbation" and promise.form != "exact" and len(grouped) > 1:
-        form = str(promise.form)
-        scopes = [(each, s_delta(each, form)) for each in grouped]
-        covariance, limit = expected_of_scopes(scopes, form), limit_of_scopes(scopes, form)
-    else:
-        covariance = expected_covariance(whole, promise.method, promise.form)
-        limit = sampling_limit(whole, promise.method, promise.form, spread=spreads)
-    return Target(whole.total, Expected(limit.mean, covariance, limit.covariance, limit.scale), tables)
+    return Target(merge_all(grouped).total, guarantee.expect(grouped, spread), tables)
 
 
 def against_promise(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:

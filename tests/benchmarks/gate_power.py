@@ -24,9 +24,9 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.masking._basis import axes_of
-from anonpipe.methods.synthesis import synthesize
+from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
-from anonpipe.verify.promises import Promise, Target, against_promise, of_groups
+from anonpipe.verify.promises import Target, against_promise, of_groups
 
 WIDTH = 4
 LINE = "{:<16} {:>6} {:>3}  {:<32} {:>7} {:>9} {:>9} {:>8} {:>8}"
@@ -70,7 +70,10 @@ class Grouped:
         self.points, self.groups, self.method, self.form = points, groups, method, form
         self.grouped = GroupedMoments.of(points, *groups)
         spread = [GroupSpread.of(points, *groups)] if form == "expected" else None
-        self.target = of_groups([self.grouped], spread, Promise(method, form, False))
+        record = METHODS[method]
+        assert record.guarantee is not None and record.options is not None and record.forms is not None
+        options = record.options(method=method, **{record.forms: form})
+        self.target = of_groups([self.grouped], spread, record.guarantee(options))
 
     def draw(self, rng: np.random.Generator, wrong: str | None = None) -> Moments:
         """Moments of one release."""

@@ -83,7 +83,7 @@ def runs(wanted):
 def group(points, k, method, options):
     """Labels, or None where the method refuses, and seconds."""
     given = dict(options)
-    if METHODS[method].needs:
+    if METHODS[method].classes:
         given["classes"] = (points[:, 0] > np.median(points[:, 0])).astype(np.int64)
     start = time.perf_counter()
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,14 +12,15 @@ from anonpipe.encoding.tally import Tally
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import LossBound, class_disclosure
 from anonpipe.methods.masking import MASKERS, mask
-from anonpipe.methods.synthesis import synthesize
+from anonpipe.methods.record import Guarantee
+from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, Outcome, held, worst_entry, worst_of
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
-from anonpipe.verify.promises import Promise, Target
+from anonpipe.verify.promises import Target
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import build_view
 from anonpipe.verify.words import line
@@ -32,9 +33,27 @@ COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": 
 GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped", "scopes")
 
 
+@dataclass(frozen=True)
+class Promise:
+    """A synthesizer, and whether its noise is that of the stratum."""
+
+    method: str
+    form: str | None
+    strata: bool
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What its record guarantees."""
+        record, scope = METHODS[self.method], {"noise_scope": "stratum" if self.strata else "table"}
+        options = {record.forms: self.form} if self.form else {}
+        return record.guarantee(record.options(method=self.method, **options, **(scope if record.noise else {})))
+
+
 def judge(evidence, promise, k, limits, asked):
     """The verdict where this was promised and asked."""
-    return judge_evidence(replace(evidence, by=replace(evidence.by, promise=promise, asked=asked)), k, limits)
+    return judge_evidence(
+        replace(evidence, by=replace(evidence.by, guarantee=promise.guarantee, asked=asked)), k, limits
+    )
 
 
 def tally(cells: np.ndarray) -> Tally:
@@ -84,7 +103,8 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
         "original": original, "released": released, "synthesized": made,
     }  # fmt: skip
     told = {
-        "promise": promise, "asked": NOTHING, "smallest_group": 5, "grouped": whole, "bound": LossBound(3.0, None),
+        "guarantee": promise.guarantee, "identical": promise.method == "centroid", "asked": NOTHING,
+        "smallest_group": 5, "grouped": whole, "bound": LossBound(3.0, None),
         "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
         "spread": spread if promise.form == "expected" else None, "scopes": [0, 1] if promise.strata else [0, 0],
     }  # fmt: skip

@@ -12,13 +12,11 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.record import Masker, Synthesizer
 from anonpipe.methods.synthesis import METHODS
 
 Link = Literal["none", "own", "unknown"]
 Answer = Literal["holds", "does not hold", "cannot be said"]
-
-_UNKNOWN = ("data_shuffle",)
-"""Maskers that make records from the whole table, but of true values of persons."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,19 @@ def link_of(method: str) -> Link:
     >>> link_of("gaussian"), link_of("noise"), link_of("generalize"), link_of("data_shuffle")
     ('none', 'own', 'none', 'unknown')
     """
-    if method in METHODS:
-        return "none"
-    if method not in MASKERS:
+    record = METHODS.get(method) or MASKERS.get(method)
+    if record is None:
         raise JobError(f"unknown method {method!r}; known are: {', '.join([*METHODS, *MASKERS])}")
-    masker = MASKERS[method]
-    if method in _UNKNOWN:
-        return "unknown"
+    return link_by(record)
+
+
+def link_by(record: Synthesizer | Masker) -> Link:
+    """The same by the method's record."""
+    if isinstance(record, Masker) and record.exact_columns:
+        return "unknown"  # made from the whole table, but of true values of persons
     # Records that are alike cannot be told apart, whoever they were made from.
-    return "own" if masker.same_person and not masker.identical_rows else "none"
+    alike = isinstance(record, Masker) and record.identical_rows
+    return "own" if record.link == "person" and not alike else "none"
 
 
 def fewest_alike(labels: npt.ArrayLike, own_cells: npt.ArrayLike) -> int:

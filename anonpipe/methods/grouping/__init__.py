@@ -10,7 +10,7 @@ from anonpipe.methods.grouping._crest_per_class import crest_per_class
 from anonpipe.methods.grouping._disclosure import ClassDisclosure, class_disclosure
 from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
 from anonpipe.methods.grouping._loss import information_loss
-from anonpipe.methods.grouping._method import Method
+from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._registry import METHODS, cluster
 from anonpipe.methods.grouping._sampled_bound import CONFIDENCE, LossBound, bound_from_distances, smallest_distances
@@ -19,8 +19,8 @@ __all__ = [
     "CONFIDENCE",
     "METHODS",
     "ClassDisclosure",
+    "GroupingOptions",
     "LossBound",
-    "Method",
     "bound_from_distances",
     "class_disclosure",
     "cluster",

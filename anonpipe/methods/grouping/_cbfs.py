@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._mdav_kernel import join_nearest, single_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class CbfsOptions(GroupingOptions):
+    """Centroid-based fixed-size microaggregation (CBFS)."""
+
+    method: Literal["cbfs"]
 
 
 def cbfs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -45,3 +55,14 @@ def cbfs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     labels = single_groups(points, k)
     join_nearest(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=cbfs,
+    options=CbfsOptions,
+    published="Centroid-based fixed-size microaggregation (CBFS)",
+    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+    cost="time O(n²·w/k) at worst, memory O(n·w)",
+    sizes="k; up to 2k-1 where the last fewer than k records join",
+    largest=under_2k,
+)

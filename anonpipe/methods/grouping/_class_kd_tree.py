@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._classes import checked_alpha
 from anonpipe.methods.grouping._kd_tree_kernel import median_groups
+from anonpipe.methods.grouping._options import ClassGroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class ClassKdTreeOptions(ClassGroupingOptions):
+    """Median splits that weigh spread and class divergence by `alpha`."""
+
+    method: Literal["class_kd_tree"]
+    block_rows: int | None = Field(default=None, ge=10)
+    alpha: float = Field(default=0.5, ge=0, le=1)
 
 
 def class_kd_tree(
@@ -71,3 +84,15 @@ def class_kd_tree(
     """
     labels: IntArray = median_groups(points, k, classes, class_shares, checked_alpha(alpha))
     return labels
+
+
+METHOD = Grouping(
+    function=class_kd_tree,
+    options=ClassKdTreeOptions,
+    published="kd-tree partitioning with regard to classes",
+    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+    cost="time O(n·w·log n), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+    classes=True,
+)

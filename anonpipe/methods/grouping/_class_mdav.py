@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._class_mdav_kernel import mixed_groups
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal
+from anonpipe.methods.grouping._options import ClassGroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class ClassMdavOptions(ClassGroupingOptions):
+    """MDAV whose groups weigh distance and class divergence by `alpha`."""
+
+    method: Literal["class_mdav"]
+    alpha: float = Field(default=0.5, ge=0, le=1)
 
 
 def class_mdav(
@@ -75,3 +87,15 @@ def class_mdav(
     alpha = checked_alpha(alpha)
     labels: IntArray = mixed_groups(points, k, classes, class_shares, alpha, diagonal(points))
     return labels
+
+
+METHOD = Grouping(
+    function=class_mdav,
+    options=ClassMdavOptions,
+    published="MDAV with the composite distance of CREST",
+    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+    cost="time O(n²·w/k + n²), memory O(n·w)",
+    sizes="k, and k to 2k-1 for the last group",
+    largest=under_2k,
+    classes=True,
+)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._condensation_kernel import condense
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class CondensationOptions(GroupingOptions):
+    """Condensation: random seeds and their nearest records."""
+
+    method: Literal["condensation"]
 
 
 def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -53,3 +63,15 @@ def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
     labels = np.empty(len(points), dtype=np.int64)
     condense(points, k, seeds, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=condensation,
+    options=CondensationOptions,
+    published="Condensation, static",
+    reference="Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12; Gal et al. 2014, Algorithm 1, steps 1 to 4",
+    cost="time O(n²·w/k), memory O(n·w)",
+    sizes="k, and up to 2k-1 for groups that leftovers join",
+    largest=under_2k,
+    draws=True,
+)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._class_tree_kernel import class_tree
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal
+from anonpipe.methods.grouping._options import ClassGroupingOptions
 from anonpipe.methods.grouping._spanning_tree_kernel import cut_by_ratio
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 MOST_NEIGHBOURS = 100
+
+
+class CrestOptions(ClassGroupingOptions):
+    """Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`."""
+
+    method: Literal["crest"]
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    neighbours: int | None = Field(default=None, ge=2)
 
 
 def crest(
@@ -104,3 +117,15 @@ def crest(
     tree = class_tree(points, classes, class_shares, neighbours, alpha, diagonal(points))
     labels: IntArray = cut_by_ratio(*tree, k, classes, class_shares)
     return labels
+
+
+METHOD = Grouping(
+    function=crest,
+    options=CrestOptions,
+    published="Class restricted spanning tree (CREST)",
+    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
+    cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
+    sizes="k or more, without an upper limit",
+    largest=None,
+    classes=True,
+)

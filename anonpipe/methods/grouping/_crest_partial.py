@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from anonpipe.methods.grouping._options import ClassGroupingOptions
 from anonpipe.methods.grouping._spanning_tree_kernel import cut_by_ratio, shortest_tree
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class CrestPartialOptions(ClassGroupingOptions):
+    """A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1)."""
+
+    method: Literal["crest_partial"]
 
 
 def crest_partial(
@@ -58,3 +68,15 @@ def crest_partial(
         return np.zeros(len(points), dtype=np.int64)
     labels: IntArray = cut_by_ratio(*shortest_tree(points), k, classes, class_shares)
     return labels
+
+
+METHOD = Grouping(
+    function=crest_partial,
+    options=CrestPartialOptions,
+    published="Partial CREST: minimum spanning tree cut by divergence and length",
+    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
+    cost="time O(n²·w), memory O(n·(w + classes))",
+    sizes="k or more, without an upper limit",
+    largest=None,
+    classes=True,
+)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._density_kernel import group_by_density
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Dba1Options(GroupingOptions):
+    """Density-based microaggregation, first phase (DBA-1)."""
+
+    method: Literal["dba_1"]
 
 
 def dba_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -57,3 +67,14 @@ def dba_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     [1, 0, 1, 0, 0]
     """
     return np.asarray(group_by_density(points, k))
+
+
+METHOD = Grouping(
+    function=dba_1,
+    options=Dba1Options,
+    published="Density-based algorithm, first phase (DBA-1)",
+    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
+    cost="time O(n²·w) usually, memory O(n·(w + k))",
+    sizes="k; up to 2k-1 where the last fewer than k records join",
+    largest=under_2k,
+)

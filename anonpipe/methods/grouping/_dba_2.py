@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._dba_1 import dba_1
 from anonpipe.methods.grouping._decompose import decompose
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._split_large_kernel import split_by_mdav_1
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Dba2Options(GroupingOptions):
+    """Density-based microaggregation, both phases (DBA-2)."""
+
+    method: Literal["dba_2"]
 
 
 def dba_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -55,3 +65,14 @@ def dba_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     last_first = np.arange(labels.max(), -1, -1)
     labels = decompose(points, labels, last_first, most=len(points))
     return np.asarray(split_by_mdav_1(points, *sort_groups(labels), k))
+
+
+METHOD = Grouping(
+    function=dba_2,
+    options=Dba2Options,
+    published="Density-based algorithm, both phases (DBA-2)",
+    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
+    cost="time O(n²·w) usually, memory O(n·(w + k))",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._maximum_distance_kernel import maximum_distance_groups
 from anonpipe.methods.grouping._mdav_kernel import join_nearest
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class DiameterFixedOptions(GroupingOptions):
+    """Diameter-based fixed-size microaggregation."""
+
+    method: Literal["diameter_fixed"]
 
 
 def diameter_fixed(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -47,3 +57,14 @@ def diameter_fixed(points: FloatArray, k: int, *, rng: np.random.Generator) -> I
     else:
         join_nearest(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=diameter_fixed,
+    options=DiameterFixedOptions,
+    published="Diameter-based fixed-size microaggregation (D)",
+    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+    cost="time O(n²·w) usually, memory O(n·w)",
+    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    largest=under_2k,
+)

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._fuzzy_kernel import fuzzy_recursively
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class FuzzyCMeansOptions(GroupingOptions):
+    """Fuzzy c-means, run with fewer and softer clusters until all have k records."""
+
+    method: Literal["fuzzy_c_means"]
+    fuzziness: float = Field(default=1.1, gt=1)
+    step: float = Field(default=0.02, gt=0)
+    shrink: float = Field(default=0.5, gt=0, lt=1)
+    iterations: int = Field(default=20, ge=1)
 
 
 def fuzzy_c_means(
@@ -92,3 +106,15 @@ def fuzzy_c_means(
     labels = np.empty(len(points), dtype=np.int64)
     fuzzy_recursively(points, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=fuzzy_c_means,
+    options=FuzzyCMeansOptions,
+    published="Microaggregation by fuzzy c-means",
+    reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
+    cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+    draws=True,
+)

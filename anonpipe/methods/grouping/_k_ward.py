@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._ward_kernel import ward_recursively
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class KWardOptions(GroupingOptions):
+    """Multivariate k-Ward."""
+
+    method: Literal["k_ward"]
 
 
 def k_ward(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -56,3 +66,14 @@ def k_ward(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     labels = np.empty(len(points), dtype=np.int64)
     ward_recursively(points, k, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=k_ward,
+    options=KWardOptions,
+    published="k-Ward, multivariate",
+    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
+    cost="time O(n²·w), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

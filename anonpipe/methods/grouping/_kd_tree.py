@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._kd_tree_kernel import median_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class KdTreeOptions(GroupingOptions):
+    """Recursive splits at the median of the widest column."""
+
+    method: Literal["kd_tree"]
+    block_rows: int | None = Field(default=None, ge=10)
 
 
 def kd_tree(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -45,3 +57,14 @@ def kd_tree(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     """
     labels: IntArray = median_groups(points, k, np.zeros(len(points), dtype=np.int64), np.ones(1), 1.0)
     return labels
+
+
+METHOD = Grouping(
+    function=kd_tree,
+    options=KdTreeOptions,
+    published="kd-tree partitioning",
+    reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
+    cost="time O(n·w·log n), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._maximum_distance_kernel import join_together, maximum_distance_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MdOptions(GroupingOptions):
+    """Maximum distance (MD)."""
+
+    method: Literal["md"]
 
 
 def md(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -68,3 +78,14 @@ def md(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     else:
         join_together(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=md,
+    options=MdOptions,
+    published="Maximum distance (MD)",
+    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
+    cost="time O(n²·w) usually, memory O(n·w)",
+    sizes="k; up to 2k-1 for the last group, or for one that the last records join",
+    largest=under_2k,
+)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._mdav_kernel import join_nearest, pairs_of_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MdavOptions(GroupingOptions):
+    """Maximum distance to average vector."""
+
+    method: Literal["mdav"] = "mdav"
 
 
 def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -64,3 +74,14 @@ def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     else:
         join_nearest(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=mdav,
+    options=MdavOptions,
+    published="Maximum distance to average vector (MDAV)",
+    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
+    cost="time O(n²·w/k) at worst, memory O(n·w)",
+    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    largest=under_2k,
+)

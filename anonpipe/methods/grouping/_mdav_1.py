@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._mdav_kernel import join_nearest, outermost_group, pairs_of_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Mdav1Options(GroupingOptions):
+    """MDAV-1: MDAV whose last group has k records too."""
+
+    method: Literal["mdav_1"]
 
 
 def mdav_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -55,3 +65,14 @@ def mdav_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
         labels[outermost_group(points, remaining, k)] = labels.max() + 1
     join_nearest(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=mdav_1,
+    options=Mdav1Options,
+    published="MDAV-1",
+    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
+    cost="time O(n²·w/k) at worst, memory O(n·w)",
+    sizes="k; up to 2k-1 where the last fewer than k records join",
+    largest=under_2k,
+)

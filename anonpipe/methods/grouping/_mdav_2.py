@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._decompose import by_falling_scatter, decompose
 from anonpipe.methods.grouping._mdav_1 import mdav_1
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._split_large_kernel import split_by_mdav_1
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Mdav2Options(GroupingOptions):
+    """MDAV-1 with the second phase of DBA (MDAV-2)."""
+
+    method: Literal["mdav_2"]
 
 
 def mdav_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -56,3 +66,14 @@ def mdav_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     labels = mdav_1(points, k, rng=rng)
     labels = decompose(points, labels, by_falling_scatter(points, labels), most=len(points))
     return np.asarray(split_by_mdav_1(points, *sort_groups(labels), k))
+
+
+METHOD = Grouping(
+    function=mdav_2,
+    options=Mdav2Options,
+    published="MDAV-1 with the second phase of DBA (MDAV-2)",
+    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
+    cost="time O(n²·w/k), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._mdav_kernel import outermost_group, pairs_of_groups
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MdavGenericOptions(GroupingOptions):
+    """MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."""
+
+    method: Literal["mdav_generic"]
 
 
 def mdav_generic(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -49,3 +59,14 @@ def mdav_generic(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
         label += 1
     labels[labels < 0] = label
     return labels
+
+
+METHOD = Grouping(
+    function=mdav_generic,
+    options=MdavGenericOptions,
+    published="MDAV-generic",
+    reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
+    cost="time O(n²·w/k) at worst, memory O(n·w)",
+    sizes="k, and k to 2k-1 for the last group",
+    largest=under_2k,
+)

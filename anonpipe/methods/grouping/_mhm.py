@@ -10,11 +10,20 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._cbfs import cbfs
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import mdav
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._paths_kernel import cut_path, nearest_next
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}
 """Methods whose groups a path may follow; npn goes without."""
+
+
+class MhmOptions(GroupingOptions):
+    """The best cut of the records put in an order by another heuristic."""
+
+    method: Literal["mhm"]
+    order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
 
 
 def mhm(
@@ -115,3 +124,14 @@ def chained(points: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntA
     place[chain] = np.arange(n_groups)
     moved = np.argsort(np.repeat(place, sizes), kind="stable")
     return order[moved], np.concatenate([[0], np.cumsum(sizes[chain])])
+
+
+METHOD = Grouping(
+    function=mhm,
+    options=MhmOptions,
+    published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
+    reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
+    cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

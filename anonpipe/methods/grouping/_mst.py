@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._spanning_tree_kernel import cut_longest, shortest_tree
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MstOptions(GroupingOptions):
+    """Cutting the longest edges of a minimum spanning tree."""
+
+    method: Literal["mst"]
 
 
 def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -51,3 +61,14 @@ def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
         return one_class
     labels: IntArray = cut_longest(*shortest_tree(points), k, one_class, np.ones(1), 1.0)
     return labels
+
+
+METHOD = Grouping(
+    function=mst,
+    options=MstOptions,
+    published="Minimum spanning tree partitioning",
+    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+    cost="time O(n²·w), memory O(n·w)",
+    sizes="k or more, without an upper limit",
+    largest=None,
+)

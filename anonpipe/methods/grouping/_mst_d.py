@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._mst import mst
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._split_large_kernel import split_by_maximum_distance
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MstDOptions(GroupingOptions):
+    """Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."""
+
+    method: Literal["mst_d"]
 
 
 def mst_d(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -45,3 +55,14 @@ def mst_d(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     [0, 0, 1, 1, 2, 2]
     """
     return np.asarray(split_by_maximum_distance(points, *sort_groups(mst(points, k, rng=rng)), k), dtype=np.int64)
+
+
+METHOD = Grouping(
+    function=mst_d,
+    options=MstDOptions,
+    published="M-d: minimum spanning tree, large parts split by maximum distance",
+    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+    cost="time O(n²·w), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Literal
 
+import numpy as np
+from pydantic import Field
+
+from anonpipe.methods.grouping._options import ClassGroupingOptions
 from anonpipe.methods.grouping._spanning_tree_kernel import cut_longest, shortest_tree
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MstTCloseOptions(ClassGroupingOptions):
+    """Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes."""
+
+    method: Literal["mst_t_close"]
+    t: float = Field(default=0.25, gt=0, le=1)
 
 
 def mst_t_close(
@@ -78,3 +90,15 @@ def mst_t_close(
         return np.zeros(len(points), dtype=np.int64)
     labels: IntArray = cut_longest(*shortest_tree(points), k, classes, class_shares, t)
     return labels
+
+
+METHOD = Grouping(
+    function=mst_t_close,
+    options=MstTCloseOptions,
+    published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
+    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
+    cost="time O(n²·w), memory O(n·(w + classes))",
+    sizes="k or more, without an upper limit",
+    largest=None,
+    classes=True,
+)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.methods.grouping._cut_trees_kernel import cut_trees
 from anonpipe.methods.grouping._forest_kernel import grow_forest, split_large_parts
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class MuApproxOptions(GroupingOptions):
+    """The approximation by forests (µ-Approx)."""
+
+    method: Literal["mu_approx"]
 
 
 def mu_approx(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -80,3 +90,14 @@ def mu_approx(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     labels = np.empty_like(found)
     labels[by_value] = found
     return labels
+
+
+METHOD = Grouping(
+    function=mu_approx,
+    options=MuApproxOptions,
+    published="Approximation by forests (µ-Approx)",
+    reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
+    cost="time O(n²·w), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

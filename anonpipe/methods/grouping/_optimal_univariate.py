@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._paths_kernel import cut_path
+from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class OptimalUnivariateOptions(GroupingOptions):
+    """Optimal microaggregation of one column."""
+
+    method: Literal["optimal_univariate"]
 
 
 def optimal_univariate(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -53,3 +63,24 @@ def optimal_univariate(points: FloatArray, k: int, *, rng: np.random.Generator) 
     if points.shape[1] != 1:
         raise InfeasibleError(f"optimal_univariate takes one column, not {points.shape[1]}; use mhm for several")
     return np.asarray(cut_path(points, np.argsort(points[:, 0], kind="stable"), k))
+
+
+def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str | None:
+    if features.width == 1:
+        return None
+    return (
+        f"cluster.method optimal_univariate takes one column of points; the masked ones make {features.width}; "
+        "take mhm, which cuts an order of the records in the same way"
+    )
+
+
+METHOD = Grouping(
+    function=optimal_univariate,
+    options=OptimalUnivariateOptions,
+    published="Optimal univariate microaggregation, one column only",
+    reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
+    cost="time O(n·(k + log n)), memory O(n)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+    refuses=_of_one_column,
+)

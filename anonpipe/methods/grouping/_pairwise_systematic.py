@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._pairwise_kernel import systematic_groups
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class PairwiseSystematicOptions(GroupingOptions):
+    """Pairwise systematic microaggregation (P-S)."""
+
+    method: Literal["pairwise_systematic"]
 
 
 def pairwise_systematic(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -64,3 +74,14 @@ def pairwise_systematic(points: FloatArray, k: int, *, rng: np.random.Generator)
         # One column after the other: the same bits whatever the table's layout.
         key += column - column.mean()
     return systematic_groups(points, k, np.argsort(key, kind="stable"))
+
+
+METHOD = Grouping(
+    function=pairwise_systematic,
+    options=PairwiseSystematicOptions,
+    published="Pairwise systematic microaggregation (P-S)",
+    reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
+    cost="time O(n²·w) at worst, memory O(n·w)",
+    sizes="k, and k to 2k-1 for the last group",
+    largest=under_2k,
+)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.methods.grouping._histogram_kernel import split_at_all_medians
+from anonpipe.methods.grouping._options import GroupingOptions
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class RhsOptions(GroupingOptions):
+    """Recursive histogram sanitization (RHS)."""
+
+    method: Literal["rhs"]
+    block_rows: int | None = Field(default=None, ge=10)
 
 
 def rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -64,3 +76,14 @@ def rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
             f"under k={k} records; use spectral_rhs, which splits one column at a time, or fewer columns"
         )
     return labels
+
+
+METHOD = Grouping(
+    function=rhs,
+    options=RhsOptions,
+    published="Recursive histogram sanitization (RHS)",
+    reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
+    cost="time O(n·w·log(n/k)), memory O(n·w)",
+    sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
+    largest=None,
+)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from anonpipe.kernels.principal import covariance
 from anonpipe.methods.grouping._histogram_kernel import rotated_columns, split_widest
+from anonpipe.methods.grouping._options import GroupingOptions
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class SpectralRhsOptions(GroupingOptions):
+    """Spectral recursive histogram sanitization (Spectral-RHS)."""
+
+    method: Literal["spectral_rhs"]
+    block_rows: int | None = Field(default=None, ge=10)
 
 
 def spectral_rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -82,3 +94,14 @@ def principal_axes(points: FloatArray) -> FloatArray:
     sizes = np.abs(axes)
     first = (sizes > (1.0 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)
     return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
+
+
+METHOD = Grouping(
+    function=spectral_rhs,
+    options=SpectralRhsOptions,
+    published="Spectral recursive histogram sanitization (Spectral-RHS)",
+    reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
+    cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
+    sizes="k to 2k",
+    largest=lambda k: 2 * k,
+)

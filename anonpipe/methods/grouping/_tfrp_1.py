@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._reference_points_kernel import group_by_reference_points
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Tfrp1Options(GroupingOptions):
+    """Two fixed reference points, first phase (TFRP-1)."""
+
+    method: Literal["tfrp_1"]
 
 
 def tfrp_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -52,3 +62,14 @@ def tfrp_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     [1, 0, 1, 0, 0]
     """
     return np.asarray(group_by_reference_points(points, k))
+
+
+METHOD = Grouping(
+    function=tfrp_1,
+    options=Tfrp1Options,
+    published="Two fixed reference points, first phase (TFRP-1)",
+    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
+    cost="time O(n²·w/k) at worst, memory O(n·w)",
+    sizes="k; up to 2k-1 where the last fewer than k records join",
+    largest=under_2k,
+)

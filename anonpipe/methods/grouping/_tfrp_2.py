@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._decompose import by_falling_scatter, decompose
+from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._split_large_kernel import split_by_reference_points
 from anonpipe.methods.grouping._tfrp_1 import tfrp_1
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class Tfrp2Options(GroupingOptions):
+    """Two fixed reference points, both phases (TFRP-2)."""
+
+    method: Literal["tfrp_2"]
 
 
 def tfrp_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -62,3 +72,14 @@ def tfrp_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     labels = tfrp_1(points, k, rng=rng)
     labels = decompose(points, labels, by_falling_scatter(points, labels), most=4 * k - 1)
     return np.asarray(split_by_reference_points(points, *sort_groups(labels), k))
+
+
+METHOD = Grouping(
+    function=tfrp_2,
+    options=Tfrp2Options,
+    published="Two fixed reference points, both phases (TFRP-2)",
+    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
+    cost="time O(n²·w/k), memory O(n·w)",
+    sizes="k to 2k-1",
+    largest=under_2k,
+)

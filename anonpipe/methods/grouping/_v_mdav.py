@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from anonpipe.methods.grouping._mdav_kernel import join_nearest
+from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._v_mdav_kernel import variable_groups
+from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+class VMdavOptions(GroupingOptions):
+    """MDAV with groups that grow to up to 2k-1 records where near ones are at hand."""
+
+    method: Literal["v_mdav"]
+    gamma: float = Field(default=0.2, ge=0)
 
 
 def v_mdav(points: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
@@ -69,3 +80,14 @@ def v_mdav(points: FloatArray, k: int, *, rng: np.random.Generator, gamma: float
     labels = variable_groups(points, k, float(gamma))
     join_nearest(points, labels)
     return labels
+
+
+METHOD = Grouping(
+    function=v_mdav,
+    options=VMdavOptions,
+    published="MDAV with variable group size (V-MDAV)",
+    reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
+    cost="time O(n²·w) at worst, memory O(n·w)",
+    sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
+    largest=lambda k: max(k, 3 * k - 2),
+)

@@ -6,26 +6,23 @@ that see one part of the rows, or one column of all rows, at a time
 """
 
 from anonpipe.methods.masking._driver import counted, placed_at, run_steps
-from anonpipe.methods.masking._expected import Expected, expect_together
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
-from anonpipe.methods.masking._records import RECORDS
-from anonpipe.methods.masking._registry import MASKERS, Masker, mask
+from anonpipe.methods.masking._options import MaskOptions
+from anonpipe.methods.masking._registry import MASKERS, RECORDS, mask
 from anonpipe.methods.masking._steps import Columns, Reduce, Rows, Step
 
 __all__ = [
     "MASKERS",
     "RECORDS",
     "Columns",
-    "Expected",
     "Intervals",
-    "Masker",
+    "MaskOptions",
     "RecordsAndDraws",
     "Reduce",
     "Rows",
     "Step",
     "counted",
-    "expect_together",
     "intervals",
     "mask",
     "placed_at",

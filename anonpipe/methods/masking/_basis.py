@@ -45,6 +45,10 @@ class Axes:
     variances: FloatArray
 
 
+BASIS = "'spectral' (default): along the principal components; 'columns': along the columns as they are"
+"""What the option is for."""
+
+
 def axes_of(moments: Moments, basis: Basis) -> Axes:
     """The axes of a table.
 

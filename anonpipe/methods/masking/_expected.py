@@ -2,87 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from anonpipe.methods.masking._basis import Basis, axes_of
-from anonpipe.moments import Moments, form_eigenvalue, merge_all, product_variance
+from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Expected:
-    """Moments of masked points, given the originals; the mean is always expected to stay.
-
-    Attributes
-    ----------
-    mean_error
-        Standard errors of the means, shape (width,); zeros where they are exact.
-    covariance
-        Expected covariance (over n - 1), shape (width, width).
-    covariance_error
-        Standard errors of its entries, shape (width, width).
-    covariance_scale
-        Scale of their tails, shape (width, width); see
-        `anonpipe.moments.covariance_limit`.
-    """
-
-    mean_error: FloatArray
-    covariance: FloatArray
-    covariance_error: FloatArray
-    covariance_scale: FloatArray
-
-    @classmethod
-    def exactly(cls, covariance: FloatArray) -> Expected:
-        """Means that stay, and this covariance, without any error."""
-        nothing = np.zeros_like(covariance)
-        return cls(np.zeros(len(covariance)), covariance, nothing, nothing)
-
-
-def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
-    """What is promised of tables below each other that are masked one by one.
-
-    Parameters
-    ----------
-    parts
-        Of each table its moments, and what is promised of it.
-
-    Returns
-    -------
-    Expected
-        Exact where all are. Draws of different tables are independent, so
-        that variances of their sums add. Where means are drawn, their
-        distances are too: the standard errors of the covariance hold an upper
-        limit of what that adds, as correlations between errors are not known.
-        The scale of the tails is the largest, of a table's own or of the
-        product of its two means.
-
-    Examples
-    --------
-    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected.exactly(np.array([[2.0]]))
-    >>> two = Moments(2, np.ones(1) * 4, np.array([[2.0]])), one[1]
-    >>> expect_together([one, two]).covariance.round(6).tolist()
-    [[6.666667]]
-    """
-    if len(parts) == 1:
-        return parts[0][1]
-    whole = merge_all([moments for moments, _ in parts])
-    degrees = max(whole.n - 1, 1)
-    scatter, variance, drift = np.zeros_like(whole.scatter), np.zeros_like(whole.scatter), np.zeros_like(whole.scatter)
-    mean_variance, scale = np.zeros_like(whole.mean), np.zeros_like(whole.scatter)
-    for moments, expected in parts:
-        own, apart = max(moments.n - 1, 0), moments.mean - whole.mean
-        scatter += own * expected.covariance + moments.n * np.outer(apart, apart)
-        shift = moments.n * np.outer(np.abs(apart), expected.mean_error)
-        variance += (own * expected.covariance_error) ** 2 + (shift + shift.T) ** 2
-        moved = moments.n * np.outer(expected.mean_error, expected.mean_error)
-        drift += moved
-        scale = np.maximum(scale, np.maximum(own * expected.covariance_scale, 2.0 * moved))
-        mean_variance += (moments.n * expected.mean_error) ** 2
-    error = (np.sqrt(variance) + drift) / degrees
-    return Expected(np.sqrt(mean_variance) / whole.n, scatter / degrees, error, scale / degrees)
 
 
 def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from anonpipe.columns import Column
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.masking._mondrian_kernel import mondrian_groups
+from anonpipe.methods.masking._options import MaskOptions
 from anonpipe.methods.masking._steps import Reduce, Rows, Step, as_many
+from anonpipe.methods.record import Ends, Features, Masker, no_dummies
 from anonpipe.types import FloatArray, IntArray
 
 Release = Literal["midpoint", "interval"]
@@ -67,6 +72,31 @@ class Intervals:
     def middle(self) -> FloatArray:
         """Middle of the intervals, shape (n_rows, width)."""
         return self.low + (self.high - self.low) / 2
+
+
+class GeneralizeOptions(MaskOptions):
+    """The middle of the interval that at least k records of a partition share, in all masked columns.
+
+    `steps` widens the intervals of numbers and dates, named, to multiples of
+    a step in the column's unit (days for dates), counted from `origin` (0, or
+    1970-01-01, unless given). Without it middles are made of true values.
+    `release`: `midpoint` alone, or the `interval` too, as two more columns
+    NAME_from and NAME_to beside each masked number and date, ends included.
+    The ends of all columns then need steps, wider than the column's own:
+    others would be true values of persons.
+    """
+
+    method: Literal["generalize"]
+    release: Literal["midpoint", "interval"] = "midpoint"
+    cuts: Literal["relaxed", "strict"] = "relaxed"
+    steps: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = None
+    origin: dict[str, Annotated[float, Field(allow_inf_nan=False)]] | None = None
+
+    @model_validator(mode="after")
+    def _origins_have_steps(self) -> GeneralizeOptions:
+        if idle := set(self.origin or {}) - set(self.steps or {}):
+            raise ValueError(f"origin is given for {', '.join(sorted(idle))} without steps; give both")
+        return self
 
 
 def generalize(
@@ -263,3 +293,96 @@ def _check(k: int, cuts: str, suppress_above: float | None) -> None:
         raise JobError(f"generalize was given cuts={cuts!r}; known are 'relaxed' and 'strict'")
     if suppress_above is not None and not (np.isfinite(suppress_above) and suppress_above > 0):
         raise JobError(f"generalize was given suppress_above={suppress_above}; give a share of the range above 0")
+
+
+def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:
+    """Steps and origins in the unit of the features; a step of 0 for columns without.
+
+    Raises
+    ------
+    JobError
+        Steps for a column that is masked by its logarithm.
+    """
+    if not options.steps:
+        return {"k": features.k, "steps": None, "origin": None}
+    steps, origin = np.zeros(features.width), np.zeros(features.width)
+    for number in features.numbers:
+        if number.name not in options.steps:
+            continue
+        if number.logarithm:
+            raise JobError(
+                f"mask.steps names {number.name!r}, which is masked by its logarithm (transform: log), where steps of "
+                "its unit have no one width; leave out one of them"
+            )
+        steps[number.place] = options.steps[number.name] / number.sd
+        origin[number.place] = ((options.origin or {}).get(number.name, 0.0) - number.mean) / number.sd
+    return {"k": features.k, "steps": tuple(steps.tolist()), "origin": tuple(origin.tolist())}
+
+
+def _ends(options: GeneralizeOptions) -> Ends | None:
+    return Ends(options.steps or {}, options.origin or {}) if options.release == "interval" else None
+
+
+def _check_steps(options: GeneralizeOptions, columns: Mapping[str, Column]) -> str | None:
+    for name in options.steps or {}:
+        if name not in columns or not columns[name].role.synthesized or columns[name].kind.coded:
+            return f"mask.steps names {name!r}; give numbers and dates that are masked"
+    if options.release == "midpoint":
+        return None
+    masked = {name: each for name, each in columns.items() if each.role.synthesized and not each.kind.coded}
+    return next(filter(None, (_true_ends(options, name, column) for name, column in masked.items())), None)
+
+
+def _true_ends(options: GeneralizeOptions, name: str, column: Column) -> str | None:
+    """Why the ends of the column's intervals would be values of persons; None where they are not."""
+    if column.transform is not None:
+        return (
+            f"mask.release interval needs steps, and those of column {name!r}, which is masked by its "
+            "logarithm (transform: log), have no one width: the ends would be true values of persons; leave "
+            "out transform, or take release: midpoint"
+        )
+    steps = options.steps or {}
+    if steps.get(name, 0.0) > (column.resolution or 0.0):
+        return None
+    given = f"mask.steps of {steps[name]:g}" if name in steps else "no mask.steps"
+    return (
+        f"mask.release interval has {given} for {name!r}: the ends of its intervals would be true values "
+        "of persons, the extremes of the table among them; give mask.steps wider than the column's own "
+        f"step, such as {name}: {10 * (column.resolution or 1):g}, or take release: midpoint"
+    )
+
+
+METHOD = Masker(
+    function=generalize,
+    options=GeneralizeOptions,
+    published="Mondrian multidimensional k-anonymity",
+    reference="LeFevre, DeWitt & Ramakrishnan (2006), doi:10.1109/ICDE.2006.101",
+    cost="time n · w · log n; memory: one part three times",
+    about={
+        "k": "smallest number of records that share their intervals; in a job its k",
+        "release": "'midpoint' (default), or 'interval': all low ends, then all high ends; in a job the "
+        "middle, and columns NAME_from and NAME_to",
+        "cuts": "'relaxed' (default): equal values may be cut apart; 'strict': they stay together",
+        "steps": "intervals are widened to multiples of these, one a column, in a job by name; none by default",
+        "origin": "where the steps are counted from, one a column, in a job by name; 0 by default",
+        "suppress_above": "share of a column's range above which an interval is suppressed; none by default; "
+        "not in a job",
+    },
+    keeps="groups of k or more share all their intervals; ends are true values unless steps widen them; neither "
+    "means nor covariances are kept",
+    expect=None,
+    exact_means=False,
+    exact_covariance=False,
+    exact_columns=False,
+    link="person",
+    identical_rows=True,
+    learns=(Range,),
+    forms="cuts",
+    follows=_of_table,
+    check_columns=_check_steps,
+    ends=_ends,
+    decodings={
+        "sampled": "decode.categories sampled draws at random; with mask generalize take another",
+        "probabilities": no_dummies("generalize", "makes middles of intervals"),
+    },
+)

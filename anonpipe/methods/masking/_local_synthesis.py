@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from pydantic import Field
 
 from anonpipe.errors import JobError
 from anonpipe.kernels.group_maps import map_by_group
 from anonpipe.methods.masking._basis import count_moments
-from anonpipe.methods.masking._expected import Expected
 from anonpipe.methods.masking._latent_categories import dummies
+from anonpipe.methods.masking._mixture_groups import RECORDS as OF_GROUPS
 from anonpipe.methods.masking._mixture_groups import (
     Groups,
     View,
@@ -28,6 +29,7 @@ from anonpipe.methods.masking._mixture_groups import (
     repair_again,
     score_rows,
 )
+from anonpipe.methods.masking._options import MaskOptions
 from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.mixture import (
     SHAPES,
@@ -39,7 +41,8 @@ from anonpipe.methods.mixture import (
     draw_categories,
     group_statistics,
 )
-from anonpipe.moments import Moments
+from anonpipe.methods.record import Features, Masker
+from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray, IntArray
 
 Categories = tuple[tuple[int, ...], ...]
@@ -91,6 +94,32 @@ class Drawing:
     classes: LatentClasses | None
     records: GroupStatistics
     maps: AffineMaps
+
+
+class LocalSynthesisOptions(MaskOptions):
+    """The records of every group of a mixture drawn anew, with exactly the group's means and covariance.
+
+    Groups of k or more, few and large, span partitions; strata have mixtures
+    of their own. `components` (null: 2 to 10 by BIC), their `shape` (null: full
+    or vev by BIC) and `tails` (t: for outliers) say which mixture;
+    `variance_share` below 1 fits it to so many principal components of the
+    numbers; `classes` are the latent classes of the categories (null: by BIC);
+    `iterations` are the most passes over the sample for the fit.
+    """
+
+    method: Literal["local_synthesis"]
+    scope: Literal["stratum"] = "stratum"
+    components: int | None = Field(default=None, ge=1)
+    shape: Literal["spherical", "diagonal", "tied", "eev", "vev", "full"] | None = None
+    tails: Literal["gaussian", "t"] = "gaussian"
+    variance_share: float = Field(default=1.0, gt=0, le=1)
+    classes: int | None = Field(default=None, ge=1)
+    iterations: int = Field(default=50, ge=1)
+
+    @property
+    def by_stratum(self) -> bool:
+        """Whether each stratum is masked as a table of its own."""
+        return True
 
 
 def local_synthesis(
@@ -292,5 +321,42 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
     return np.concatenate([_mapped(part, params.maps)[0], part[:, -1:]], axis=1)
 
 
-RECORDS: tuple[type[Any], ...] = (AffineMaps, RecordsAndDraws, Drawing, GroupStatistics)
-"""What these steps leave on disk."""
+def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
+    return {"k": features.k, "categories": features.categories}
+
+
+METHOD = Masker(
+    function=local_synthesis,
+    options=LocalSynthesisOptions,
+    published="local synthesis in the groups of a mixture (hybrid data)",
+    reference="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections 3, 5 and 6",
+    cost="time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
+    "the choice on a sample of 4,000; memory: one part three times, and 4,000² numbers",
+    about={
+        "k": "smallest size of a group; in a job its k",
+        "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",
+        "components": "number of components; by default that of the largest BIC from 2 to 10",
+        "shape": f"of their covariances: {', '.join(SHAPES)}; by default full or vev, by BIC",
+        "tails": "'gaussian' (default), or 't': components whose degrees of freedom are estimated",
+        "variance_share": "of the numbers, that the principal components keep which groups are formed by; 1 by "
+        "default, less for many columns",
+        "classes": "number of latent classes of the categories; by default that of the largest BIC up to 16",
+        "iterations": "most passes over its sample for the mixture, 50 by default",
+    },
+    keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
+    "large; records of no person; shapes that are not normal inside a group are lost",
+    expect=expect_local,
+    exact_means=True,
+    exact_covariance=True,
+    exact_columns=False,
+    link="group",
+    grouped=True,
+    learns=(
+        *OF_GROUPS,
+        AffineMaps,
+        RecordsAndDraws,
+        Drawing,
+        GroupStatistics,
+    ),
+    follows=_of_table,
+)

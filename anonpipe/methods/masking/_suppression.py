@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._basis import Axes, Basis, axes_of, checked_basis, count_moments, from_axes, to_axes
-from anonpipe.methods.masking._expected import Expected
+from anonpipe.methods.masking._basis import (
+    BASIS,
+    Axes,
+    Basis,
+    axes_of,
+    checked_basis,
+    count_moments,
+    from_axes,
+    to_axes,
+)
+from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.masking._steps import Reduce, Rows, Step
-from anonpipe.moments import Moments
+from anonpipe.methods.record import Masker
+from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
 
 
@@ -28,6 +40,21 @@ class Suppressed(Axes):
     """
 
     limits: FloatArray
+
+
+class SuppressionOptions(ScopedMaskOptions):
+    """Principal components of at most `share` of the variance, and cells far `outside`, put at the mean."""
+
+    method: Literal["suppression"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    share: float = Field(default=0.05, ge=0, lt=1)
+    outside: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _something(self) -> SuppressionOptions:
+        if self.share == 0 and self.outside is None:
+            raise ValueError("share 0 without outside suppresses nothing; give one of them")
+        return self
 
 
 def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None) -> tuple[Step, ...]:
@@ -138,3 +165,25 @@ def expect_suppressed(
     else:
         kept = (axes.vectors * axes.variances * left) @ axes.vectors.T
     return Expected.exactly(kept)
+
+
+METHOD = Masker(
+    function=suppression,
+    options=SuppressionOptions,
+    published="cell suppression in a spectral basis",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+    cost="time n · w²; memory: one part",
+    about={
+        "basis": BASIS,
+        "share": "of the variance that the suppressed components may have, 0.05 by default",
+        "outside": "standard deviations beyond which single cells are suppressed; none by default",
+    },
+    keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
+    "persons with less detail, and can be linked",
+    expect=expect_suppressed,
+    exact_means=True,
+    exact_covariance=False,
+    exact_columns=False,
+    link="person",
+    learns=(Suppressed,),
+)

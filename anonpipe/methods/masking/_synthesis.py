@@ -8,13 +8,32 @@ from typing import Literal
 import numpy as np
 
 from anonpipe.errors import JobError
-from anonpipe.methods.masking._basis import Axes, Basis, checked_basis, count_moments, find_axes, from_axes, to_axes
-from anonpipe.methods.masking._expected import Expected, normal_draws
+from anonpipe.methods.masking._basis import (
+    BASIS,
+    Axes,
+    Basis,
+    checked_basis,
+    count_moments,
+    find_axes,
+    from_axes,
+    to_axes,
+)
+from anonpipe.methods.masking._expected import normal_draws
+from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.masking._steps import Columns, Reduce, Rows, Step
-from anonpipe.moments import Moments
+from anonpipe.methods.record import Masker
+from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
 
 Draw = Literal["normal", "quantiles"]
+
+
+class SynthesisOptions(ScopedMaskOptions):
+    """Every principal component drawn anew."""
+
+    method: Literal["synthesis"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    draw: Literal["normal", "quantiles"] = "normal"
 
 
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
@@ -96,3 +115,24 @@ def draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.rand
 def expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Draw = "normal") -> Expected | None:
     """What normal draws promise; nothing is said of quantiles, whose error depends on fourth moments."""
     return normal_draws(moments, basis) if draw == "normal" else None
+
+
+METHOD = Masker(
+    function=synthesis,
+    options=SynthesisOptions,
+    published="synthesis in a spectral basis",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+    cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
+    about={
+        "basis": BASIS,
+        "draw": "'normal' (default), or 'quantiles' of each component",
+    },
+    keeps="means and covariance on average; records of no person; relations that are not linear are lost",
+    expect=expect_synthesized,
+    exact_means=False,
+    exact_covariance=False,
+    exact_columns=False,
+    link="none",
+    learns=(Axes,),
+    forms="draw",
+)

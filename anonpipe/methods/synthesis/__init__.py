@@ -8,11 +8,9 @@ from anonpipe.methods.synthesis._pca import pca
 from anonpipe.methods.synthesis._r_microhybrid import r_microhybrid
 from anonpipe.methods.synthesis._registry import METHODS, synthesize
 from anonpipe.methods.synthesis._survival_rank import restore_by_rank
-from anonpipe.methods.synthesis._synthesizer import Synthesizer
 
 __all__ = [
     "METHODS",
-    "Synthesizer",
     "centroid",
     "gaussian",
     "histogram",

@@ -9,12 +9,21 @@ import numpy as np
 
 from anonpipe.errors import JobError
 from anonpipe.kernels.noise import centre_groups
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Guarantee, Synthesizer
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, merge_all
 from anonpipe.types import FloatArray, IntArray
 
 Statistic = Literal["mean", "median"]
 
 STATISTICS = ("mean", "median")
 """What may stand for a group in a column."""
+
+
+class CentroidOptions(MethodOptions):
+    """Every record of a group becomes the group's mean (categories: one shared category)."""
+
+    method: Literal["centroid"]
 
 
 def centroid(
@@ -86,3 +95,34 @@ def _medians(values: FloatArray, starts: IntArray) -> FloatArray:
     low, high = ranked[starts[:-1] + (sizes - 1) // 2], ranked[starts[:-1] + sizes // 2]
     middle: FloatArray = low + (high - low) / 2
     return middle
+
+
+def _expect_centroids(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
+    """The covariance of the group means, laid over all records."""
+    whole = merge_all(grouped)
+    return Expected.exactly(whole.between_scatter / max(whole.total.n - 1, 1))
+
+
+def _guarantee(options: CentroidOptions) -> Guarantee:
+    return Guarantee("stratum", _expect_centroids)
+
+
+def _always(options: CentroidOptions) -> bool:
+    return True
+
+
+METHOD = Synthesizer(
+    function=centroid,
+    options=CentroidOptions,
+    published="microaggregation, mean substitution",
+    reference="Domingo-Ferrer & Mateo-Sanz (2002), doi:10.1109/69.979982",
+    cost="time n · width; memory: the result",
+    about={"statistics": "'mean' or 'median' for each column; means where left out"},
+    keeps=(
+        "keeps means of groups, strata and table exactly; covariances shrink to those of the group means; "
+        "medians keep neither"
+    ),
+    guarantee=_guarantee,
+    identical_groups=True,
+    averages=_always,
+)

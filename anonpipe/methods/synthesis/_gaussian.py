@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from anonpipe.errors import JobError
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.methods.synthesis._draws import draw_in_chunks
 from anonpipe.methods.synthesis._rotate_kernel import draw_groups, rotate_groups
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
+
+
+class GaussianOptions(MethodOptions):
+    """Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`."""
+
+    method: Literal["gaussian"]
+    moments: Literal["exact", "expected"] = "exact"
 
 
 def gaussian(
@@ -105,3 +116,63 @@ def gaussian(
     for first, after, draws in draw_in_chunks(rank * rows - rank * (rank - 1) // 2, rng):
         rotate_groups(points, order, starts[first : after + 1], draws, out)
     return out
+
+
+def kept_exactly(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
+    """The covariance as it was, without error."""
+    return Expected.exactly(merge_all(grouped).total.covariance)
+
+
+def kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
+    """The covariance as it was on average, of records drawn with the covariance of their group.
+
+    Raises
+    ------
+    JobError
+        `spread` is missing.
+    """
+    if not spread:
+        raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
+    return limit_by_group(merge_all(spread)).about(merge_all(grouped).total.covariance)
+
+
+def guarantee_of(moments: str) -> Guarantee:
+    """What is guaranteed with `moments` exact or expected."""
+    if moments == "exact":
+        return Guarantee("group", kept_exactly)
+    return Guarantee("table", kept_on_average, needs_spread=True)
+
+
+def _guarantee(options: GaussianOptions) -> Guarantee:
+    return guarantee_of(options.moments)
+
+
+def of_table(options: Any, features: Features) -> dict[str, Any]:
+    """The size of the table, where draws depend on it."""
+    return {"n_table": features.rows} if options.moments == "expected" else {}
+
+
+ONE = "pca and gaussian are one method under two names: their records have the same distribution"
+
+ABOUT = {
+    "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
+    "n_table": "records of the whole table; with moments='expected' only, and needed there",
+}
+
+METHOD = Synthesizer(
+    function=gaussian,
+    options=GaussianOptions,
+    published="normal data with the moments of the group (hybrid microdata); the same method as pca",
+    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
+    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+    about=ABOUT,
+    keeps=(
+        "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
+        "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
+        "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
+        f"of a group are not kept; {ONE}"
+    ),
+    guarantee=_guarantee,
+    follows=of_table,
+    forms="moments",
+)

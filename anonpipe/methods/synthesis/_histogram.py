@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from anonpipe.errors import JobError
+from anonpipe.methods.record import Synthesizer
 from anonpipe.methods.synthesis._resample_kernel import draw_in_groups, shuffle_in_groups
 from anonpipe.types import IntArray
 
@@ -74,3 +75,20 @@ def histogram(
     for column in range(codes.shape[1]):
         replace(codes, column, order, starts, rng.random(len(codes)), out)
     return out
+
+
+METHOD = Synthesizer(
+    function=histogram,
+    options=None,
+    published="condensation of categorical columns, histograms",
+    reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, on the condensation of Aggarwal and Yu",
+    cost="time n · columns; memory: the result, and a draw a record",
+    about={"counts": "'exact' (default): the group's codes, permuted; 'expected': drawn with replacement"},
+    keeps=(
+        "exact: the counts of every category in every group, and so in strata and table; expected: the same "
+        "on average; columns are independent within a group, so of what they have in common only what lies "
+        "between the groups is left"
+    ),
+    guarantee=None,
+    takes="codes",
+)

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.noise import perturb_groups
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Guarantee, Noise, Synthesizer
 from anonpipe.methods.synthesis._draws import draw_in_chunks
-from anonpipe.moments import FORMS, NoiseScatter
+from anonpipe.moments import (
+    FORMS,
+    Expected,
+    GroupedMoments,
+    GroupSpread,
+    NoiseScatter,
+    exact_factor,
+    expected_of_scopes,
+    limit_of_scopes,
+    merge_all,
+    noise_factor,
+    s_delta,
+)
 from anonpipe.types import FloatArray, IntArray
 
 ALL_FORMS = (*FORMS, "exact")
@@ -44,6 +60,20 @@ def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> 
         part = starts[first : after + 1] - starts[first]
         counted = counted.merge(NoiseScatter.of(draws.reshape(int(part[-1]), width), part))
     return counted
+
+
+class MicroPerturbationOptions(MethodOptions):
+    """Group means plus noise of one covariance (Li & Sarkar 2013, eq. 11).
+
+    `noise_scope`: one covariance a `stratum`, so that means and covariances
+    are unbiased (or exact) inside every stratum; strata of few records beyond
+    their groups (under 30, or twice the columns of points) share one. Or one
+    of the whole `table`, which is right for the table and biased inside strata.
+    """
+
+    method: Literal["micro_perturbation"] = "micro_perturbation"
+    form: Literal["independent", "centred", "published", "exact"] = "independent"
+    noise_scope: Literal["table", "stratum"] = "stratum"
 
 
 def micro_perturbation(
@@ -134,3 +164,62 @@ def micro_perturbation(
         shaped = draws.reshape(int(part[-1] - part[0]), drawn)
         perturb_groups(points, order, part, shaped, used, form in ("centred", "exact"), out)
     return out
+
+
+def _factor(options: MicroPerturbationOptions, grouped: GroupedMoments, drawn: NoiseScatter | None) -> FloatArray:
+    if drawn is not None:
+        return exact_factor(drawn, grouped.within)
+    return noise_factor(s_delta(grouped, options.form))
+
+
+def _exact(options: MicroPerturbationOptions) -> bool:
+    return options.form == "exact"
+
+
+def _independent(options: MicroPerturbationOptions) -> bool:
+    return options.form == "independent"
+
+
+def expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None, *, form: str) -> Expected:
+    """Moments of records whose noise has a covariance for each part; of form `exact` those of the originals."""
+    if form == "exact":
+        return Expected.exactly(merge_all(grouped).total.covariance)
+    scopes = [(each, s_delta(each, form)) for each in grouped]
+    return limit_of_scopes(scopes, form).about(expected_of_scopes(scopes, form))
+
+
+def _guarantee(options: MicroPerturbationOptions) -> Guarantee:
+    return Guarantee(options.noise_scope, partial(expect_noise, form=options.form))
+
+
+def _biased(options: MicroPerturbationOptions) -> str | None:
+    if options.form != "published":
+        return None
+    return "synthesize.form 'published' is biased: variances come out too large (use independent or centred)"
+
+
+METHOD = Synthesizer(
+    function=micro_perturbation,
+    options=MicroPerturbationOptions,
+    published="micro-perturbation (CAMP)",
+    reference="Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 10 to 12",
+    cost="time n · width · rank of the noise; memory: the result, and draws of one group or 8 MiB",
+    about={
+        "factor": (
+            "width x width: noise_factor(s_delta(moments of the table or stratum, form)), or for 'exact' "
+            "exact_factor(noise_scatter of all pieces, scatter within the groups)"
+        ),
+        "form": "'independent' (default), 'centred', 'published' or 'exact'",
+    },
+    keeps=(
+        "independent: means and covariance of the table (or of each stratum, where the factor is the "
+        "stratum's) are unbiased; centred: group means and all means exact, the covariance unbiased; "
+        "published: means unbiased, the covariance too large by (G-1)/(N-G) of what the groups lost; "
+        "exact: group means and all means exact, and the covariance of the table (or of each stratum)"
+    ),
+    guarantee=_guarantee,
+    noise=Noise(_factor, draws_first=_exact),
+    averages=_independent,
+    warns=_biased,
+    forms="form",
+)

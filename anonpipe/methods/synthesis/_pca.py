@@ -6,8 +6,17 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.methods.synthesis._gaussian import gaussian
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Guarantee, Synthesizer
+from anonpipe.methods.synthesis._gaussian import ABOUT, ONE, gaussian, guarantee_of, of_table
 from anonpipe.types import FloatArray, IntArray
+
+
+class PcaOptions(MethodOptions):
+    """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
+
+    method: Literal["pca"]
+    moments: Literal["exact", "expected"] = "exact"
 
 
 def pca(
@@ -79,3 +88,21 @@ def pca(
     [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
     """
     return gaussian(points, order, starts, rng=rng, moments=moments, n_table=n_table)
+
+
+def _guarantee(options: PcaOptions) -> Guarantee:
+    return guarantee_of(options.moments)
+
+
+METHOD = Synthesizer(
+    function=pca,
+    options=PcaOptions,
+    published="improved condensation, synthetic data generation; the same method as gaussian",
+    reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
+    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+    about=ABOUT,
+    keeps=f"as gaussian, in both forms; {ONE}",
+    guarantee=_guarantee,
+    follows=of_table,
+    forms="moments",
+)

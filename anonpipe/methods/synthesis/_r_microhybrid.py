@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.methods.synthesis._draws import draw_in_chunks
+from anonpipe.methods.synthesis._gaussian import kept_exactly
 from anonpipe.methods.synthesis._rotate_kernel import rotate_residuals
 from anonpipe.types import FloatArray, IntArray
+
+
+class RMicrohybridOptions(MethodOptions):
+    """Hybrid records: what the columns that are released unchanged explain stays, the rest of each group is rotated.
+
+    Means, covariances, and covariances with the unchanged columns stay exact
+    in every group. `rule` is the smallest k that is accepted: `argus` asks for
+    2 w + u + 1, w and u being the columns of points of the masked and of the
+    unchanged columns (`anonpipe plan` tells them), `rank` for u + 2. A record
+    that alone in its group has a category of an unchanged column is explained
+    whole and released as it is, whatever the rule: gates.share_as_they_were
+    counts them, and strata.by of that column prevents them.
+    """
+
+    method: Literal["r_microhybrid"]
+    rule: Literal["argus", "rank"] = "argus"
 
 
 def r_microhybrid(
@@ -88,7 +108,7 @@ def r_microhybrid(
     """
     _check_kept(kept, len(points))
     width, n_kept = points.shape[1], kept.shape[1]
-    least = {"argus": 2 * width + n_kept + 1, "rank": n_kept + 2}
+    least = {each: _smallest(each, width, n_kept) for each in ("argus", "rank")}
     if rule not in least:
         raise JobError(f"r_microhybrid was given rule={rule!r}; known are: {', '.join(least)}")
     sizes = np.diff(starts)
@@ -114,3 +134,50 @@ def _check_kept(kept: FloatArray, n_rows: int) -> None:
         )
     if bad := int(np.count_nonzero(~np.isfinite(kept).all(axis=1))):
         raise InputError(f"{bad} of {n_rows} records have kept values that are not finite; fill or drop them first")
+
+
+def _smallest(rule: str, width: int, kept: int) -> int:
+    return 2 * width + kept + 1 if rule == "argus" else kept + 2
+
+
+def _of_small_groups(options: RMicrohybridOptions, features: Features) -> str | None:
+    least = _smallest(options.rule, features.width, features.conditioning)
+    if features.k >= least:
+        return None
+    return (
+        f"k is {features.k}, and synthesize.method r_microhybrid needs {least} with rule {options.rule}: the "
+        f"masked columns make {features.width} columns of points, the unchanged ones {features.conditioning}; raise "
+        "k, or mask and keep fewer columns"
+        + (", or take rule: rank and see its warnings" if options.rule == "argus" else "")
+    )
+
+
+def _guarantee(options: RMicrohybridOptions) -> Guarantee:
+    return Guarantee("group", kept_exactly)
+
+
+def _all(options: RMicrohybridOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
+    return tuple(unchanged)
+
+
+METHOD = Synthesizer(
+    function=r_microhybrid,
+    options=RMicrohybridOptions,
+    published="R-microhybrid, by IPSO in each group",
+    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
+    cost=(
+        "time n · (width + kept) · min(group - 1, width + kept); memory: the result, one group, and its draws or 8 MiB"
+    ),
+    about={
+        "kept": "columns released as they are, finite float64, n_rows x n_kept",
+        "rule": "smallest group: 'argus' (default), 2 width + kept + 1 records, or 'rank', kept + 2",
+    },
+    keeps=(
+        "keeps mean and scatter of every group exactly, its scatter with the kept columns too, and so those "
+        "of strata and table; a group of kept + 2 records is released as it is half of the time"
+    ),
+    guarantee=_guarantee,
+    conditions_on=_all,
+    refuses=_of_small_groups,
+    forms="rule",
+)

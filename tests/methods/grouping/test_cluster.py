@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError, InfeasibleError
-from anonpipe.methods.grouping import METHODS, Method, _registry, cluster
+from anonpipe.methods.grouping import METHODS, _registry, cluster
+from anonpipe.methods.record import Grouping
 from tests.methods.grouping.data import grouping_problems
 
 REFUSING = ("rhs", "optimal_univariate")
@@ -27,7 +28,7 @@ def test_every_method_keeps_the_promise(method, problem, blocks):
         points = points[:, :1].copy()
     before = points.copy()
     options = {"block_rows": max(2 * k, len(points) // 3)} if blocks else {}
-    if entry.needs:
+    if entry.classes:
         options["classes"] = np.random.default_rng(len(points)).integers(0, 3, len(points))
     try:
         labels = cluster(points, k, method, rng=rng(), **options)
@@ -44,13 +45,19 @@ def test_every_method_keeps_the_promise(method, problem, blocks):
     assert (cluster(points, k, method, rng=other, **options) == labels).all()
 
 
+def record(function, **told):
+    return Grouping(
+        function=function, options=None, published="", reference="doi:", cost="", sizes="", largest=None, **told
+    )
+
+
 def test_registry_is_complete():
     for name, entry in METHODS.items():
         assert entry.name == name == entry.function.__name__
         assert "doi:" in entry.reference
         parameters = inspect.signature(entry.function).parameters
         assert "rng" in parameters
-        assert ("classes" in parameters) == ("class_shares" in parameters) == ("classes" in entry.needs)
+        assert ("classes" in parameters) == ("class_shares" in parameters) == entry.classes
 
 
 @pytest.mark.parametrize(
@@ -94,8 +101,7 @@ def test_a_broken_method_is_caught(monkeypatch, labels, text):
     def broken(points, k, *, rng):
         return labels
 
-    entry = Method(broken, "broken", "none", "doi:none", "none", (), "none", None, False)
-    monkeypatch.setitem(_registry.METHODS, "broken", entry)
+    monkeypatch.setitem(_registry.METHODS, "broken", record(broken))
     with pytest.raises(AnonpipeError, match=text):
         cluster(np.zeros((4, 1)), 2, "broken", rng=rng())
 
@@ -111,7 +117,7 @@ def test_extreme_scales(scale):
     points = np.random.default_rng(0).normal(size=(300, 3))
     points *= scale / np.abs(points).max()
     for method in [name for name in METHODS if name not in REFUSING]:
-        options = {"classes": np.arange(300) % 2} if METHODS[method].needs else {}
+        options = {"classes": np.arange(300) % 2} if METHODS[method].classes else {}
         labels = cluster(points, 3, method, rng=rng(), block_rows=50, **options)
         assert np.bincount(labels).min() >= 3
 
@@ -123,9 +129,7 @@ def test_classes_go_to_the_methods_that_need_them(monkeypatch):
         seen.append((classes.tolist(), class_shares.tolist()))
         return np.zeros(len(points), dtype=np.int64)
 
-    monkeypatch.setitem(
-        _registry.METHODS, "split", Method(split, "split", "", "doi:", "", ("classes",), "", None, False)
-    )
+    monkeypatch.setitem(_registry.METHODS, "split", record(split, classes=True))
     points = np.arange(4.0)[:, None]
     classes = np.array([0, 1, 1, 1])
     assert cluster(points, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from anonpipe.methods.masking import MASKERS, Expected, expect_together
-from anonpipe.moments import Moments
+from anonpipe.methods.masking import MASKERS
+from anonpipe.moments import Expected, Moments, expect_together
 from tests.methods.masking.tables import correlated
 
 

@@ -37,10 +37,10 @@ def test_every_masker_is_among_the_cases():
 def test_the_record_describes_exactly_the_options_there_are(method):
     entry = MASKERS[method]
     assert entry.name == method == entry.function.__name__
-    assert tuple(entry.options) == tuple(inspect.signature(entry.function).parameters)
+    assert tuple(entry.about) == tuple(inspect.signature(entry.function).parameters)
     if entry.expect is not None:
         beside = {"moments", "largest"} if entry.permutes else {"moments"}
-        assert set(entry.options) | beside == set(inspect.signature(entry.expect).parameters)
+        assert set(entry.about) | beside == set(inspect.signature(entry.expect).parameters)
 
 
 @pytest.mark.parametrize(("method", "options"), CASES)

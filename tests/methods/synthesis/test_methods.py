@@ -31,7 +31,7 @@ CASES = [
     ("histogram", "expected"),
 ]
 ON_POINTS = [case for case in CASES if METHODS[case[0]].takes == "points"]
-RANDOM = [case for case in CASES if METHODS[case[0]].random]
+RANDOM = [case for case in CASES if METHODS[case[0]].draws]
 DEFAULT = {"gaussian": "exact", "pca": "exact", "micro_perturbation": "independent", "r_microhybrid": "rank"} | {
     "centroid": "mean",
     "histogram": "exact",
@@ -141,12 +141,12 @@ def test_the_registry_says_what_the_function_takes(method):
     entry = METHODS[method]
     parameters = inspect.signature(entry.function).parameters.values()
     keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
-    assert ("rng" in keywords) == entry.random
+    assert ("rng" in keywords) == entry.draws
     keywords.pop("rng", None)
-    assert set(entry.options) == set(keywords)
+    assert set(entry.about) == set(keywords)
     assert set(entry.required) == {name for name, p in keywords.items() if p.default is p.empty}
     assert entry.name == method == entry.function.__name__
-    assert entry.promise and entry.reference and entry.cost and entry.published
+    assert entry.keeps and entry.reference and entry.cost and entry.published
 
 
 def test_what_the_registry_promises_by_default_is_so():
@@ -157,9 +157,13 @@ def test_what_the_registry_promises_by_default_is_so():
         new = run(method, DEFAULT[method], points, order, starts)
         groups = [(points[order[a : a + 5]], new[order[a : a + 5]]) for a in range(0, 100, 5)]
         exact = all(np.allclose(np.cov(x.T), np.cov(y.T)) and np.allclose(x.mean(0), y.mean(0)) for x, y in groups)
-        assert entry.exact_group_moments == exact
+        guarantee = entry.options and entry.guarantee(entry.options(method=method))
+        assert bool(guarantee and guarantee.scope == "group") == exact
         table = np.allclose(np.cov(points.T), np.cov(new.T)) and np.allclose(points.mean(0), new.mean(0))
-        assert entry.exact_table_moments == table
+        if guarantee:
+            told = guarantee.expect([GroupedMoments.of(points, order, starts)], None)
+            kept = np.allclose(told.covariance, np.cov(points.T)) and not told.covariance_error.any()
+            assert kept == table
         assert entry.identical_groups == all(np.ptp(y, axis=0).max() == 0 for _, y in groups)
 
 

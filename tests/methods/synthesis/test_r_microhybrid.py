@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anonpipe.errors import InputError
-from anonpipe.methods.synthesis import gaussian, r_microhybrid
-from anonpipe.moments import GroupedMoments, expected_covariance, sampling_limit
+from anonpipe.methods.synthesis import METHODS, gaussian, r_microhybrid
+from anonpipe.moments import GroupedMoments
 from tests.methods.synthesis.grouped import groupings, shuffled_groups, tiled
 from tests.naive import synthesize as naive
 
@@ -148,5 +148,7 @@ def test_the_moments_of_the_table_are_promised_and_kept():
     points, kept = rng.normal(size=(24, 2)), rng.normal(size=(24, 1))
     grouped = GroupedMoments.of(points, order, starts)
     new = r_microhybrid(points, order, starts, rng=rng, kept=kept)
-    assert np.allclose(np.cov(new.T), expected_covariance(grouped, "r_microhybrid"), rtol=0, atol=1e-12)
-    assert not sampling_limit(grouped, "r_microhybrid").covariance.any()
+    record = METHODS["r_microhybrid"]
+    expected = record.guarantee(record.options(method="r_microhybrid")).expect([grouped], None)
+    assert np.allclose(np.cov(new.T), expected.covariance, rtol=0, atol=1e-12)
+    assert not expected.covariance_error.any() and not expected.mean_error.any()

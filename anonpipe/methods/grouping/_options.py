@@ -1,0 +1,56 @@
+"""What every grouping method can be told: what the pipeline adds to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from anonpipe.methods.options import MethodOptions
+
+
+def _quick_for_true(value: Any) -> Any:
+    return "quick" if value is True else value
+
+
+Refine = Annotated[Literal[False, "quick", "normal", "thorough"], BeforeValidator(_quick_for_true)]
+"""True and quick are the same job: they must draw the same noise."""
+
+
+class GroupingOptions(MethodOptions):
+    """What every grouping method can be told.
+
+    The method runs inside blocks of near records, `block_rows` at the most
+    (null: in the whole partition at once).
+    `refine` is the effort of the local search that follows (true is quick).
+    `distance`: differences in standard deviations (`z_score`), or in parts of
+    the column's declared bounds with 0/1 for equal and unequal categories
+    (`range`). `response_weight` is the share that the survival time has in
+    distances.
+    """
+
+    block_rows: int | None = Field(default=2_000, ge=10)
+    refine: Refine = "quick"
+    distance: Literal["z_score", "range"] = "z_score"
+    response_weight: float | None = Field(default=None, gt=0, lt=1)
+
+    @property
+    def effort(self) -> Literal["quick", "normal", "thorough"] | None:
+        """How far the local search goes; None for none."""
+        return self.refine or None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The method's own options."""
+        return self.model_dump(exclude=set(GroupingOptions.model_fields))
+
+
+class ClassGroupingOptions(GroupingOptions):
+    """What the methods share that mix the classes of role class; no local search follows, it would undo that."""
+
+    refine: Refine = False
+
+
+def under_2k(k: int) -> int:
+    """2k - 1: the largest group of most published methods; larger ones can be split and lose less."""
+    return 2 * k - 1

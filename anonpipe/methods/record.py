@@ -1,0 +1,443 @@
+"""What a method tells of itself, in one record at the end of its file.
+
+Whoever needs to know something of a method asks its record, never its name or
+the type of its options. So the job, the stages, the gates, the report,
+`compare` and the command line hold for every method, and a new one is a file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args
+
+from pydantic import Field
+
+from anonpipe.columns import Column
+from anonpipe.errors import JobError
+from anonpipe.methods.options import MethodOptions
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, NoiseScatter
+from anonpipe.types import FloatArray
+
+Scope = Literal["group", "stratum", "table"]
+Link = Literal["person", "group", "none"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number among the features: its column's name, its place, and how it was scaled."""
+
+    name: str
+    place: int
+    mean: float
+    sd: float
+    logarithm: bool
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a run tells a method of its table.
+
+    Attributes
+    ----------
+    k
+        The job's.
+    rows
+        Records of the whole table.
+    width
+        Columns of features.
+    conditioning
+        Columns of numbers that the features are drawn given; they follow them.
+    categories
+        Places of the columns of each categorical attribute, in -1 and +1.
+    numbers
+        The features that are numbers.
+    """
+
+    k: int
+    rows: int
+    width: int
+    conditioning: int = 0
+    categories: tuple[tuple[int, ...], ...] = ()
+    numbers: tuple[Number, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Ends of intervals, rounded to multiples of a step a column, counted from an origin; both in its unit."""
+
+    steps: Mapping[str, float]
+    origins: Mapping[str, float]
+
+
+def nothing(*given: Any) -> None:
+    """No objection."""
+
+
+def no_names(*given: Any) -> tuple[str, ...]:
+    """None of the columns."""
+    return ()
+
+
+def no_arguments(*given: Any) -> dict[str, Any]:
+    """Nothing beyond the options."""
+    return {}
+
+
+def never(options: Any) -> bool:
+    """Not with any options."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """What every method tells.
+
+    Attributes
+    ----------
+    function
+        The method; its name is what the job calls it.
+    options
+        What a job can tell it: a model whose field `method` is the name, and
+        whose other fields are parameters of the function or of the stages
+        around it. None for a method that no job names.
+    published
+        Name in the literature.
+    reference
+        DOI and place.
+    cost
+        Time and memory, in n records of w columns.
+    forms
+        The option of a few values that `compare` sets by `method:form`.
+    refuses
+        `refuses(options, features)`: why the method cannot be had of such
+        features, and what to do; None where it can.
+    warns
+        `warns(options)`: what the steward should know of them before a run.
+    """
+
+    function: Callable[..., Any]
+    options: type[MethodOptions] | None
+    published: str
+    reference: str
+    cost: str
+    forms: str | None = None
+    refuses: Callable[[Any, Features], str | None] = nothing
+    warns: Callable[[Any], str | None] = nothing
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            return
+        if get_args(self.options.model_fields["method"].annotation) != (self.name,):
+            raise TypeError(f"{self.options.__name__}.method is not Literal[{self.name!r}], as its function is called")
+        if self.forms is not None and self.forms not in self.options.model_fields:
+            raise TypeError(f"{self.options.__name__} has no field {self.forms!r}, which are to be its forms")
+
+    @property
+    def name(self) -> str:
+        """What the job calls it."""
+        return str(getattr(self.function, "__name__", ""))
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """The function's, by name."""
+        return dict(inspect.signature(self.function).parameters)
+
+    def own(self, options: MethodOptions) -> dict[str, Any]:
+        """Those of the options that the function takes."""
+        return options.model_dump(include=set(self.parameters))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping(Method):
+    """A method that forms groups.
+
+    `function(points, k, *, rng, **options) -> labels`. Its keyword-only
+    parameters besides `rng`, `classes` and `class_shares` are its options.
+
+    Attributes
+    ----------
+    sizes
+        What group sizes it gives, in words.
+    largest
+        The largest group as a function of k, None where there is no limit.
+    draws
+        Whether the groups depend on `rng`.
+    classes
+        Whether it takes `classes`, codes of shape (n_rows,), and
+        `class_shares`, the share of each class in the whole table.
+    """
+
+    sizes: str
+    largest: Callable[[int], int] | None
+    draws: bool = False
+    classes: bool = False
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Names of the options that `cluster` passes on."""
+        given = ("rng", "classes", "class_shares")
+        return tuple(p.name for p in self.parameters.values() if p.kind is p.KEYWORD_ONLY and p.name not in given)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a synthesizer guarantees of means and covariances, before decoding.
+
+    Attributes
+    ----------
+    scope
+        The smallest part of the table of which it holds: mean and covariance
+        of each `group` exactly; or what `expect` says of each `stratum`, or of
+        the `table` alone.
+    expect
+        `expect(grouped, spread)`: the expected moments, and their standard
+        errors, of parts of a table together. `grouped` holds the moments of
+        each part in its groups, `spread` what `needs_spread` asks for.
+    needs_spread
+        Whether the standard errors follow from the covariance of each group.
+    """
+
+    scope: Scope
+    expect: Callable[[Sequence[GroupedMoments], Sequence[GroupSpread] | None], Expected]
+    needs_spread: bool = False
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of one covariance for a stratum, for small strata together, or for the table.
+
+    Attributes
+    ----------
+    factor
+        `factor(options, grouped, drawn)`: the argument `factor` of the
+        synthesizer, from the moments of these records in their groups.
+    draws_first
+        `draws_first(options)`: whether that depends on the draws, which are
+        then counted (`drawn`) in a pass of their own.
+    """
+
+    factor: Callable[[Any, GroupedMoments, NoiseScatter | None], FloatArray]
+    draws_first: Callable[[Any], bool] = never
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacing(Method):
+    """What is told by every method that replaces records.
+
+    Attributes
+    ----------
+    keeps
+        What is kept, and what is not protected.
+    about
+        What each parameter is for that is no sequence of records.
+    conditions_on
+        `conditions_on(options, unchanged)`: which of the unchanged columns the
+        records are drawn given.
+    follows
+        `follows(options, features)`: arguments that follow from the table.
+    """
+
+    keeps: str
+    about: Mapping[str, str] = field(default_factory=dict)
+    conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = no_names
+    follows: Callable[[Any, Features], dict[str, Any]] = no_arguments
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of the parameters in `about` that have no default."""
+        return tuple(name for name, p in self.parameters.items() if name in self.about and p.default is p.empty)
+
+    def check(self, given: Iterable[str]) -> None:
+        """Refuse unknown and missing arguments.
+
+        Raises
+        ------
+        JobError
+            Which, and what is known.
+        """
+        names = set(given)
+        known = ", ".join(self.about) or "none"
+        if unknown := sorted(names - set(self.about)):
+            raise JobError(f"{self.name} has no option {', '.join(unknown)}; its options: {known}")
+        if missing := [name for name in self.required if name not in names]:
+            raise JobError(f"{self.name} needs the option {', '.join(missing)}; its options: {known}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesizer(Replacing):
+    """A method that replaces the records of groups.
+
+    `function(points, order, starts, *, rng, **options) -> new points`;
+    without `rng` where it draws nothing.
+
+    Attributes
+    ----------
+    guarantee
+        `guarantee(options)`: what is guaranteed of means and covariances.
+    noise
+        The noise whose `factor` it takes; None for none.
+    identical_groups
+        Whether all synthesized values of a group become equal.
+    averages
+        `averages(options)`: whether it makes sense of groups of one record
+        each, the mean of the means of several groups that the record is in.
+    takes
+        `points`, float64, or `codes` of categories, int64.
+    """
+
+    guarantee: Callable[[Any], Guarantee] | None
+    noise: Noise | None = None
+    identical_groups: bool = False
+    averages: Callable[[Any], bool] = never
+    takes: Literal["points", "codes"] = "points"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.guarantee is None and self.options is not None:
+            raise TypeError(f"{self.name} can be asked for in jobs and guarantees nothing; give its guarantee")
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws."""
+        return "rng" in self.parameters
+
+    @property
+    def link(self) -> Link:
+        """What a released record stands for."""
+        return "group"
+
+    @property
+    def grouped(self) -> bool:
+        """Whether groups span partitions; those of `cluster` do not."""
+        return False
+
+    @property
+    def row_for_row(self) -> bool:
+        """Whether a released row replaces the original row beside it: it is of its group, or made from it."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masker(Replacing):
+    """A method that masks a whole table, without groups made beforehand.
+
+    `function(**options) -> steps`.
+
+    Attributes
+    ----------
+    expect
+        `expect(moments, **options) -> Expected`, the moments to expect and
+        their standard errors, or None with options for which they are not
+        known. None for methods that promise nothing of the covariance.
+    exact_means, exact_covariance, exact_columns
+        Whether means, the covariance, or the values of each column are kept
+        exactly with the default options.
+    link
+        What a released record stands for: the `person` whose record it was
+        made from, a `group` of k or more, or none of both.
+    leaves_scores
+        Whether the columns of the option `categories` come out as scores with
+        mean and variance of the indicators, to be cut into categories, and
+        not as indicators.
+    permutes
+        Whether it permutes along axes, so that `expect` is told the largest
+        size of a record along each, as the option `largest`.
+    identical_rows
+        Whether each part's rows are equal in groups of the option k or more,
+        with the default options.
+    grouped
+        Whether it forms groups of the option k or more, which span the parts,
+        and keeps the means and the covariance of each exactly; the steps then
+        leave the number of each row's group as the last channel.
+    decodings
+        Ways to decode that mean nothing after it, and why.
+    check_columns
+        `check_columns(options, columns)`: what is wrong with options that name
+        columns, as the job declares these; None for nothing.
+    ends
+        `ends(options)`: how the ends of intervals are released, which then
+        come out as all low ones, then all high ones; None for none.
+    learns
+        Records that its steps count and learn, dataclasses of arrays, numbers
+        and each other, which lie on disk between two steps; `Moments` is known.
+    """
+
+    expect: Callable[..., Expected | None] | None
+    exact_means: bool
+    exact_covariance: bool
+    exact_columns: bool
+    link: Link
+    identical_rows: bool = False
+    grouped: bool = False
+    leaves_scores: bool = False
+    permutes: bool = False
+    decodings: Mapping[str, str] = field(default_factory=dict)
+    check_columns: Callable[[Any, Mapping[str, Column]], str | None] = nothing
+    ends: Callable[[Any], Ends | None] = nothing
+    learns: tuple[type, ...] = ()
+
+    @property
+    def same_person(self) -> bool:
+        """Whether record i of the result is made from record i of the table."""
+        return self.link == "person"
+
+    @property
+    def row_for_row(self) -> bool:
+        """Whether a released row replaces the original row beside it."""
+        return self.same_person
+
+    def steps(self, **options: Any) -> tuple[Any, ...]:
+        """The steps for these options.
+
+        Raises
+        ------
+        JobError
+            An unknown option, a missing one, or a value that is not allowed.
+        """
+        self.check(options)
+        made: tuple[Any, ...] = self.function(**options)
+        return made
+
+
+def no_dummies(method: str, does: str) -> str:
+    """Why categories cannot be released as probabilities after a mask."""
+    return (
+        f"decode.categories probabilities needs masked dummies between the categories, and mask.method {method} "
+        f"{does}; take another mask, or categories calibrated"
+    )
+
+
+Kind = TypeVar("Kind", bound=Method)
+
+
+def by_name(kind: type[Kind], modules: Iterable[ModuleType]) -> dict[str, Kind]:
+    """The records of modules that hold one method each, by name.
+
+    Raises
+    ------
+    TypeError
+        A module has no such record, or two methods have one name.
+    """
+    records: dict[str, Kind] = {}
+    for module in modules:
+        record = getattr(module, "METHOD", None)
+        if not isinstance(record, kind):
+            raise TypeError(f"{module.__name__} ends with no METHOD = {kind.__name__}(...)")
+        if record.name in records:
+            raise TypeError(f"two methods are called {record.name}")
+        records[record.name] = record
+    return records
+
+
+def in_jobs(records: Mapping[str, Method]) -> tuple[str, ...]:
+    """Names of those that a job can ask for."""
+    return tuple(name for name, record in records.items() if record.options is not None)
+
+
+def union_of(records: Mapping[str, Method]) -> Any:
+    """The options of any of the methods that a job can ask for, told apart by `method`."""
+    models = tuple(record.options for record in records.values() if record.options is not None)
+    return Annotated[Union[models], Field(discriminator="method")]  # noqa: UP007
