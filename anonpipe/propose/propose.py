@@ -11,7 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +25,12 @@ import yaml
 from anonpipe.columns import Kind, Role, Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
-from anonpipe.job.analyses import Needs, Survival, needs_of, sections
+from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
 from anonpipe.job.model import RecipientAnalysis
 from anonpipe.source import Unit, open_source, read_batches
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 Floats = npt.NDArray[np.float64]
 
@@ -655,101 +661,37 @@ def _key(name: str) -> str:
 
 
 def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess], needs: Needs | None = None) -> str:
-    text = _HEAD.format(
-        input=_quoted(source_url),
-        output=_quoted(output),
+    """The template filled in; what is asked of it has no value of the data."""
+    chosen = {} if needs is None else needs.subsets
+    by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
+    return _template().render(
+        input=source_url,
+        output=output,
         k=k,
-        kinds=", ".join(Kind),
-        roles=", ".join(Role),
-        copied=_COPIED if needs is None else _COPIED_FROM_ANALYSES,
-    )
-    text += "".join(line + "\n" for name, guessed in guesses.items() for line in _entry(name, guessed))
-    state = next((name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_STATUS), None)
-    text += _STRATA.format(status=_key(state)) if state is not None else _NO_STRATA
-    if needs is None:
-        return text
-    timed = any(guessed.role is Role.SURVIVAL_TIME for guessed in guesses.values())
-    return text + _subsets(guesses, needs) + sections(needs, weighted=timed)
-
-
-def _subsets(guesses: dict[str, Guess], needs: Needs) -> str:
-    """What to think of where an analysis takes some of the records, chosen by a masked category."""
-    chosen = {name: who for name, who in needs.subsets.items() if guesses[name].role is Role.MASKED}
-    return "".join(
-        f"# {_quoted(who)} takes some of the records, by {_quoted(name)}, whose synthetic values blur the choice.\n"
-        "# With role: kept, and in strata.by, they would stay true; but true values help to find persons.\n"
-        for name, who in chosen.items()
-        if guesses[name].kind.coded
+        guesses=guesses,
+        needs=needs,
+        status=by_role.get(Role.SURVIVAL_STATUS),
+        timed=Role.SURVIVAL_TIME in by_role,
+        # Analyses that take some of the records, chosen by a masked category.
+        blurred={
+            name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
+        },
+        response_weight=RESPONSE_WEIGHT,
+        usual_limits=USUAL_LIMITS,
     )
 
 
-def _entry(name: str, guessed: Guess) -> Iterator[str]:
-    """The lines of one column."""
-    yield f"  {_key(name)}:"
-    yield f"    kind: {guessed.kind.value}"
-    yield f"    role: {guessed.role.value}" + (f"  # {guessed.reason}" if guessed.reason else "")
-    if guessed.event:
-        yield f"    event: {_flow(guessed.event)}  # as the analysis has it; all other values count as censored"
-    elif guessed.role is Role.SURVIVAL_STATUS:
-        yield "    # FILL IN: list the values that mean the event happened, as in event: [value, value]."
-        yield "    # All other values count as censored. The job is refused while the list is empty."
-        yield "    event: []"
-    if guessed.ordered and guessed.kind.coded and guessed.role.released:
-        yield "    # FILL IN: the column has an order, which files do not keep: list all its categories, the lowest"
-        yield "    # first, as in levels: [category, category]. The job is refused while the list is empty."
-        yield "    levels: []"
-    if not guessed.role.synthesized:
-        return
-    if guessed.weight is not None:
-        yield f"    weight: {guessed.weight[0]}  # {guessed.weight[1]}"
-    if guessed.kind.coded:
-        if not guessed.ordered:
-            yield "    # levels: [category, category]  # from the code book"
-        return
-    ends = "[first-day, last-day], ISO dates" if guessed.kind is Kind.DATE else "[low, high]"
-    yield f"    # bounds: {ends}  # from the code book, never from the data"
-    if guessed.kind is Kind.CONTINUOUS:
-        yield "    # step: resolution  # released values are multiples of it; full precision betrays true values"
-    if guessed.skewed:
-        yield "    # transform: log  # positive with a long tail; needs the lower bound, and a step if that is 0"
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-_COPIED = "Nothing below was copied from the data but the names of the columns."
-
-_COPIED_FROM_ANALYSES = (
-    f"{_COPIED}\n"
-    "# Roles, strata, weights, methods and limits follow from the analyses (Gal et al. 2014, a recipient-centred\n"
-    "# framework): what nobody needs is dropped, and what the models rest on is kept best."
-)
-
-_HEAD = """\
-# A proposal: kinds and roles are guesses from names, types and a sample of the rows.
-# Check every line. {copied}
-
-input: {input}
-output: {output}
-
-# No group of records that are replaced together is smaller than this.
-k: {k}
-
-# kind: {kinds}
-# role: {roles}
-#   identifier, dropped: not in the release. masked, survival_time: synthetic values.
-#   class, survival_status, kept: the true values, which makes them quasi-identifiers.
-# bounds and levels come from the code book: an observed extreme is one person's true value.
-columns:
-"""
-
-_STRATA = """
-# Records of different strata are never in one group. A stratum of fewer than k records stops the run;
-# merge moves its records to a larger stratum of the same event status, drop leaves them out.
-strata:
-  by: [{status}]
-  small: error  # error, merge, drop
-"""
-
-_NO_STRATA = """
-# Records of different strata are never in one group; a stratum needs a column that is released unchanged.
-# strata:
-#   by: [column]
-"""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals |= {"Kind": Kind, "Role": Role}
+    environment.filters |= {"quoted": _quoted, "flow": _flow, "key": _key}
+    return environment.get_template("job.yaml.jinja")
