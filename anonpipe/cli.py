@@ -21,6 +21,7 @@ from anonpipe.errors import AnonpipeError, InputError, JobError
 if TYPE_CHECKING:
     from anonpipe.job.model import Job
     from anonpipe.pipeline.run import Outcome
+    from anonpipe.report import Report
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -210,33 +211,56 @@ def demo(
         display.show_log()
     with interrupts.stoppable():
         _finish(loaded, _execute(loaded, resume=False), None)
-    from anonpipe.compare.before_after import compare_tables, draw_comparison, show_comparison
+    made = _compared(loaded.output, loaded.report.internal)
+    display.show_compared(made)
+    from anonpipe.report.before_after import draw_comparison
 
-    compared = compare_tables(loaded, str(data), loaded.output)
-    display.out.print(show_comparison(compared))
     picture = folder / "before-after.png"
-    draw_comparison(loaded, str(data), loaded.output, picture)
+    draw_comparison(made, picture)
     display.line(f"picture: {picture}")
 
 
 @app.command()
 def summary(
-    job: JobFile,
+    source: Annotated[Path, typer.Argument(help="The job file of a release, or the steward's report.json of a run")],
     settings: Setting = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
     """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
-    from anonpipe.compare.before_after import compare_tables, draw_comparison, show_comparison
-
+    form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
-    loaded = _load(job, settings, {})
-    display.out.print(show_comparison(compare_tables(loaded, loaded.input, loaded.output)))
+    if source.suffix == ".json":
+        made = _compared(source)
+    else:
+        job = _load(source, settings, {})
+        made = _compared(job.output, job.report.internal)
+    display.show_compared(made, form)
     if picture is not None:
-        draw_comparison(loaded, loaded.input, loaded.output, picture)
-        display.line(f"picture: {picture}")
+        from anonpipe.report.before_after import draw_comparison
+
+        draw_comparison(made, picture)
+        if form is Form.TABLES:
+            display.line(f"picture: {picture}")
+
+
+def _compared(source: str | Path, internal: str | None = None) -> Report:
+    """The report in a file, or of the release in an output folder, which must hold figures of both tables."""
+    from anonpipe.report import read_report, report_of_release
+
+    made = read_report(source) if isinstance(source, Path) else report_of_release(source, internal)
+    if made.audience != "internal":
+        raise InputError(f"{source} is the recipients' report, which tells nothing of the original; give the steward's")
+    if made.compared is None:
+        raise InputError(
+            f"the report of {source} is of an earlier version of anonpipe ({made.anonpipe}) and holds no figures of "
+            "both tables; run the job again: the same records give the same release"
+        )
+    return made
 
 
 @app.command()

@@ -12,6 +12,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from anonpipe.errors import printable
 if TYPE_CHECKING:
     from anonpipe.compare import Study
     from anonpipe.pipeline.run import Outcome
+    from anonpipe.report import Report
+    from anonpipe.report.content import Compared
     from anonpipe.verify.verdict import Verdict
 
 
@@ -225,6 +228,97 @@ class _Printed(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
         err.print(self.format(record), markup=False, soft_wrap=True)
+
+
+# --- both tables side by side ---------------------------------------------------------------------------------------
+
+
+def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12) -> None:
+    """Figures of both tables: numbers, categories, and the correlations that changed most."""
+    found = report.compared
+    if found is None:
+        return
+    if form is Form.JSON:
+        as_json(found.model_dump(mode="json"))
+        return
+    if form is Form.QUIET:
+        for text in _largest(found):
+            line(text)
+        return
+    if found.numbers:
+        out.print(_number_table(found))
+    if found.shares:
+        out.print(_share_table(found))
+    if found.pairs:
+        title = f"correlations that changed most ({found.pairs_compared:,} compared)"
+        table = _figures_table(title, "pair", "original", "released", "change")
+        for pair in found.pairs[:most_pairs]:
+            figures = (pair.original, pair.released, pair.released - pair.original)
+            table.add_row(escape(f"{pair.first} ~ {pair.second}"), *(f"{value:+.3f}" for value in figures))
+        out.print(table)
+    if found.left_out:
+        line(f"not compared, as they have many values and are released unchanged: {', '.join(found.left_out)}")
+
+
+def _largest(found: Compared) -> list[str]:
+    """The largest change of each kind."""
+    means = [
+        (abs(one.mean_released - one.mean) / one.sd, one.name)
+        for one in found.numbers
+        if one.mean is not None and one.mean_released is not None and one.sd
+    ]
+    shares = [(abs(one.released - one.original), f"{one.column} = {one.category}") for one in found.shares]
+    pairs = [(abs(one.released - one.original), f"{one.first} ~ {one.second}") for one in found.pairs[:1]]
+    told = []
+    for what, unit, changes in (("mean", " sd", means), ("share", "", shares), ("correlation", "", pairs)):
+        if changes:
+            change, name = max(changes)
+            told.append(f"largest change of a {what}: {change:.3g}{unit} ({name})")
+    return told
+
+
+def _figures_table(title: str, first: str, *headings: str) -> Table:
+    """Names may wrap between words, figures never do."""
+    table = plain_table(title)
+    table.collapse_padding = True
+    table.add_column(first, overflow="fold", min_width=12)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _number_table(found: Compared) -> Table:
+    nulls = any(one.nulls or one.nulls_released for one in found.numbers)
+    headings = ["mean", "released", "sd", "released", *(["nulls", "released"] if nulls else [])]
+    table = _figures_table("numbers: original and release", "column", *headings)
+    for one in found.numbers:
+        means = [_as_date(value) if one.date else _four(value) for value in (one.mean, one.mean_released)]
+        spread = [_in_days(value) if one.date else _four(value) for value in (one.sd, one.sd_released)]
+        shares = [f"{value:.2%}" for value in (one.nulls, one.nulls_released)] if nulls else []
+        table.add_row(escape(one.name), *means, *spread, *shares)
+    return table
+
+
+def _four(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _in_days(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} d"
+
+
+def _as_date(days: float | None) -> str:
+    return "-" if days is None else str(date(1970, 1, 1) + timedelta(days=round(days)))
+
+
+def _share_table(found: Compared) -> Table:
+    table = _figures_table("categories: share of all rows", "column, category", "original", "released")
+    for name in dict.fromkeys(one.column for one in found.shares):
+        table.add_row(f"[bold]{escape(name)}[/]")
+        for one in found.shares:
+            if one.column == name:
+                table.add_row(f"  {escape(one.category)}", f"{one.original:.2%}", f"{one.released:.2%}")
+    return table
 
 
 # --- methods --------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 
 import jsonschema
@@ -181,3 +182,36 @@ def test_verbose_shows_the_log(call, job_file, plain_logger):
     assert code == 0 and len(out.splitlines()) == 1
     assert [line for line in err.splitlines() if " scan: 400 rows, 1 piece, " in line]
     assert [line for line in err.splitlines() if " verdict: passed, 0 of " in line]
+
+
+# --- original beside release ----------------------------------------------------------------------------------------
+
+
+def test_a_summary_from_the_job_and_from_the_report_alone(call, job_file, tmp_path):
+    report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
+    code, out, _ = call("summary", job_file, "--json")
+    told = json.loads(out)
+    assert code == 0 and {one["name"] for one in told["numbers"]} == {"age", "income"}
+    assert sum(one["original"] for one in told["shares"]) == pytest.approx(1.0)
+    (tmp_path / "data.parquet").unlink()  # neither the input nor the release is read
+    next((tmp_path / "out" / "release").resolve().glob("*.parquet")).unlink()
+    assert call("summary", report, "--json")[:2] == call("summary", job_file, "--json")[:2] == (0, out)
+    code, out, _ = call("summary", job_file, "--quiet", "--picture", tmp_path / "a.png")
+    assert code == 0 and len(out.splitlines()) == 3 and (tmp_path / "a.png").exists()
+    assert all(line.startswith("largest change of a ") for line in out.splitlines())
+
+
+def test_a_summary_says_which_report_it_needs(call, job_file, tmp_path):
+    report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
+    recipients = (tmp_path / "out" / "release").resolve() / "_report.json"
+    code, out, err = call("summary", recipients)
+    assert code == 2 and out == "" and "the recipients' report" in err and "give the steward's" in err
+    told = json.loads(open(report).read())
+    del told["compared"]  # as versions before wrote it
+    with open(report, "w") as old:
+        json.dump(told, old)
+    code, out, err = call("summary", job_file)
+    assert code == 2 and out == "" and "earlier version" in err and "run the job again" in err
+    os.remove(report)
+    code, out, err = call("summary", job_file)
+    assert code == 2 and out == "" and report in err.replace("\n", "")

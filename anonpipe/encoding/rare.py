@@ -13,7 +13,7 @@ their groups.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,15 @@ class Suppression:
         Columns among them whose nulls are NaN in the cells.
     largest_share
         Of the records, those that it changes in the column where it changes most.
+    before
+        Of each of these columns the records of each code before, nulls last.
     """
 
     targets: dict[str, list[tuple[int, int, int]]]
     missing: dict[str, int]
     ordinal: tuple[str, ...] = ()
     largest_share: float = 0.0
+    before: dict[str, list[int]] = field(default_factory=dict)
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
         """Replace suppressed codes in place.
@@ -77,13 +80,14 @@ class Suppression:
             "missing": self.missing,
             "ordinal": list(self.ordinal),
             "largest_share": self.largest_share,
+            "before": self.before,
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Suppression:
         """Read what `to_dict` gave."""
         targets = {name: [(of, code, to) for of, code, to in each] for name, each in content["targets"].items()}
-        return cls(targets, content["missing"], tuple(content["ordinal"]), content["largest_share"])
+        return cls(targets, content["missing"], tuple(content["ordinal"]), content["largest_share"], content["before"])
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:
@@ -148,6 +152,7 @@ def suppress_rare(
     """
     changed, warnings, largest = dict(scan.columns), [], 0
     targets: dict[str, list[tuple[int, int, int]]] = {}
+    before: dict[str, list[int]] = {}
     for name, scanned in scan.columns.items():
         if not columns[name].role.synthesized:
             continue
@@ -162,13 +167,14 @@ def suppress_rare(
         if every:
             changed[name] = _with_counts(scanned, *_after(counts, every), columns[name])
             targets[name] = every
+            before[name] = np.sum([held for of, held in counts.items() if of >= 0], axis=0).tolist()
         if found:
             moved = sum(int(counts[of][code]) for of, code, _ in found)
             largest = max(largest, moved)
             warnings.append(_suppressed(name, moved, bool(scan.strata_by)))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
-    suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows))
+    suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before)
     return replace(scan, columns=changed), suppression, warnings
 
 

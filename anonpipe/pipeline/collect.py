@@ -44,17 +44,27 @@ def middle_stages(job: Job) -> tuple[str, str]:
     return ("group", "synthesize") if job.mask is None else ("encode", "decode")
 
 
+def original_moments(ctx: Context) -> list[PairwiseMoments]:
+    """Moments of the verified variables in the original records, one entry a stratum."""
+    return by_stratum(ctx, middle_stages(ctx.job)[0], lambda r: PairwiseMoments.from_dict(r["original"]))
+
+
+def released_moments(ctx: Context) -> list[PairwiseMoments]:
+    """The same of the rows that were written."""
+    written = [receipt["released"] for receipt in ctx.staging.receipts("write").read_all(ctx.plan.files)]
+    return [
+        merge_all([PairwiseMoments.from_dict(told[str(at)]) for told in written if str(at) in told])
+        for at in range(len(ctx.strata.rows))
+    ]
+
+
 def evidence(ctx: Context) -> Evidence:
     """All that the gates look at."""
     staging, job = ctx.staging, ctx.job
-    before, after = middle_stages(job)
+    _, after = middle_stages(job)
     scanned = staging.receipts("scan").read_all(len(ctx.source.units))
     written = staging.receipts("write").read_all(ctx.plan.files)
     made = staging.receipts(after).read_all(len(ctx.plan.partitions))
-    released = [
-        merge_all([PairwiseMoments.from_dict(r["released"][str(at)]) for r in written if str(at) in r["released"]])
-        for at in range(len(ctx.strata.rows))
-    ]
     return Evidence(
         rows_in=sum(receipt["rows"] for receipt in scanned),
         rows_held_out=sum(receipt["held_out"] for receipt in scanned),
@@ -71,8 +81,8 @@ def evidence(ctx: Context) -> Evidence:
         files=len(written),
         view=ctx.view,
         point_columns=_point_columns(ctx),
-        original=by_stratum(ctx, before, lambda r: PairwiseMoments.from_dict(r["original"])),
-        released=released,
+        original=original_moments(ctx),
+        released=released_moments(ctx),
         synthesized=by_stratum(ctx, after, lambda r: Moments.from_dict(r["synthesized"])),
         by=_of_groups(ctx, made) if job.mask is None else _of_mask(ctx, made),
         arrived=_arrived(ctx),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from anonpipe.encoding.values import numbers
 from anonpipe.evaluate.utility import correlation_changes, distributions
+from anonpipe.moments import merge_all
+from anonpipe.pipeline.collect import original_moments, released_moments
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation import load_assessment, sampled_tables
 from anonpipe.pipeline.grouping import identical_groups
 from anonpipe.report.build import Facts
+from anonpipe.report.compared import Measured, compared
+from anonpipe.report.content import Compared
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from anonpipe.verify.verdict import Verdict
 
@@ -57,5 +62,15 @@ def gather(
         identical=identical_groups(job),
         group_sizes=manifest["group_sizes"],
         files=manifest["files"],
+        compared=_compared(ctx),
         **pictures,
     )
+
+
+def _compared(ctx: Context) -> Compared:
+    """Figures of all records of both tables; columns in whose place there are probabilities are left out."""
+    columns = {name: column for name, column in ctx.job.released.items() if name not in ctx.job.as_probabilities}
+    staged = {name: ctx.cells.categories[name] for name in columns if name in ctx.cells.categories}
+    levels = {name: each.to_pylist() if columns[name].kind.coded else numbers(each) for name, each in staged.items()}
+    both = Measured(ctx.view, merge_all(original_moments(ctx)), merge_all(released_moments(ctx)))
+    return compared(both, columns, levels, ctx.suppression.before, ctx.job.k)

@@ -2,6 +2,17 @@
 
 from anonpipe.report.build import Facts, internal, releasable
 from anonpipe.report.content import FORMAT, Report
-from anonpipe.report.page import cell, documents, read_report, render
+from anonpipe.report.page import cell, documents, read_report, render, report_of_release
 
-__all__ = ["FORMAT", "Facts", "Report", "cell", "documents", "internal", "read_report", "releasable", "render"]
+__all__ = [
+    "FORMAT",
+    "Facts",
+    "Report",
+    "cell",
+    "documents",
+    "internal",
+    "read_report",
+    "releasable",
+    "render",
+    "report_of_release",
+]

@@ -20,6 +20,7 @@ from anonpipe.report.content import (
     AnalysisPart,
     Audience,
     Coefficient,
+    Compared,
     Correlations,
     Figure,
     FileLine,
@@ -78,6 +79,8 @@ class Facts:
         Of both tables; None where nothing was measured.
     pictured
         Records that distributions and correlations were measured on.
+    compared
+        Figures of both tables, of all records, for the steward.
     """
 
     job: Job
@@ -96,6 +99,7 @@ class Facts:
     distributions: Mapping[Audience, Sequence[Distribution]]
     correlations: CorrelationMatrices | None
     pictured: int
+    compared: Compared | None = None
 
 
 def internal(facts: Facts, version: str | None) -> Report:
@@ -114,6 +118,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         version=version,
         columns=words.columns(facts.job, facts.columns, releasable=False),
         correlations=_correlations(facts.correlations, with_original=True),
+        compared=facts.compared,
         utility=tuple(_figure(one) for one in assessed.utility),
         risk=tuple(_figure(one) for one in assessed.risk),
         analyses=tuple(_analysis(one) for one in assessed.analyses),

@@ -111,6 +111,64 @@ class Correlations(Part):
     released: tuple[tuple[float | None, ...], ...]
 
 
+class NumberLine(Part):
+    """A column of numbers or dates (days since 1970-01-01) in both tables; None: not defined."""
+
+    name: str
+    date: bool
+    mean: float | None
+    mean_released: float | None
+    sd: float | None
+    sd_released: float | None
+    nulls: float
+    nulls_released: float
+
+
+class ShareLine(Part):
+    """A category in both tables, as a share of all rows."""
+
+    column: str
+    category: str
+    original: float
+    released: float
+
+
+class PairLine(Part):
+    """A correlation in both tables."""
+
+    first: str
+    second: str
+    original: float
+    released: float
+
+
+class Compared(Part):
+    """Both tables side by side, of all records: for the steward only.
+
+    Attributes
+    ----------
+    numbers
+        Means, standard deviations and shares of nulls.
+    shares
+        The commonest categories of each column, none of fewer than k
+        original records.
+    pairs
+        The correlations that changed most, the largest change first, between
+        numbers and such categories of different columns.
+    pairs_compared
+        How many correlations there are.
+    left_out
+        Columns of so many categories that nothing of them is measured: they
+        are released unchanged.
+    """
+
+    numbers: tuple[NumberLine, ...]
+    shares: tuple[ShareLine, ...]
+    pairs: tuple[PairLine, ...]
+    pairs_compared: int
+    left_out: tuple[str, ...] = ()
+
+
 class CurveLine(Part):
     """A figure that is a line, and its reference."""
 
@@ -218,6 +276,9 @@ class Report(Part):
         The gates; sizes of groups, empty where a mask forms none.
     pictures, correlations, pictured
         Columns before and after, measured on so many records; 0 for none.
+    compared
+        Figures of both tables, of all records; for the steward only, and None
+        in reports of earlier versions.
     utility, risk, analyses
         What was measured.
     not_checked
@@ -251,6 +312,7 @@ class Report(Part):
     pictures: tuple[Picture, ...] = ()
     correlations: Correlations | None = None
     pictured: int = 0
+    compared: Compared | None = None
     utility: tuple[Figure, ...] = ()
     risk: tuple[Figure, ...] = ()
     analyses: tuple[AnalysisPart, ...] = ()
@@ -270,6 +332,7 @@ class Report(Part):
             "warnings": self.warnings,
             "notes": self.notes,
             "a disclosive measure": [figure.name for figure in (*self.utility, *self.risk) if figure.disclosive],
+            "figures of the original": self.compared is not None,
             "original correlations": self.correlations and self.correlations.original,
             "rows_original": [one.name for one in self.analyses if one.rows_original is not None],
             "original coefficients": [c.name for one in self.analyses for c in one.coefficients if c.original],

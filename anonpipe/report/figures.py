@@ -133,7 +133,7 @@ def distribution(picture: Picture) -> Markup:
     return _categories(name, picture) if picture.labels else _bins(name, picture)
 
 
-def _closed(edges: Sequence[float | None]) -> list[float]:
+def closed(edges: Sequence[float | None]) -> list[float]:
     """Ends for open bins, as wide as the bins within; only for drawing."""
     inner = [edge for edge in edges if edge is not None]
     if len(inner) < 2:
@@ -147,7 +147,7 @@ def _closed(edges: Sequence[float | None]) -> list[float]:
 
 
 def _bins(name: str, picture: Picture) -> Markup:
-    edges, top, bottom = _closed(picture.edges), 8.0, 104.0
+    edges, top, bottom = closed(picture.edges), 8.0, 104.0
     widths = [max(high - low, 1e-300) for low, high in pairwise(edges)]
     before, after = (
         [share / width for share, width in zip(shares, widths, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from anonpipe.errors import InputError, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
+from anonpipe.storage import release
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,14 +73,43 @@ def read_report(path: Path) -> Report:
     InputError
         It is no report, or one of another version of the program.
     """
+    content = None
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+    return parse_report(content, str(path))
+
+
+def parse_report(content: bytes | None, path: str) -> Report:
+    """The report in a `report.json`; None where it could not be read."""
     problem = "cannot be read"
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except ValidationError:
+    if content is not None:
+        with contextlib.suppress(ValidationError):
+            return Report.model_validate_json(content)
         problem = f"is no report of the form {FORMAT}"
-    except OSError:
-        pass
     raise InputError(f"{path} {problem}; give the report.json that a run of this version wrote")
+
+
+def report_of_release(output: str, internal: str | None) -> Report:
+    """The steward's report of the current release.
+
+    Parameters
+    ----------
+    output, internal
+        Path or URL of the output folder (or of a version), and of the
+        steward's own place where there is one.
+
+    Raises
+    ------
+    InputError
+        There is no release, or its report is gone.
+    """
+    version = release.resolve(output)
+    name = version.root.rstrip("/").rpartition("/")[2]
+    where = release.place(output, internal).steward
+    path = where.path(f"{name}-report.json")
+    with contextlib.suppress(OSError):
+        return parse_report(where.filesystem.cat_file(path), path)
+    raise InputError(f"the report of release {name} is not at {path}; run again, or give the file itself")
 
 
 def documents(report: Report) -> dict[str, bytes]:
