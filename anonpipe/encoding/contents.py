@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.values import number_words
+from anonpipe.encoding.row_hash import HashArray, keyed_cells, keyed_rows
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
-
-HashArray = npt.NDArray[np.uint64]
 
 LUMP = 64
 """Equal rows of a unit that are sampled and routed together."""
@@ -70,7 +68,7 @@ def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
     Parameters
     ----------
     lanes
-        Of the whole unit, in any cut: `anonpipe.encoding.scan.row_lanes`.
+        Of the whole unit, in any cut: `anonpipe.encoding.row_hash.row_lanes`.
     key
         Without which nothing is told of the records.
 
@@ -81,7 +79,7 @@ def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
     (True, [0, 0, 1])
     """
     first, second = keyed(key, "content"), keyed(key, "content, second lane")
-    parts = (number_keys(first, each[:, 0] + number_keys(second, each[:, 1])) for each in lanes)
+    parts = [keyed_rows(each, first, second) for each in lanes]
     rows = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
     return Contents(rows, copy_numbers(rows))
 
@@ -129,9 +127,7 @@ def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
     >>> np.array_equal(one, other, equal_nan=True)
     True
     """
-    numbers = np.zeros(len(cells), dtype=np.uint64)
-    for column, key in zip(cells.T, keys, strict=True):
-        numbers += number_keys(key, number_words(np.ascontiguousarray(column)))
+    numbers = keyed_cells(cells, keys)
     order = np.argsort(numbers, kind="stable")
     alike = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
     one, other = cells[order[alike]], cells[order[alike + 1]]

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Column, Kind
-from anonpipe.encoding._fingerprint_kernel import add_column, sum_rows
 from anonpipe.encoding.columns import (
     ColumnScan,
     Numbers,
@@ -32,9 +31,9 @@ from anonpipe.encoding.columns import (
 )
 from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.records import from_bytes, named, to_bytes
-from anonpipe.encoding.values import as_dictionary, hashes
+from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
+from anonpipe.encoding.values import as_dictionary
 from anonpipe.errors import InputError
-from anonpipe.rng import number_keys
 from anonpipe.types import IntArray
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 
 MOST_DUMMIES = 400
-_MODULUS = 2**64
 _MOST_INDEX = 2**40
 
 
@@ -170,12 +168,11 @@ def scan_batch(
     >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
     (40.0, 1, [1, 2])
     """
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
     arrays: dict[str, pa.Array] = {}
     for name in _released(batch, columns):
-        array = _hashed(lanes, name, batch, columns)
+        array = as_dictionary(batch.column(name)) if columns[name].staged_as_codes else batch.column(name)
         if kept is not None:
             array = array.filter(pa.array(kept))
         if columns[name].staged_as_codes:
@@ -191,9 +188,8 @@ def scan_batch(
     inside = {
         name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
     }
-    everybody, by = sum_rows_anywhere(lanes, kept), (tuple(counted_by), combinations, counts, numbers)
-    population = int(everybody[0]), int(everybody[1])
-    return Scan(rows, _sums(lanes, first_row), population, scans, *by, tuple(strata_by), inside)
+    lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, numbers)
+    return Scan(rows, fingerprint(lanes, first_row), population(lanes, kept), scans, *by, tuple(strata_by), inside)
 
 
 def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
@@ -202,73 +198,8 @@ def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArr
     return _count_combinations(together, np.ones(len(together), dtype=np.int64))[:2]
 
 
-def fingerprint(batch: pa.RecordBatch, columns: Mapping[str, Column], first_row: int) -> tuple[int, int]:
-    """The fingerprint of consecutive rows alone, as `scan_batch` finds it; see `add_fingerprints`.
-
-    Examples
-    --------
-    >>> columns = {"age": Column(kind="integer")}
-    >>> batch = pa.record_batch({"age": [1, 2]})
-    >>> fingerprint(batch, columns, 7) == scan_batch(batch, columns, 7, []).fingerprint
-    True
-    """
-    return _sums(row_lanes(batch, columns), first_row)
-
-
-def row_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
-    """Two numbers of each row's released content, shape (n_rows, 2); neither order of columns nor types matter."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    for name in _released(batch, columns):
-        _hashed(lanes, name, batch, columns)
-    return lanes
-
-
-def add_fingerprints(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    """The fingerprint of two sets of rows together."""
-    return (a[0] + b[0]) % _MODULUS, (a[1] + b[1]) % _MODULUS
-
-
-def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> npt.NDArray[np.uint64]:
-    """Two numbers of each row's value in one column, shape (n_rows, 2): what it adds to `row_lanes`."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    _hashed(lanes, name, batch, columns)
-    return lanes
-
-
 def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
     return [name for name in batch.schema.names if name in columns and columns[name].role.released]
-
-
-def _hashed(lanes: npt.NDArray[np.uint64], name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.Array:
-    """Add a column to the rows' hashes, in place; returns the column as it was hashed."""
-    array = batch.column(name)
-    if columns[name].staged_as_codes:
-        array = as_dictionary(array)
-    add_column(lanes, *hashes(array), _seeds(name))
-    return array
-
-
-def _sums(lanes: npt.NDArray[np.uint64], first_row: int) -> tuple[int, int]:
-    sums = sum_rows(lanes, np.uint64(first_row))
-    return int(sums[0]), int(sums[1])
-
-
-def sum_rows_anywhere(
-    lanes: npt.NDArray[np.uint64], kept: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.uint64]:
-    """Sum of the rows' hashes modulo 2^64, wherever the rows stand, shape (2,); rows that are not kept count apart."""
-    mixed = number_keys(_POPULATION, lanes.reshape(-1)).reshape(lanes.shape)
-    if kept is not None:
-        mixed[~kept] = number_keys(_HELD_OUT, mixed[~kept].reshape(-1)).reshape(-1, lanes.shape[1])
-    return np.asarray(mixed.sum(axis=0, dtype=np.uint64))
-
-
-_POPULATION, _HELD_OUT = b"population, of no place", b"population, held out"
-
-
-def _seeds(name: str) -> npt.NDArray[np.uint64]:
-    """One number for each lane, from the column's name."""
-    return np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8").astype(np.uint64)
 
 
 def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:

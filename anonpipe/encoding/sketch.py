@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Column, Role
-from anonpipe.encoding.scan import column_lanes
+from anonpipe.encoding.row_hash import column_lanes, keyed_rows
 from anonpipe.encoding.values import is_supported, present
-from anonpipe.rng import keyed, number_keys
+from anonpipe.rng import keyed
 from anonpipe.storage.sketch import HashArray, Sketch
 
 MOST = 4_096
@@ -75,7 +75,7 @@ class Tracer:
         return released
 
     def _count(self, subject: str, lanes: HashArray, most: int) -> None:
-        numbers = number_keys(self.key, lanes[:, 0] + number_keys(keyed(self.key, "second"), lanes[:, 1]))
+        numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
         self.sketches[subject] = self.sketches.get(subject, Sketch.empty(most)).add(numbers)
 
     @property

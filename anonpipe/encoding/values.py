@@ -1,4 +1,4 @@
-"""Arrow arrays as numbers, as plain category values, and as hashes; and numbers as Arrow arrays again.
+"""Arrow arrays as numbers and as plain category values; and numbers as Arrow arrays again.
 
 Numbers are in natural units: days since 1970-01-01 (UTC) for dates and
 timestamps. NaN counts as missing throughout.
@@ -15,11 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Column
-from anonpipe.encoding._fingerprint_kernel import hash_texts
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray, IntArray
-
-HashArray = npt.NDArray[np.uint64]
 
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _WHOLE = 1e-9
@@ -102,14 +99,14 @@ def numbers(array: pa.Array) -> FloatArray:
     if not is_date(array.type):
         return np.array(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     missing = array.is_null().to_numpy(zero_copy_only=False)
-    counts = _date_counts(array)
+    counts = date_counts(array)
     per_day = units_per_day(array.type)
     days = counts // per_day + (counts % per_day) / per_day
     days[missing] = np.nan
     return np.asarray(days, dtype=np.float64)
 
 
-def _date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
+def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
     """The stored numbers of dates or timestamps; anything where null."""
     stored = array.view(pa.int32()) if pa.types.is_date32(array.type) else array.view(pa.int64())
     return np.asarray(pc.fill_null(stored, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
@@ -186,79 +183,6 @@ def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
     found = array.dictionary_encode()
     values, indices = found.dictionary.cast(kind.value_type), found.indices.cast(kind.index_type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
-
-
-def hashes(array: pa.Array) -> tuple[HashArray, BoolArray]:
-    """A 64-bit number for each value, and whether there is a value; the encoding does not matter.
-
-    Examples
-    --------
-    >>> values = pa.array(["b", "a", "b"])
-    >>> bool((hashes(values)[0] == hashes(values.dictionary_encode())[0]).all())
-    True
-    """
-    if pa.types.is_dictionary(array.type):
-        of_values = np.append(_words(plain(array.dictionary)), np.uint64(0))
-        return of_values[positions(array.indices, len(of_values) - 1)], present(array)
-    return _words(plain(array)), present(array)
-
-
-def _words(array: pa.Array) -> HashArray:
-    """A number for each plain value; the same for equal numbers of any type, and equal times in any unit."""
-    kind = array.type
-    if pa.types.is_string(kind):
-        return _text_words(array)
-    if is_date(kind):
-        return _date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
-    if pa.types.is_decimal(kind):
-        exact = kind.scale == 0 and kind.precision <= _INT64_DIGITS
-        array = array.cast(pa.int64() if exact else pa.float64(), safe=False)
-    stored = pc.fill_null(array, False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False)
-    if np.issubdtype(stored.dtype, np.floating):
-        return number_words(stored.astype(np.float64))
-    if kind == pa.uint64():
-        return np.asarray(stored)
-    return np.asarray(stored.astype(np.int64)).view(np.uint64)
-
-
-_NANOSECONDS = 86_400_000_000_000
-"""Of a day."""
-
-_INT64_DIGITS = 18
-
-
-def number_words(values: FloatArray) -> HashArray:
-    """A number for each float: the whole number itself, else the bits of the nearest single-precision float.
-
-    So a table that is written with other widths has the same numbers.
-
-    Examples
-    --------
-    >>> number_words(np.array([3.0, -0.0])).tolist()
-    [3, 0]
-    >>> bool((number_words(np.array([0.1])) == number_words(np.array([0.1], dtype=np.float32).astype(float))).all())
-    True
-    """
-    with np.errstate(over="ignore"):
-        single = values.astype(np.float32).astype(np.float64)
-    found = np.where((values == np.rint(values)) | np.isinf(single), values, single)
-    whole = (found == np.rint(found)) & (np.abs(found) < _BEYOND_INT64)
-    words = found.view(np.uint64).copy()
-    words[np.isnan(values)] = np.uint64(_NAN_WORD)
-    words[whole] = found[whole].astype(np.int64).view(np.uint64)
-    return words
-
-
-_BEYOND_INT64 = 2.0**63
-_NAN_WORD = 0x7FF8000000000000
-
-
-def _text_words(array: pa.Array) -> HashArray:
-    _, offsets, data = array.buffers()
-    begin = array.offset
-    ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
-    content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return np.asarray(hash_texts(ends.astype(np.int64), content))
 
 
 def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: pa.DataType) -> pa.Array:

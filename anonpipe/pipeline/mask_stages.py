@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from pandas.util import hash_array
 from threadpoolctl import threadpool_limits
 
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.points import CategoryBlock, Groups, NumberBlock
 from anonpipe.encoding.records import from_bytes, to_bytes
+from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.encoding.tally import Tally
 from anonpipe.errors import AnonpipeError, DamagedError, InputError
 from anonpipe.job.model import Job
@@ -232,12 +232,6 @@ def _one_group(rows: int) -> tuple[IntArray, IntArray]:
     return np.arange(rows), np.array([0, rows])
 
 
-def column_sums(points: FloatArray) -> list[int]:
-    """Of each column the sum of the hashes of its values modulo 2^64: the same for the same values in any order."""
-    hashes = (hash_array(np.ascontiguousarray(column) + 0.0) for column in points.T)  # one zero
-    return [int(np.sum(each, dtype=np.uint64)) for each in hashes]
-
-
 def _coded(ctx: Context) -> list[NumberBlock | CategoryBlock]:
     """The masked columns whose decoding looks at counts: categories, ordinals, and numbers with nulls."""
     numbers = [block for block in ctx.points.numbers if block.ordinal or block.stop - block.start == 2]
@@ -291,7 +285,7 @@ def _column(ctx: Context, task: StepTask, step: Columns, index: int) -> Receipt:
     if step.with_original:
         original = {"original": read_column(ctx, POINTS, ctx.points.width + ctx.beside.width, place, scope)}
     params, rng = load_params(ctx, task.params, scope), scope.rng(f"mask {task.number} {step.name}", place)
-    promised = {} if step.holds is None else {"column_sums": column_sums(step.holds(original["original"])[:, None])}
+    promised = {} if step.holds is None else {"column_sums": exact_sums(step.holds(original["original"])[:, None])}
     made = counted(step.function(column, place=place, params=params, rng=rng, **original), len(column), step.name)
     shelf, lengths = _of_scope(ctx, _filled_shelf(ctx, task), scope)
     shelf.write_column(place, lengths, _finite(made, step.name))
@@ -353,7 +347,7 @@ def decode_partition(ctx: Context, index: int) -> Receipt:
         "as_they_were": rows_as_they_were(cells[:, made], released[:, made], *_one_group(len(cells)), ctx.job.k),
         "synthesized": Moments.of(points).to_dict(),
         "tally": Tally.of(cells, ctx.cells).to_dict(),
-        "column_sums": column_sums(points),
+        "column_sums": exact_sums(points),
         "file_rows": hand_out(ctx, index, released, shares if ends is None else ends),
     }
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
-from anonpipe.encoding.scan import Scan, merge_scans, row_lanes, scan_batch
+from anonpipe.encoding.row_hash import row_lanes
+from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers

@@ -27,7 +27,8 @@ from anonpipe.encoding.contents import LUMP, Contents, contents_of
 from anonpipe.encoding.identifiers import digest_writers
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.encoding.points import Groups
-from anonpipe.encoding.scan import add_fingerprints, fingerprint, merge_scans, scan_batch, scan_to_bytes
+from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, row_lanes
+from anonpipe.encoding.scan import merge_scans, scan_batch, scan_to_bytes
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.tally import Tally
 from anonpipe.engine import Task
@@ -177,7 +178,7 @@ def route_unit(ctx: Context, index: int) -> Receipt:
     aside: list[FloatArray] = []
     read, routed = 0, (0, 0)
     for first_row, batch in read_batches(ctx.source, unit, list(ctx.cells.names)):
-        routed = add_fingerprints(routed, fingerprint(batch, ctx.job.columns, first_row))
+        routed = add_fingerprints(routed, fingerprint(row_lanes(batch, ctx.job.columns), first_row))
         for at in _cuts(read, batch.num_rows):
             piece, part = batch.slice(at[0] - read, at[1] - at[0]), contents[at[0] : at[1]]
             keys = _route_keys(ctx, part)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-from pandas.util import hash_array
 
+from anonpipe.encoding.row_hash import exact_rows
 from anonpipe.types import FloatArray, IntArray
-
-HashArray = npt.NDArray[np.uint64]
 
 
 def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
@@ -34,13 +31,13 @@ def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArra
     >>> rows_as_they_were(original, released, np.arange(4), np.array([0, 2, 4]), 2)
     2
     """
-    before, after = _row_hashes(original), _row_hashes(released)
+    before, after = exact_rows(original), exact_rows(released)
     _, which, counts = np.unique(before, return_inverse=True, return_counts=True)
     rare = counts[which] < k
-    group = np.empty(len(order), dtype=np.uint64)
-    group[order] = np.repeat(np.arange(len(starts) - 1, dtype=np.uint64), np.diff(starts))
-    bound = group * np.uint64(0x9E3779B97F4A7C15)
-    return int(np.isin(after ^ bound, (before ^ bound)[rare]).sum())
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    inside = exact_rows(original[:, :0], group)
+    return int(np.isin(after + inside, (before + inside)[rare]).sum())
 
 
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
@@ -64,12 +61,3 @@ def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray)
         found = np.where(np.isnan(values), np.inf, values)[order]
         alike &= np.minimum.reduceat(found, starts[:-1]) == np.maximum.reduceat(found, starts[:-1])
     return int(np.diff(starts)[alike].sum())
-
-
-def _row_hashes(cells: FloatArray) -> HashArray:
-    """A 64-bit hash of each row; nulls are equal to each other."""
-    total = np.zeros(len(cells), dtype=np.uint64)
-    for column in range(cells.shape[1]):
-        values = np.where(np.isnan(cells[:, column]), np.nan, cells[:, column]) + 0.0  # one NaN, one zero
-        total = total * np.uint64(0x100000001B3) + hash_array(np.ascontiguousarray(values))
-    return total

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from pandas.util import hash_array
 
+from anonpipe.encoding.row_hash import exact_rows
 from anonpipe.types import FloatArray, IntArray
 
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _POSITIVE = np.uint64(2**63 - 1)
 
 
@@ -32,13 +31,7 @@ def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
     >>> bool(found[0] == found[2]), bool(found[0] == found[1])
     (True, False)
     """
-    numbers = np.zeros(len(cells), dtype=np.uint64)
-    if groups is not None:
-        numbers = hash_array(np.ascontiguousarray(groups, dtype=np.int64))
-    for column in cells.T:
-        one = np.where(np.isnan(column), np.nan, column) + 0.0  # one null, one zero
-        numbers = hash_array(numbers * _FACTOR + hash_array(np.ascontiguousarray(one)))
-    return np.asarray((numbers & _POSITIVE).astype(np.int64))
+    return np.asarray((exact_rows(cells, groups) & _POSITIVE).astype(np.int64))
 
 
 def counted(numbers: IntArray) -> tuple[IntArray, IntArray]:

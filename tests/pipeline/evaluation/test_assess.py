@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.encoding.contents import contents_of
-from anonpipe.encoding.scan import row_lanes
+from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.context import Context
