@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.utility import MEASURES
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
@@ -15,18 +16,7 @@ _CLASS = (
     *("distinct_l", "entropy_l", "t", "t_ordered"),
 )
 
-_FIXED = {
-    "basic": ("means", "sums", "medians"),
-    "bias": ("means", "deviations", "correlations"),
-    "moments": ("third", "fourth"),
-    "distance": ("ks", "wasserstein", "variation"),
-    "pairs": ("correlation", "rank_correlation", "correlation_ratio", "contingency"),
-    "loss": ("il1s", "eigenvalues"),
-    "subgroups": ("sd", "standard_errors"),
-    "tails": ("mass", "excess"),
-    "missing": ("shares", "pairs"),
-    "propensity": ("logistic", "logistic_ratio", "tree", "tree_ratio"),
-    "discriminator": ("auc",),
+_RISKS = {
     "linkage": ("first", "first_or_second", "group", "expected"),
     "rank_linkage": ("first", "first_or_second", "group"),
     "lasko": (
@@ -40,7 +30,7 @@ _FIXED = {
     "attribute_inference": ("risk", "success"),
     "closest_record": ("p5", "p5_ratio", "median", "equal", "nndr"),
 }
-"""Of each family its measures; those of classes and analyses are named after the job's."""
+"""Of each family of risk its measures; those of classes and analyses are named after the job's."""
 
 
 def known_names(job: Job) -> tuple[str, ...]:
@@ -54,13 +44,14 @@ def known_names(job: Job) -> tuple[str, ...]:
     >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names
     (('linked_share', 'homogeneous_share'), True, False)
     """
-    families = dict(_FIXED)
+    families = dict(_RISKS)
     if job.analyses:
         families["analyses"] = _ANALYSES
     families |= {f"analysis.{one.name}": _ANALYSES for one in job.analyses}
     families |= {f"class.{name}": _CLASS for name in job.columns}
     privacy = ("conditional_privacy", "conditional_privacy.categories")
-    return (*MEASURED, *privacy, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
+    utility = (name for measure in MEASURES for name in measure.figures)
+    return (*MEASURED, *privacy, *utility, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

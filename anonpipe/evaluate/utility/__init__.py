@@ -32,9 +32,10 @@ from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
 from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
 from anonpipe.evaluate.utility._terms import interaction_terms
 from anonpipe.evaluate.utility._tree_propensity import TreePropensity, tree_propensity
-from anonpipe.evaluate.utility._utility import utility
+from anonpipe.evaluate.utility._utility import MEASURES, utility
 
 __all__ = [
+    "MEASURES",
     "Analysis",
     "Auc",
     "Binning",

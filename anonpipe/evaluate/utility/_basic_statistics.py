@@ -10,12 +10,11 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._average_bias import abim, abisd
 from anonpipe.evaluate.utility._changes import LEAST
 from anonpipe.evaluate.utility._check import spreads
+from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
-from anonpipe.evaluate.utility._terms_measured import LOST, Term, mean_of_terms
+from anonpipe.evaluate.utility._terms_measured import LOST, NO_NUMBERS, Term, mean_of_terms
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import FloatArray
-
-NO_NUMBERS = "there is no column of numbers or dates"
 
 _GAL = "Gal, Tucker, Gangopadhyay & Chen (2014), basic statistics"
 
@@ -117,3 +116,9 @@ def _mean_bias(column: BothColumns) -> float:
 def _spread_bias(column: BothColumns) -> float:
     old, new = column.known
     return abisd(old[:, None], new[:, None]).mean
+
+
+MEASURE = Measure(
+    figures=("basic.means", "basic.sums", "basic.medians", "bias.means", "bias.deviations"),
+    function=basic_statistics,
+)

@@ -11,6 +11,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility._discriminator import LEAST_RECORDS, discriminator
 from anonpipe.evaluate.utility._encode import Encoded, encoded
+from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._propensity import Propensity, propensity
 from anonpipe.evaluate.utility._terms import column_codes, interaction_terms, numbers_of
@@ -165,3 +166,16 @@ def _boosted(part: Tables, made: Encoded, rng: np.random.Generator) -> Measureme
             else f"Not defined: it takes {LEAST_RECORDS} records of either table."
         ),
     )
+
+
+MEASURE = Measure(
+    figures=(
+        "propensity.logistic",
+        "propensity.logistic_ratio",
+        "propensity.tree",
+        "propensity.tree_ratio",
+        "discriminator.auc",
+    ),
+    function=classifiers,
+    draws=True,
+)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._terms_measured import LOST, NO_NUMBERS, Term, mean_of_terms
+from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray
+
+_NO_CATEGORIES = "there is no categorical column"
 
 
 def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
@@ -107,3 +116,60 @@ def _checked(values: npt.ArrayLike) -> FloatArray:
     if not np.isfinite(made).all():
         raise InputError("a column has values that are not finite; leave out nulls first")
     return made
+
+
+def distances(tables: Tables) -> list[Measurement]:
+    """Kolmogorov-Smirnov, Wasserstein and total variation distance of every column."""
+
+    def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str) -> Measurement:
+        return mean_of_terms(
+            name, title, terms, unit=unit, source=source, records=tables.rows, audience=Audience.STEWARD, nothing=why
+        )
+
+    sides = [(column.name, *column.known) for column in tables.numbers]
+    codes = [(column.name, *column.known) for column in tables.categories]
+    return [
+        made(
+            "distance.ks",
+            "Largest difference of the distribution functions (Kolmogorov-Smirnov)",
+            [_distance(name, old, new, worst=1.0, by=ks_distance) for name, old, new in sides],
+            "share",
+            "Smirnov (1948), Ann. Math. Stat. 19:279-281",
+            NO_NUMBERS,
+        ),
+        made(
+            "distance.wasserstein",
+            "How far values must move to give the same distribution (Wasserstein)",
+            [_distance(name, old, new, worst=LOST, by=wasserstein_distance) for name, old, new in sides],
+            "sd",
+            "Vallender (1974), Theory Probab. Appl. 18:784-786",
+            NO_NUMBERS,
+        ),
+        made(
+            "distance.variation",
+            "Records in another category (total variation)",
+            [_distance(name, old, new, worst=1.0, by=total_variation) for name, old, new in codes],
+            "share",
+            "half the sum of the differences of the shares",
+            _NO_CATEGORIES,
+        ),
+    ]
+
+
+def _distance(
+    name: str, old: FloatArray, new: FloatArray, *, worst: float, by: Callable[[FloatArray, FloatArray], float]
+) -> Term:
+    """The distance, or the worst there is for a release without values."""
+    if len(old) == 0:
+        return name, float("nan")
+    return name, by(old, new) if len(new) else worst
+
+
+MEASURE = Measure(
+    figures=(
+        "distance.ks",
+        "distance.wasserstein",
+        "distance.variation",
+    ),
+    function=distances,
+)

@@ -8,10 +8,22 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._changes import LEAST, Changes, relative_changes
 from anonpipe.evaluate.utility._check import check_least, checked_tables
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._terms_measured import NO_NUMBERS
+from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray, IntArray
+
+_MOST_PRODUCTS = 4_000_000_000
+"""Multiplications for fourth moments; more columns are measured on fewer records."""
+
+_MOST_NULLS = 0.5
+"""Share of nulls above which a column would take too many records from the moments of the others."""
+
 
 _MOST_ORDER = 8
 _MOST_TERMS = 2_000_000
@@ -149,3 +161,55 @@ def too_many_moments(width: int, order: int) -> bool:
     (False, True)
     """
     return comb(width + order - 1, order) > _MOST_TERMS
+
+
+def higher_moments(tables: Tables) -> list[Measurement]:
+    """Third and fourth central moments over all choices of columns, on records without nulls."""
+    before, after = tables.number_arrays()
+    kept = np.array([np.isnan(before).mean(axis=0), np.isnan(after).mean(axis=0)]).max(axis=0) <= _MOST_NULLS
+    before, after = (table[:, kept] for table in (before, after))
+    before, after = (table[~np.isnan(table).any(axis=1)] for table in (before, after))
+    width, mostly_null = before.shape[1], int((~kept).sum())
+    most = _MOST_PRODUCTS // max(1, (width * (width + 1) // 2) ** 2)
+    found = []
+    for order, word in ((3, "third"), (4, "fourth")):
+        beside = f" Columns left out as mostly null: {mostly_null}." if mostly_null else ""
+        note, value = f"Not defined: {'all numbers are mostly null' if mostly_null else NO_NUMBERS}.", float("nan")
+        records = min(len(before), most)
+        if width and min(len(before), len(after)) < 2:
+            note = "Not defined: no two records of a table are without nulls in all numbers."
+        elif too_many_moments(width, order):
+            note = f"Not measured: {width} columns have too many moments of this order."
+        elif width:
+            changes = moment_changes(before[:most], after[:most], order, central=True)
+            value = changes.median
+            note = (
+                f"Central moments, products of different columns included, over {changes.terms} of them; "
+                f"{changes.left_out} near zero in the original left out. Mean {changes.mean:.4g}. "
+                f"Records with a null are left out.{beside}"
+            )
+        found.append(
+            Measurement(
+                name=f"moments.{word}",
+                title=f"Median relative change of the {word} central moments",
+                value=value,
+                unit="%",
+                better="lower",
+                source="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Table 3",
+                records=records if width else tables.rows,
+                of=tables.rows,
+                note=note,
+                audience=Audience.STEWARD,
+            )
+        )
+    return found
+
+
+MEASURE = Measure(
+    figures=(
+        "moments.third",
+        "moments.fourth",
+    ),
+    function=higher_moments,
+    without_interval=("moments.third", "moments.fourth"),
+)

@@ -7,8 +7,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
+from anonpipe.evaluate.utility._terms_measured import NO_NUMBERS, Term, mean_of_terms
+from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray
 
 _SMALLEST = 1e-9
@@ -126,3 +131,50 @@ def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float
     old, new = (np.linalg.eigvalsh(matrix[np.ix_(usable, usable)])[::-1] for matrix in matrices)
     kept = old > _SMALLEST
     return float((np.abs(new - old)[kept] / old[kept]).sum())
+
+
+def losses(tables: Tables) -> list[Measurement]:
+    """IL1s of paired tables, and the change of the eigenvalues of the correlation matrix."""
+    before, after = tables.number_arrays()
+    terms: list[Term] = []
+    why = NO_NUMBERS if tables.paired else "the records of the two tables are not paired"
+    if tables.paired and tables.numbers:
+        terms = [(column.name, float(value)) for column, value in zip(tables.numbers, il1s(before, after), strict=True)]
+    change = eigenvalue_change(before, after) if tables.numbers else float("nan")
+    return [
+        mean_of_terms(
+            "loss.il1s",
+            "Distance of a released value from the one that it replaces (IL1s)",
+            terms,
+            unit="√2 sd",
+            source="Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16",
+            records=tables.rows,
+            audience=Audience.ENOUGH,
+            nothing=why,
+            note="The normalised form, a mean over cells: sdcMicro's IL1s is the sum." if terms else "",
+        ),
+        Measurement(
+            name="loss.eigenvalues",
+            title="Relative change of the eigenvalues of the correlation matrix, summed",
+            value=change,
+            unit="",
+            better="lower",
+            source="sdcMicro, dUtility, method eigen; Templ & Meindl (2008), LNCS 5262:113-126",
+            records=tables.rows,
+            of=tables.rows,
+            audience=Audience.SEVERAL,
+            columns=len(tables.numbers),  # of two it gives their correlation
+            note=""
+            if np.isfinite(change)
+            else f"Not defined: {'no numbers vary on both sides' if tables.numbers else NO_NUMBERS}.",
+        ),
+    ]
+
+
+MEASURE = Measure(
+    figures=(
+        "loss.il1s",
+        "loss.eigenvalues",
+    ),
+    function=losses,
+)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._terms_measured import LOST, NO_MIX, NO_NUMBERS, Term, mean_of_terms
+from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import FloatArray
 
 
@@ -131,3 +138,94 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
         found[side, 0] = abs(len(after) / len(new) - len(before) / len(old))
         found[side, 1] = abs(after.mean() - before.mean()) / spread if len(after) else np.inf
     return found
+
+
+def subgroups_and_tails(tables: Tables) -> list[Measurement]:
+    """Means of numbers inside categories, and the mass and reach of the tails."""
+
+    def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str, note: str) -> Measurement:
+        return mean_of_terms(
+            name,
+            title,
+            terms,
+            unit=unit,
+            source=source,
+            records=tables.rows,
+            audience=Audience.STEWARD,
+            nothing=why,
+            note=note if terms else "",
+        )
+
+    enough = max(tables.least, 2)
+    pairs = [(c, n, subgroup_changes((c.old, n.old), (c.new, n.new), least=enough)) for c, n in _mixed(tables)]
+    groups = f"Over the categories of {enough} or more records of the original, equally weighted"
+    tails = [
+        (number.name, tail_changes(*number.known, least=enough) if min(map(len, number.known)) else None)
+        for number in tables.numbers
+    ]
+    ends = [
+        (f"{name}, {side}", values[place])
+        for name, values in tails
+        if values is not None
+        for place, side in enumerate(("below", "above"))
+    ]
+    measured = []
+    for at, (name, unit, note) in enumerate(
+        (("subgroups.sd", "sd", groups + "."), ("subgroups.standard_errors", "standard errors", groups + "."))
+    ):
+        long = "standard errors" if at == 1 else "standard deviations"
+        terms = [_subgroup_term(f"{n.name} in {c.name}", changes[at]) for c, n, changes in pairs]
+        if at == 1:
+            note += " Grows with the number of records measured."
+        lost = sum(int(np.isinf(changes[at]).sum()) for _, _, changes in pairs)
+        if lost:
+            note += f" {lost} means of the original have no record in the release, and are not in the figure."
+        measured.append(
+            made(
+                name,
+                f"Change of the means inside categories, in {long}",
+                terms,
+                unit,
+                "mean of |difference|",
+                NO_MIX,
+                note,
+            )
+        )
+    for at, (name, title, unit) in enumerate(
+        (
+            ("tails.mass", "Change of the share of values in the outer 5 % on each side", "share"),
+            ("tails.excess", "Change of how far the outer 5 % on each side reach", "sd"),
+        )
+    ):
+        terms = [(end, float(values[at])) for end, values in ends]
+        source = "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)"
+        note = "Strictly beyond the original's 5 % and 95 % quantiles."
+        measured.append(made(name, title, terms, unit, source, NO_NUMBERS, note))
+    return measured
+
+
+def _mixed(tables: Tables) -> Iterator[tuple[BothColumns, BothColumns]]:
+    for category in tables.categories:
+        for number in tables.numbers:
+            yield category, number
+
+
+def _subgroup_term(name: str, changes: FloatArray) -> Term:
+    """Mean over the categories that both sides have; lost if the release has none of those of the original."""
+    defined = changes[~np.isnan(changes)]
+    if len(defined) == 0:
+        return name, float("nan")
+    finite = defined[np.isfinite(defined)]
+    return name, float(finite.mean()) if len(finite) else LOST
+
+
+MEASURE = Measure(
+    figures=(
+        "subgroups.sd",
+        "subgroups.standard_errors",
+        "tails.mass",
+        "tails.excess",
+    ),
+    function=subgroups_and_tails,
+    without_interval=("subgroups.standard_errors",),
+)

@@ -16,6 +16,10 @@ MOST_PARTS = 20
 LOST = math.inf
 """Figure of a term that the original has, and the release has not."""
 
+NO_NUMBERS = "there is no column of numbers or dates"
+
+NO_MIX = "there are not a categorical column and one of numbers or dates"
+
 Term = tuple[str, float]
 
 

@@ -55,12 +55,15 @@ class Tables:
         Records of either table.
     paired
         Whether row i of the release stands for row i of the original.
+    least
+        k: what fewer records have in common is not looked at.
     """
 
     columns: tuple[BothColumns, ...]
     rows: int
     released: int
     paired: bool
+    least: int = 1
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:
@@ -89,7 +92,7 @@ class Tables:
         order = rng.permutation(self.rows)
         low, high = np.sort(order[: self.rows // 2]), np.sort(order[self.rows // 2 :])
         columns = tuple(replace(column, old=column.old[low], new=column.old[high]) for column in self.columns)
-        return Tables(columns, len(low), len(high), paired=False)
+        return replace(self, columns=columns, rows=len(low), released=len(high), paired=False)
 
     def blocks(self, count: int, rng: np.random.Generator) -> list[Tables]:
         """Disjoint random parts of both tables, pairs kept together."""
@@ -110,7 +113,12 @@ class Tables:
 
 
 def typed_tables(
-    original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind], *, paired: bool = False
+    original: pd.DataFrame,
+    released: pd.DataFrame,
+    columns: Mapping[str, Kind],
+    *,
+    paired: bool = False,
+    least: int = 1,
 ) -> Tables:
     """Columns of both tables as arrays.
 
@@ -121,7 +129,7 @@ def typed_tables(
         1970-01-01 (not as text), categories of any type; nulls are allowed.
     columns
         Name and kind of those to take.
-    paired
+    paired, least
         See `Tables`.
 
     Raises
@@ -154,7 +162,7 @@ def typed_tables(
             "give as many in the same order, or say that they are not paired"
         )
     made = tuple(_column(name, Kind(kind), original[name], released[name]) for name, kind in columns.items())
-    return Tables(made, len(original), len(released), paired)
+    return Tables(made, len(original), len(released), paired, least)
 
 
 def _column(name: str, kind: Kind, old: pd.Series[Any], new: pd.Series[Any]) -> BothColumns:

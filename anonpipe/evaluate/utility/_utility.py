@@ -12,17 +12,18 @@ from scipy.stats import t
 
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility._basic_statistics import basic_statistics
-from anonpipe.evaluate.utility._classifiers_measured import classifiers
-from anonpipe.evaluate.utility._columns_measured import (
-    distances,
-    higher_moments,
-    losses,
-    missingness,
-    subgroups_and_tails,
+from anonpipe.evaluate.utility import (
+    _basic_statistics,
+    _classifiers_measured,
+    _distances,
+    _missing,
+    _moment_changes,
+    _pair_trends,
+    _record_distance,
+    _subgroups,
 )
+from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
-from anonpipe.evaluate.utility._pairs_measured import pair_trends
 from anonpipe.evaluate.utility._typed import Tables, typed_tables
 
 if TYPE_CHECKING:
@@ -34,8 +35,19 @@ _BLOCKS = 10
 _LEAST_BLOCK = 50
 """Records of a part below which there is no interval."""
 
-_NO_INTERVAL = frozenset({"subgroups.standard_errors", "moments.third", "moments.fourth"})
-"""Figures of which parts say nothing of the whole: in standard errors, or per cent of moments that may be near zero."""
+MEASURES: tuple[Measure, ...] = (
+    _basic_statistics.MEASURE,
+    _moment_changes.MEASURE,
+    _distances.MEASURE,
+    _pair_trends.MEASURE,
+    _record_distance.MEASURE,
+    _subgroups.MEASURE,
+    _missing.MEASURE,
+    _classifiers_measured.MEASURE,
+)
+"""All measures of utility, in the order of a report; a new one is a line here."""
+
+_WITHOUT_INTERVAL = frozenset(name for measure in MEASURES for name in measure.without_interval)
 
 
 def utility(
@@ -109,31 +121,28 @@ def utility(
     >>> [(one.name, round(one.value, 2), one.unit) for one in found[:2]]
     [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
     """
-    tables = typed_tables(original, released, columns, paired=paired)
+    tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
         raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
-    found = _compared(tables, least)
+    found = _compared(tables)
     if tables.rows >= 4:
-        found = _with_baseline(found, _compared(tables.halves(rng), least))
+        found = _with_baseline(found, _compared(tables.halves(rng)))
     if of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK:
-        parts = [_compared(part, least) for part in tables.blocks(_BLOCKS, rng)]
+        parts = [_compared(part) for part in tables.blocks(_BLOCKS, rng)]
         found = _with_interval(found, parts, tables.rows / of)
-    return tuple(replace(one, of=of) for one in [*found, *classifiers(tables, rng)])
+    return tuple(replace(one, of=of) for one in [*found, *_drawn(tables, rng)])
 
 
-def _compared(tables: Tables, least: int) -> list[Measurement]:
-    """The measures that train nothing."""
-    return [
-        *basic_statistics(tables),
-        *higher_moments(tables),
-        *distances(tables),
-        *pair_trends(tables),
-        *losses(tables),
-        *subgroups_and_tails(tables, least),
-        *missingness(tables),
-    ]
+def _compared(tables: Tables) -> list[Measurement]:
+    """The measures that draw nothing."""
+    return [one for measure in MEASURES if not measure.draws for one in measure.of(tables)]
+
+
+def _drawn(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+    """The measures that sample and train."""
+    return [one for measure in MEASURES if measure.draws for one in measure.of(tables, rng)]
 
 
 def _with_baseline(found: list[Measurement], chance: list[Measurement]) -> list[Measurement]:
@@ -151,7 +160,7 @@ def _with_interval(found: list[Measurement], parts: list[list[Measurement]], sha
     made = []
     for one, *others in zip(found, *parts, strict=True):
         values = np.array([other.value for other in others])
-        if one.name in _NO_INTERVAL or not (math.isfinite(one.value) and np.isfinite(values).all()):
+        if one.name in _WITHOUT_INTERVAL or not (math.isfinite(one.value) and np.isfinite(values).all()):
             made.append(one)
             continue
         spread = reach * float(values.std(ddof=1))

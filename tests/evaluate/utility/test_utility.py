@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from anonpipe.columns import Kind
-from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import Measurement, abico, abim, abisd, il1s, moment_changes, utility
+from anonpipe.errors import AnonpipeError, InputError, JobError
+from anonpipe.evaluate.utility import MEASURES, Measurement, abico, abim, abisd, il1s, moment_changes, utility
+from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._typed import typed_tables
 from anonpipe.evaluate.utility._utility import _compared, _with_interval
 from anonpipe.verify.output_control import disclosive
@@ -130,8 +131,8 @@ def test_higher_moments_pass_over_columns_that_are_mostly_null():
 def test_units_and_order_of_records_do_not_matter():
     old, new = table(150, 14, nulls=True), table(130, 15, nulls=True)
     frames = [f.assign(x=f["x"] * 1000 - 7, y=-f["y"]) for f in (old, new.sample(frac=1, random_state=0))]
-    tables = [typed_tables(*pair, KINDS) for pair in ((old, new), frames)]
-    for one, other in zip(*(_compared(given, 5) for given in tables), strict=True):
+    tables = [typed_tables(*pair, KINDS, least=5) for pair in ((old, new), frames)]
+    for one, other in zip(*(_compared(given) for given in tables), strict=True):
         if one.name not in ("basic.sums", "bias.means"):  # those depend on where zero lies
             assert other.value == pytest.approx(one.value, nan_ok=True), one.name
 
@@ -271,3 +272,18 @@ def test_what_is_refused():
     with pytest.raises(InputError) as caught:
         measured(old.assign(day="1999-09-09"), old)
     assert "1999" not in str(caught.value)
+
+
+def test_every_figure_is_named_by_one_record():
+    names = [name for measure in MEASURES for name in measure.figures]
+    assert len(names) == len(set(names))
+    assert {name for measure in MEASURES for name in measure.without_interval} <= set(names)
+    old, new = table(60, 4), table(60, 5)
+    found = utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60)
+    assert [one.name for one in found] == names
+
+
+def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
+    tables = typed_tables(table(20, 4), table(20, 5), KINDS)
+    with pytest.raises(AnonpipeError, match="other figures than distance"):
+        Measure(("distance.kss",), lambda tables: MEASURES[2].of(tables)[:1]).of(tables)
