@@ -42,6 +42,8 @@ class Suppression:
         Of the records, those that it changes in the column where it changes most.
     before
         Of each of these columns the records of each code before, nulls last.
+    largest_in
+        That column; empty where nothing is changed.
     """
 
     targets: dict[str, list[tuple[int, int, int]]]
@@ -49,6 +51,7 @@ class Suppression:
     ordinal: tuple[str, ...] = ()
     largest_share: float = 0.0
     before: dict[str, list[int]] = field(default_factory=dict)
+    largest_in: str = ""
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
         """Replace suppressed codes in place.
@@ -81,13 +84,15 @@ class Suppression:
             "ordinal": list(self.ordinal),
             "largest_share": self.largest_share,
             "before": self.before,
+            "largest_in": self.largest_in,
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Suppression:
         """Read what `to_dict` gave."""
         targets = {name: [(of, code, to) for of, code, to in each] for name, each in content["targets"].items()}
-        return cls(targets, content["missing"], tuple(content["ordinal"]), content["largest_share"], content["before"])
+        kept = {name: content[name] for name in ("missing", "largest_share", "before", "largest_in")}
+        return cls(targets, ordinal=tuple(content["ordinal"]), **kept)
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:
@@ -150,7 +155,7 @@ def suppress_rare(
     warnings
         Columns and counts, no category.
     """
-    changed, warnings, largest = dict(scan.columns), [], 0
+    changed, warnings, largest, largest_in = dict(scan.columns), [], 0, ""
     targets: dict[str, list[tuple[int, int, int]]] = {}
     before: dict[str, list[int]] = {}
     for name, scanned in scan.columns.items():
@@ -170,11 +175,12 @@ def suppress_rare(
             before[name] = np.sum([held for of, held in counts.items() if of >= 0], axis=0).tolist()
         if found:
             moved = sum(int(counts[of][code]) for of, code, _ in found)
-            largest = max(largest, moved)
+            if moved > largest:
+                largest, largest_in = moved, name
             warnings.append(_suppressed(name, moved, bool(scan.strata_by)))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
-    suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before)
+    suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
     return replace(scan, columns=changed), suppression, warnings
 
 

@@ -596,14 +596,16 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
-    def _risk_gates_fit(self) -> Job:
+    def _gates_on_measures_fit(self) -> Job:
         limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
-        if limited and not self.measure.risk:
-            raise ValueError(f"gates.{limited[0]} limits a measure of risk, and measure.risk is off; switch it on")
         masker = None if self.mask is None else MASKERS[self.mask.method]
         grouped = masker is None or masker.grouped or masker.identical_rows
         for name in limited:
             needs = MEASURED[name].needs
+            for part in ("risk", "utility"):
+                if part in needs and not getattr(self.measure, part):
+                    off = f"measure.{part} is off; switch it on"
+                    raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
             if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
             if "classes" in needs and not (grouped and self.class_columns):

@@ -72,7 +72,7 @@ def evidence(ctx: Context) -> Evidence:
         rows_out=sum(receipt["rows"] for receipt in written),
         rows_under_k=_rows_under_k(ctx),
         rows_as_they_were=sum(receipt["as_they_were"] for receipt in made),
-        suppressed_share=ctx.suppression.largest_share,
+        suppressed=(ctx.suppression.largest_share, ctx.suppression.largest_in),
         handed_on=handed_on(ctx, staging.receipts("values").read_all(len(compared_names(job)))),
         unchanged=tuple(unchanged_names(ctx)),
         released_names=tuple(ctx.schema.names),

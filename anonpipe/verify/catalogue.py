@@ -60,7 +60,8 @@ class Gate:
     unmeasured
         Of such a gate the key of what is told where nothing was measured.
     needs
-        What else the job must have: `hold_out`, `classes`.
+        What else the job must have: of `measure` the part, `risk` or
+        `utility`, that is to be on; `hold_out`; `classes`.
     example
         A limit to be named as an example.
     """
@@ -157,18 +158,19 @@ def _covariance(about: About) -> str:
     return "covariance" + (" (all but category probabilities)" if about.get("probabilities") else "")
 
 
-def _of_risk(gate: Gate, title: str, remedy: str) -> Kind:
-    """A gate on a measure of risk."""
+def _of_measure(part: str, gate: Gate, title: str, remedy: str, *, at_least: bool = False) -> Kind:
+    """A gate on a measure of risk or utility."""
     return Kind(
-        f"risk.{gate.name}",
-        f"risk, {gate.name}: {title}",
+        f"{part}.{gate.name}",
+        f"{part}, {gate.name}: {title}",
         lambda about: (
             "{records:,} of {of:,} records" + (", upper end of the 95 % interval" if about.get("end") else "")
         ),
         Audience.ENOUGH,
         scope=Scope.RECORD,
+        at_least=at_least,
         counts=Counts.SHARE,
-        gate=gate,
+        gate=replace(gate, needs=(part, *gate.needs)),
         remedy=remedy,
     )
 
@@ -316,7 +318,8 @@ _GATED = (
         ),
         remedy="leave out transform: log of the column, or raise gates.mean_in_unit",
     ),
-    _of_risk(
+    _of_measure(
+        "risk",
         Gate(
             "linked_share",
             None,
@@ -332,7 +335,8 @@ _GATED = (
         "records linked correctly",
         "a larger k, or for a mask more change, links fewer records",
     ),
-    _of_risk(
+    _of_measure(
+        "risk",
         Gate(
             "homogeneous_share",
             None,
@@ -347,7 +351,8 @@ _GATED = (
         "records in groups of one class",
         "a larger k, or classes.l_diversity with a method that heeds it, mixes classes",
     ),
-    _of_risk(
+    _of_measure(
+        "risk",
         Gate(
             "membership_auc",
             None,
@@ -363,7 +368,8 @@ _GATED = (
         "members told from others (AUC)",
         "a larger k, or for a mask more change, tells members less from others",
     ),
-    _of_risk(
+    _of_measure(
+        "risk",
         Gate(
             "attribute_inference",
             None,

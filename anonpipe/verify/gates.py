@@ -128,7 +128,7 @@ class Evidence:
     rows_out: int
     rows_under_k: int
     rows_as_they_were: int
-    suppressed_share: float
+    suppressed: tuple[float, str]
     handed_on: tuple[int, str]
     unchanged: tuple[str, ...]
     released_names: tuple[str, ...]
@@ -185,12 +185,13 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     files = {"files": evidence.files}
     lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - evidence.rows_out)
+    share, column = evidence.suppressed
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
     return [
         held("rows.lost", lost, 0, about={**files, "held_out": evidence.rows_held_out > 0}),
         *_sizes(evidence, k),
         held("columns.forbidden", forbidden, 0, about=files),
-        held("suppressed", evidence.suppressed_share, limits["suppressed_share"]),
+        held("suppressed", share, limits["suppressed_share"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
     ]
 

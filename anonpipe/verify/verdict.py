@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from anonpipe.verify.check import Check
-from anonpipe.verify.words import Line, line
+from anonpipe.verify.words import Line, content, line
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class Verdict:
         """The verdict as JSON-able content for people."""
         return {
             "verdict": "passed" if self.passed else "failed",
-            "checks": [each.to_dict() for each in self.lines],
+            "checks": [content(check) for check in self.checks],
             "notes": list(self.notes),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as JSON-able content for programs."""
-        content: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return content
+        plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return plain
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Verdict:
+    def from_dict(cls, plain: Mapping[str, Any]) -> Verdict:
         """Read what `to_dict` gave."""
-        return _adapter().validate_python(content)
+        return _adapter().validate_python(plain)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from string import Formatter
 from typing import Any
 
@@ -90,6 +91,13 @@ def worst_in(check: Check) -> str:
     if not check.columns:
         return ""
     return f"most in column{'s' if len(check.columns) > 1 else ''} {' and '.join(map(repr, check.columns))}"
+
+
+def content(check: Check) -> dict[str, Any]:
+    """A check as JSON-able content for the steward: its words, and the numbers behind them."""
+    numbers = {"value": check.measured, "bound": check.limit}
+    finite = {name: value if value is not None and isfinite(value) else None for name, value in numbers.items()}
+    return line(check).to_dict() | finite | {"unit": check.unit, "columns": list(check.columns)}
 
 
 def named(check: Check) -> str:

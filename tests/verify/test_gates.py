@@ -97,7 +97,7 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
     content = {
         "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
-        "rows_as_they_were": 0, "suppressed_share": 0.0, "handed_on": (0, ""), "unchanged": ("c",),
+        "rows_as_they_were": 0, "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "point_columns": (0, 1, None),
         "original": original, "released": released, "synthesized": made,
@@ -159,7 +159,7 @@ def test_honest_runs_pass(promise):
         ({"beyond_limits": 1}, "beyond declared"),
         ({"rows_under_k": 1}, "occur fewer than 5"),
         ({"rows_as_they_were": 41}, "equal an original row"),
-        ({"suppressed_share": 0.051}, "suppression of rare"),
+        ({"suppressed": (0.051, "c")}, "suppression of rare"),
     ],
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):

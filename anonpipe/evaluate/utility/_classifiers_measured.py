@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -35,12 +34,13 @@ _SNOKE = "Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358"
 
 
 def classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
-    """Five figures of how well records of the two tables are told apart, on at most 10,000 records of either."""
+    """Five figures of how well records of the two tables are told apart, on at most 10,000 records of either.
+
+    Of one or two columns, such a figure can be solved for a share or a mean of the original.
+    """
     part = tables.sample(MOST_RECORDS, rng)
     made = encoded(part)
-    found = [*_regression(part, made), *_tree(part, made, rng), _boosted(part, made, rng)]
-    # Of one or two columns, such a figure can be solved for a share or a mean of the original.
-    return [replace(one, audience=Audience.SEVERAL, columns=len(part.columns)) for one in found]
+    return [*_regression(part, made), *_tree(part, made, rng), _boosted(part, made, rng)]
 
 
 def _regression(part: Tables, made: Encoded) -> list[Measurement]:
@@ -58,6 +58,8 @@ def _regression(part: Tables, made: Encoded) -> list[Measurement]:
         source="Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)",
         records=records,
         of=records,
+        audience=Audience.SEVERAL,
+        columns=len(part.columns),
         baseline=expected if found else None,
         baseline_is="expected of records drawn anew from the original" if found else "",
         note=f"0 to 0.25 for tables of equal size. {note}",
@@ -71,6 +73,8 @@ def _regression(part: Tables, made: Encoded) -> list[Measurement]:
         source=_SNOKE,
         records=records,
         of=records,
+        audience=Audience.SEVERAL,
+        columns=len(part.columns),
         baseline=1.0,
         baseline_is="records drawn anew from the original; another sample of the population has 2",
         note=note,
@@ -120,6 +124,8 @@ def _tree(part: Tables, made: Encoded, rng: np.random.Generator) -> list[Measure
         source=_SNOKE,
         records=records,
         of=records,
+        audience=Audience.SEVERAL,
+        columns=len(part.columns),
         baseline=found.expected,
         baseline_is="the same tree with labels permuted",
         note=f"0 to 0.25 for tables of equal size. {grown} {_CODING}",
@@ -133,6 +139,8 @@ def _tree(part: Tables, made: Encoded, rng: np.random.Generator) -> list[Measure
         source=_SNOKE,
         records=records,
         of=records,
+        audience=Audience.SEVERAL,
+        columns=len(part.columns),
         low=found.low if defined else None,
         high=found.high if defined else None,
         baseline=1.0,
@@ -156,6 +164,8 @@ def _boosted(part: Tables, made: Encoded, rng: np.random.Generator) -> Measureme
         source="Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845",
         records=records,
         of=records,
+        audience=Audience.SEVERAL,
+        columns=len(part.columns),
         low=found.low if found else None,
         high=found.high if found else None,
         baseline=0.5,
