@@ -173,7 +173,8 @@ def worst_entry(
     ratio[measured <= 0] = 0.0
     ratio[np.isnan(measured) | np.isnan(limits)] = np.inf
     at = tuple(int(place) for place in np.unravel_index(int(ratio.argmax()), measured.shape))
-    columns = dict.fromkeys(of[place] for of, place in zip(names, at, strict=bool(names)))
+    worst = zip(names, at, strict=bool(names)) if ratio[at] > 0 else ()
+    columns = dict.fromkeys(of[place] for of, place in worst)
     return held(key, float(measured[at]), float(limits[at]), columns=tuple(filter(None, columns)), **given)
 
 
