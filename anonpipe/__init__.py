@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anonpipe.api import Anonymized as Anonymized
     from anonpipe.api import anonymize as anonymize
     from anonpipe.errors import AnonpipeError as AnonpipeError
+    from anonpipe.estimators import Microaggregation as Microaggregation
     from anonpipe.job.model import Job as Job
     from anonpipe.job.model import load_job as load_job
     from anonpipe.job.model import parse_job as parse_job
@@ -21,6 +22,7 @@ _PLACES = {
     "Anonymized": "anonpipe.api",
     "AnonpipeError": "anonpipe.errors",
     "Job": "anonpipe.job.model",
+    "Microaggregation": "anonpipe.estimators",
     "anonymize": "anonpipe.api",
     "load_job": "anonpipe.job.model",
     "parse_job": "anonpipe.job.model",

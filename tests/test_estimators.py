@@ -1,0 +1,103 @@
+"""Microaggregation as scikit-learn knows its clusterers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import anonpipe
+from anonpipe.estimators import Microaggregation
+from anonpipe.methods.grouping import METHODS, cluster, information_loss
+
+EXPECTED = {"check_clustering": "three blobs are to be found as three clusters; groups of k are as many as k allows"}
+"""The only checks of scikit-learn that fail, and why that is right."""
+
+
+@pytest.mark.parametrize("method", ["mdav", "condensation", "kd_tree", "crest"])
+def test_the_checks_of_scikit_learn(method):
+    made = check_estimator(Microaggregation(method, k=2), expected_failed_checks=EXPECTED, on_skip=None)
+    assert len(made) > 40
+    found = {each["status"] for each in made if each["check_name"] == "check_clustering"}
+    assert found == {"xfail"}  # else the reason above is none
+
+
+def _table(method, rows=120):
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(rows, 1 if method == "optimal_univariate" else 2))
+    return points, np.where(rng.random(rows) < 0.5, "yes", "no") if METHODS[method].classes else None
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "rhs"])
+def test_groups_are_those_of_the_method(method):
+    points, classes = _table(method)
+    made = Microaggregation(method, k=4, random_state=7).fit(points, classes)
+    assert np.bincount(made.labels_).min() >= 4 and made.n_groups_ == len(np.unique(made.labels_))
+    assert made.information_loss_ == information_loss(points, made.labels_)
+    again = clone(made).fit_predict(points, classes)
+    assert np.array_equal(again, made.labels_)
+    if not METHODS[method].draws:
+        codes = None if classes is None else np.unique(classes, return_inverse=True)[1]
+        plain = cluster(points, 4, method, rng=np.random.default_rng(0), classes=codes)
+        assert np.array_equal(plain, made.labels_)
+
+
+def test_blobs_are_groups_where_k_is_their_size():
+    points, blobs = make_blobs(48, centers=np.array([[0, 0], [30, 0], [0, 30]]), random_state=2)
+    labels = Microaggregation(k=16).fit_predict(points)
+    assert len({(int(a), int(b)) for a, b in zip(labels, blobs, strict=True)}) == 3
+
+
+def test_options_refinement_and_blocks_reach_the_method():
+    points, _ = _table("mdav", 400)
+    plain = Microaggregation(k=4).fit(points)
+    better = Microaggregation(k=4, refine="quick", random_state=0).fit(points)
+    assert better.information_loss_ < plain.information_loss_ and np.bincount(better.labels_).min() >= 4
+    blocks = cluster(points, 4, "mdav", rng=np.random.default_rng(0), block_rows=50)
+    assert np.array_equal(Microaggregation(k=4, block_rows=50).fit_predict(points), blocks)
+    ordered = cluster(points, 4, "mhm", rng=np.random.default_rng(0), order="md")
+    assert np.array_equal(Microaggregation("mhm", k=4, options={"order": "md"}).fit_predict(points), ordered)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"method": "nonesuch"}, "allowed are mdav"),
+        ({"options": {"nonesuch": 1}}, "has no option 'nonesuch'"),
+        ({"k": 0}, "k is 0"),
+        ({"k": 200}, "minimum of 200 is required"),
+        ({"method": "crest"}, "requires y to be passed"),
+        ({"method": "crest", "refine": "quick"}, "leave refine at None"),
+        ({"block_rows": 4}, "under k=5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, told):
+    points, classes = _table("crest")
+    y = classes if given.get("refine") else None
+    with pytest.raises(ValueError, match=told):
+        Microaggregation(**given).fit(points, y)
+
+
+def test_in_a_pipeline_and_from_the_package():
+    frame = pd.DataFrame(_table("mdav")[0], columns=["a", "b"]) * [1.0, 1e6]
+    made = make_pipeline(StandardScaler(), anonpipe.Microaggregation(k=3)).fit_predict(frame)
+    assert np.bincount(made).min() >= 3
+    alone = Microaggregation(k=3).fit(frame)
+    assert list(alone.feature_names_in_) == ["a", "b"] and not np.array_equal(alone.labels_, made)
+    assert anonpipe.Microaggregation(method="mst", k=3).get_params() == {
+        "method": "mst", "k": 3, "refine": None, "block_rows": None, "options": None, "random_state": None
+    }  # fmt: skip
+
+
+def test_states_of_any_kind_give_the_same_groups_again():
+    points, _ = _table("condensation")
+    for state in (3, np.random.RandomState(3), np.random.default_rng(3)):
+        first = Microaggregation("condensation", k=4, random_state=state).fit_predict(points)
+        assert np.bincount(first).min() >= 4
+    one, two, other = (Microaggregation("condensation", k=4, random_state=s).fit_predict(points) for s in (1, 1, 2))
+    assert np.array_equal(one, two) and not np.array_equal(one, other)
