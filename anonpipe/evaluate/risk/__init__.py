@@ -1,11 +1,12 @@
 """What an intruder could learn from a release: one attack or disclosure measure a file."""
 
+from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
 from anonpipe.evaluate.risk._closest_record import ClosestRecord, closest_record
 from anonpipe.evaluate.risk._collusion import Collusion, collusion
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
-from anonpipe.evaluate.risk._guesses import Coding, Guesses, guess_nearest
+from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
 from anonpipe.evaluate.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
 from anonpipe.evaluate.risk._linkage import Linkage, score_linkage

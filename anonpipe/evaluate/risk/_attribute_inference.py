@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.coding import Coding, spread
 from anonpipe.evaluate.risk._groups import column_names, records_of
-from anonpipe.evaluate.risk._guesses import Coding, Guesses, best_constant, by_trees, guess_nearest, spread
+from anonpipe.evaluate.risk._guesses import Guesses, best_constant, by_trees, guess_nearest
 from anonpipe.evaluate.risk._interval import exact, grouped_share
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray

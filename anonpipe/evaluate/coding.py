@@ -1,0 +1,158 @@
+"""Mixed columns with nulls as finite numbers of equal weight: what attacks and classifiers compare records by.
+
+For tables as a reader has them, of which only one side may be known; the
+features that methods work on, which are decoded again and whose categories
+are those of the whole input, are `anonpipe.encoding.points`. A regression
+needs one dummy fewer than categories and products of columns, and makes them
+of what is coded here (`anonpipe.evaluate.utility._terms`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.types import FloatArray, IntArray
+
+MOST_PLACES = 64
+"""Categories of a column that have a place of their own; all rarer ones share one."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """A column of numbers: z-scores, and where there are nulls a dummy that tells them from the mean."""
+
+    centre: float
+    width: float
+    with_nulls: bool
+
+    def points(self, values: FloatArray) -> FloatArray:
+        missing = np.isnan(values)
+        scores = np.where(missing, 0.0, (values - self.centre) / (self.width or 1.0))
+        return np.column_stack([scores, missing]) if self.with_nulls else scores[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Categories:
+    """A column of codes: common categories have a place each, in the order of their codes, and all others the next.
+
+    Null (infinite here) is a category. Points of two places are 2 · `scale`²
+    apart in squares, as their dummies are.
+    """
+
+    codes: FloatArray
+    places: IntArray
+    scale: float
+    others: int
+
+    @classmethod
+    def of(cls, values: FloatArray, most: int) -> Self:
+        codes, which, counts = np.unique(_null_as_code(values), return_inverse=True, return_counts=True)
+        common = np.sort(np.argsort(-counts, kind="stable")[:most])
+        places = np.full(len(codes), len(common))
+        places[common] = np.arange(len(common))
+        shares = np.bincount(places[which.reshape(-1)]) / len(values)
+        apart = 1.0 - float((shares**2).sum())
+        return cls(codes, places, 1.0 / math.sqrt(apart) if apart > 0 else 1.0, len(common))
+
+    def placed(self, values: FloatArray) -> IntArray:
+        asked = _null_as_code(values)
+        at = np.minimum(np.searchsorted(self.codes, asked), len(self.codes) - 1)
+        return np.where(self.codes[at] == asked, self.places[at], self.others)
+
+    def points(self, values: FloatArray) -> FloatArray:
+        made = np.zeros((len(values), self.others + 1))
+        made[np.arange(len(values)), self.placed(values)] = self.scale
+        return made
+
+
+def _null_as_code(values: FloatArray) -> FloatArray:
+    return np.where(np.isnan(values), np.inf, values)
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """How cells become numbers in which columns count alike, on the scale of some of the records."""
+
+    columns: tuple[_Numbers | _Categories, ...]
+
+    @classmethod
+    def of(
+        cls, known: npt.ArrayLike, asked: npt.ArrayLike, categories: Sequence[int] = (), most: int = MOST_PLACES
+    ) -> Self:
+        """Take scale and categories from some records; those to be asked tell where else there are nulls.
+
+        Parameters
+        ----------
+        known, asked
+            Shapes (n_rows, n_columns) and (n_asked, n_columns); NaN for null.
+        categories
+            Numbers of the columns that hold codes.
+        most
+            Categories of a column that are told apart, the most frequent.
+
+        Examples
+        --------
+        >>> table = np.array([[1.0, 5.0], [3.0, np.nan], [np.nan, 5.0]])
+        >>> coding = Coding.of(table, table, categories=[1])
+        >>> np.hstack(coding.compact(table)).round(3).tolist(), coding.compact_categories
+        ([[-0.707, 0.0, 0.0], [0.707, 0.0, 1.0], [0.0, 1.0, 0.0]], (1, 2))
+        """
+        table, queries = (np.asarray(each, dtype=np.float64) for each in (known, asked))
+        found: list[_Numbers | _Categories] = []
+        for at, values in enumerate(table.T):
+            if at in categories:
+                found.append(_Categories.of(values, most))
+                continue
+            told = values[~np.isnan(values)]
+            nulls = len(told) < len(values) or bool(np.isnan(queries[:, at]).any())
+            found.append(_Numbers(middle(told), spread(told), nulls))
+        return cls(tuple(found))
+
+    def each(self, cells: FloatArray) -> list[FloatArray]:
+        """Points of each column, with dummies for categories."""
+        return [column.points(values) for column, values in zip(self.columns, cells.T, strict=True)]
+
+    def compact(self, cells: FloatArray) -> list[FloatArray]:
+        """The same with one number for each category, its place."""
+        return [
+            column.points(values) if isinstance(column, _Numbers) else column.placed(values)[:, None].astype(np.float64)
+            for column, values in zip(self.columns, cells.T, strict=True)
+        ]
+
+    @property
+    def compact_categories(self) -> tuple[int, ...]:
+        """Which columns of `compact` are codes: categories, and whether a number is null."""
+        widths = [2 if isinstance(column, _Numbers) and column.with_nulls else 1 for column in self.columns]
+        numbers = [isinstance(column, _Numbers) and not column.with_nulls for column in self.columns]
+        return tuple(int(end) - 1 for end, is_number in zip(np.cumsum(widths), numbers, strict=True) if not is_number)
+
+    @property
+    def jumps(self) -> FloatArray:
+        """Of each column the squared distance of two categories; 0 for numbers."""
+        return np.array([0.0 if isinstance(column, _Numbers) else 2.0 * column.scale**2 for column in self.columns])
+
+
+def middle(values: FloatArray) -> float:
+    """Mean of what is not null, of numbers of any size; 0 where there is none."""
+    told = values[~np.isnan(values)]
+    unit = _unit(told)
+    return float((told / unit).mean() * unit) if len(told) else 0.0
+
+
+def spread(values: FloatArray) -> float:
+    """Standard deviation of what is not null, exactly 0 for a constant."""
+    told = values[~np.isnan(values)]
+    unit = _unit(told)
+    return float((told / unit).std(ddof=1) * unit) if len(told) > 1 and (told != told[0]).any() else 0.0
+
+
+def _unit(values: FloatArray) -> float:
+    """A power of two in which the squares of very large numbers are finite; dividing by it loses no digit."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return 2.0 ** min(math.frexp(largest)[1], 1022) if largest > 1e100 else 1.0
