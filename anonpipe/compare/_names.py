@@ -5,32 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import MEASURES
+from anonpipe.evaluate import risk, utility
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
 _ANALYSES = ("changed_significance", "changed_direction", "outside", "overlap")
-
-_CLASS = (
-    *("homogeneous", "singles", "chi_square", "divergence", "divergence_worst"),
-    *("distinct_l", "entropy_l", "t", "t_ordered"),
-)
-
-_RISKS = {
-    "linkage": ("first", "first_or_second", "group", "expected"),
-    "rank_linkage": ("first", "first_or_second", "group"),
-    "lasko": (
-        *("distance", "ambiguity", "uncertainty", "match_rate"),
-        *("match_auc_distance", "match_auc_ambiguity", "match_auc_uncertainty", "match_auc_together"),
-    ),
-    "known_attribute": ("closest", "moments", "mean"),
-    "collusion": ("recovered",),
-    "probabilistic_k_anonymity": ("bound",),
-    "membership": ("auc", "advantage", "found_at_1_percent"),
-    "attribute_inference": ("risk", "success"),
-    "closest_record": ("p5", "p5_ratio", "median", "equal", "nndr"),
-}
-"""Of each family of risk its measures; those of classes and analyses are named after the job's."""
 
 
 def known_names(job: Job) -> tuple[str, ...]:
@@ -44,14 +23,15 @@ def known_names(job: Job) -> tuple[str, ...]:
     >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names
     (('linked_share', 'homogeneous_share'), True, False)
     """
-    families = dict(_RISKS)
-    if job.analyses:
-        families["analyses"] = _ANALYSES
-    families |= {f"analysis.{one.name}": _ANALYSES for one in job.analyses}
-    families |= {f"class.{name}": _CLASS for name in job.columns}
-    privacy = ("conditional_privacy", "conditional_privacy.categories")
-    utility = (name for measure in MEASURES for name in measure.figures)
-    return (*MEASURED, *privacy, *utility, *(f"{name}.{one}" for name, all_ in families.items() for one in all_))
+    families = ["analyses"] if job.analyses else []
+    families += [f"analysis.{one.name}" for one in job.analyses]
+    risks = (name for measure in risk.MEASURES for name in measure.figures)
+    return (
+        *MEASURED,
+        *(name for measure in utility.MEASURES for name in measure.figures),
+        *(name.replace("*", column) for name in risks for column in (job.columns if "*" in name else ("",))),
+        *(f"{name}.{one}" for name in families for one in _ANALYSES),
+    )
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
-from anonpipe.verify.catalogue import About, Reason
+from anonpipe.verify.catalogue import About
 from anonpipe.verify.check import Check, unmeasured
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anonpipe.audience import Audience
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk import MEASURES
 
 About = Mapping[str, str | int | float | bool]
 Words = str | Callable[[About], str]
@@ -497,29 +499,6 @@ SAID = "said"
 """What a measure says that refuses these records."""
 
 
-class Reason(StrEnum):
-    """Why something was not measured."""
-
-    UTILITY_OFF = "utility off"
-    RISK_OFF = "risk off"
-    NO_ANALYSES = "no analyses"
-    PROBABILITIES = "probabilities"
-    ONLY_PROBABILITIES = "only probabilities"
-    NO_HOLD_OUT = "no hold-out"
-    FEW_HELD = "few held"
-    NO_LINK = "no link"
-    NO_PAIRS = "no pairs"
-    NO_GROUPS = "no groups"
-    NO_GROUP_SAMPLED = "no group sampled"
-    ONE_GROUP_SAMPLED = "one group sampled"
-    AVERAGED = "averaged"
-    AVERAGED_UNDEFINED = "averaged, undefined"
-    ONE_COLUMN = "one column"
-    NO_CLASS = "no class"
-    REFUSED = "refused"
-    WITHHELD = "withheld"
-
-
 REASONS: dict[Reason, str] = {
     Reason.UTILITY_OFF: "measure.utility is off",
     Reason.RISK_OFF: "measure.risk is off",
@@ -550,18 +529,7 @@ UNMEASURED = {
     "unmeasured.utility_of_columns": "utility of the columns {names}",
     "unmeasured.risk": "disclosure risk (linkage and attribute attacks)",
     "unmeasured.analyses": "analyses of the recipients",
-    "unmeasured.linkage": "record linkage by distances",
-    "unmeasured.rank_linkage": "record linkage by ranks",
-    "unmeasured.lasko": "prediction distance, ambiguity and uncertainty",
-    "unmeasured.conditional_privacy": "conditional privacy",
-    "unmeasured.known_attribute": "attack through a known attribute",
-    "unmeasured.collusion": "collusion of a group's members",
-    "unmeasured.probabilistic": "probabilistic k-anonymity",
-    "unmeasured.classes": "classes in groups",
-    "unmeasured.membership": "membership inference",
-    "unmeasured.attribute_inference": "attribute inference",
-    "unmeasured.closest_record": "distance to the closest record",
-}
+} | {f"unmeasured.{measure.key}": measure.title for measure in MEASURES}
 """What may stay unmeasured, and what it is called."""
 
 KINDS: dict[str, Kind] = {kind.key: kind for kind in (*_GATED, *_FIXED)} | {

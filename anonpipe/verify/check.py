@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.verify.catalogue import KINDS, About, Kind, Reason
+from anonpipe.evaluate.reason import Reason
+from anonpipe.verify.catalogue import KINDS, About, Kind
 
 
 class Outcome(StrEnum):

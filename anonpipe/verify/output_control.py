@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from anonpipe.audience import Audience
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Binning, Estimate, Fit, Measurement
-from anonpipe.verify.catalogue import SAID, Counts, Reason
+from anonpipe.verify.catalogue import SAID, Counts
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,
@@ -22,7 +23,6 @@ from anonpipe.evaluate.utility import (
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.report import Facts
-from anonpipe.verify.catalogue import Reason
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.verdict import Verdict
 

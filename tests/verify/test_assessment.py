@@ -9,10 +9,10 @@ import pytest
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated
 from anonpipe.verify import words
-from anonpipe.verify.catalogue import Reason
 
 NAN = float("nan")
 

@@ -1,48 +1,97 @@
 """What an intruder could learn from a release: one attack or disclosure measure a file."""
 
 from anonpipe.evaluate.coding import Coding
+from anonpipe.evaluate.risk import (
+    _attribute_inference,
+    _class_disclosure,
+    _closest_record,
+    _collusion,
+    _conditional_privacy,
+    _known_attribute,
+    _lasko,
+    _linkage,
+    _membership,
+    _probabilistic,
+)
 from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
 from anonpipe.evaluate.risk._closest_record import ClosestRecord, closest_record
 from anonpipe.evaluate.risk._collusion import Collusion, collusion
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
+from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
+from anonpipe.evaluate.risk._known import Alike, ClassShares, Found, Guessed, Known, Link, Pairs, WholeGroups
 from anonpipe.evaluate.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
 from anonpipe.evaluate.risk._linkage import Linkage, score_linkage
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._membership import Membership, membership
 from anonpipe.evaluate.risk._nearest import Nearest, Scale, merge_nearest, nearest
-from anonpipe.evaluate.risk._probabilistic import ProbabilisticBound, fewest_alike, link_of, probabilistic_bound
+from anonpipe.evaluate.risk._probabilistic import (
+    ProbabilisticBound,
+    fewest_alike,
+    link_by,
+    link_of,
+    probabilistic_bound,
+)
 from anonpipe.evaluate.risk._ranks import Ranks
 
+MEASURES: tuple[Measure, ...] = (
+    _linkage.MEASURE,
+    _linkage.RANKS,
+    _lasko.MEASURE,
+    _conditional_privacy.MEASURE,
+    _known_attribute.MEASURE,
+    _collusion.MEASURE,
+    _probabilistic.MEASURE,
+    _class_disclosure.MEASURE,
+    _membership.MEASURE,
+    _attribute_inference.MEASURE,
+    _closest_record.MEASURE,
+)
+"""All measures of risk, in the order of a report; a new one is a line here."""
+
 __all__ = [
+    "MEASURES",
+    "Alike",
     "AttributeInference",
     "AttributeRisk",
     "ClassRisk",
+    "ClassShares",
     "ClosestRecord",
     "Coding",
     "Collusion",
     "ConditionalPrivacy",
+    "Found",
+    "Guessed",
     "Guesses",
+    "Known",
     "KnownAttribute",
     "LaskoMeasures",
+    "Link",
     "Linkage",
+    "Measure",
+    "Measured",
     "Membership",
     "Nearest",
+    "Pairs",
     "Predictions",
     "ProbabilisticBound",
     "RandomGroups",
     "Ranks",
     "Scale",
+    "WholeGroups",
     "attribute_inference",
     "class_risk",
     "closest_record",
     "collusion",
     "conditional_privacy",
+    "expected_links",
     "fewest_alike",
     "guess_nearest",
     "known_attribute",
     "lasko_measures",
+    "link_by",
     "link_of",
     "membership",
     "merge_nearest",

@@ -13,9 +13,12 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, spread
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import column_names, records_of
 from anonpipe.evaluate.risk._guesses import Guesses, best_constant, by_trees, guess_nearest
 from anonpipe.evaluate.risk._interval import exact, grouped_share
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
@@ -335,3 +338,28 @@ def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float, t
         above = ratio * math.exp(math.hypot(math.log(wrong[1] / (1 - attack)), math.log((1 - control) / others[0])))
         below = ratio * math.exp(-math.hypot(math.log((1 - attack) / wrong[0]), math.log(others[1] / (1 - control))))
     return AttributeRisk(name, attack, control, constant, risk, 1 - above, 1 - below)
+
+
+def _of_release(known: Known) -> Measured | Reason:
+    guessed = known.guessed
+    if isinstance(guessed, Reason):
+        return guessed
+    found = attribute_inference(
+        guessed.told,
+        guessed.members,
+        guessed.controls,
+        categories=guessed.categories,
+        names=guessed.names,
+        columns=guessed.columns,
+        of=known.rows,
+        found=guessed.found,
+    )
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="attribute_inference",
+    title="attribute inference",
+    figures=("attribute_inference.risk", "attribute_inference.success"),
+    function=_of_release,
+)

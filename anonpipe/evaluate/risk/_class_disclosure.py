@@ -10,6 +10,9 @@ from scipy.stats import hypergeom
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
@@ -212,3 +215,32 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
         single_share=float((groups * single).sum() / n),
         chi_square=float((groups * spread).sum() / len(sizes)),
     )
+
+
+def _of_columns(known: Known) -> Measured | Reason:
+    columns = known.classes
+    if isinstance(columns, Reason):
+        return columns
+    found: list[Measurement] = []
+    for name, column in columns.items():
+        given = {"shares": column.shares, "sizes": column.sizes} if column.sizes is not None else {}
+        found.extend(class_risk(column.told, column=name, **given).measurements())
+    return found
+
+
+MEASURE = Measure(
+    key="classes",
+    title="classes in groups",
+    figures=(
+        "class.*.homogeneous",
+        "class.*.singles",
+        "class.*.chi_square",
+        "class.*.divergence",
+        "class.*.divergence_worst",
+        "class.*.distinct_l",
+        "class.*.entropy_l",
+        "class.*.t",
+        "class.*.t_ordered",
+    ),
+    function=_of_columns,
+)

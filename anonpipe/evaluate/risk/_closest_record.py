@@ -12,6 +12,8 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.types import FloatArray
 
@@ -199,3 +201,27 @@ def _tail_interval(values: FloatArray) -> tuple[float, float]:
     ordered, n = np.sort(values), len(values)
     below, above = binom.ppf([0.025, 0.975], n, 0.05)
     return float(ordered[max(0, int(below) - 1)]), float(ordered[min(n - 1, int(above))])
+
+
+def _of_release(known: Known) -> Measured:
+    found = closest_record(
+        known.released.nearest.distances[:, :2],
+        known.original.nearest.distances[:, :2],
+        reference_is="the original, leaving each record out",
+        of=known.rows,
+    )
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="closest_record",
+    title="distance to the closest record",
+    figures=(
+        "closest_record.p5",
+        "closest_record.p5_ratio",
+        "closest_record.median",
+        "closest_record.equal",
+        "closest_record.nndr",
+    ),
+    function=_of_release,
+)

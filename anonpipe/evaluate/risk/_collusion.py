@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked
 from anonpipe.evaluate.risk._interval import grouped_share
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Curve, Measurement
 
 
@@ -133,3 +136,19 @@ def collusion(
         records=len(given.group),
         of=given.of,
     )
+
+
+def _of_groups(known: Known) -> Measured | Reason:
+    groups = known.groups
+    if isinstance(groups, Reason):
+        return groups
+    found = collusion(groups.original, groups.released, groups.labels, names=known.features, of=known.rows)
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="collusion",
+    title="collusion of a group's members",
+    figures=("collusion.recovered",),
+    function=_of_groups,
+)

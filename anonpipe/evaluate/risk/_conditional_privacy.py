@@ -14,6 +14,9 @@ from scipy.stats import t
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
@@ -440,3 +443,25 @@ def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, F
     given = np.log(2.0 * np.maximum(reach, smallest)) + digamma(inside + 1.0) - digamma(neighbours)
     free = np.log(2.0 * np.maximum(own, smallest)) + digamma(count) - digamma(neighbours)
     return given, free
+
+
+PAIRED_ROWS = 20_000
+"""Records that it is estimated from."""
+
+
+def _of_pairs(known: Known) -> Measured | Reason:
+    pairs = known.pairs
+    if isinstance(pairs, Reason):
+        return pairs
+    step = -(-len(pairs.original) // PAIRED_ROWS)
+    before, after = pairs.original[::step], pairs.released[::step]
+    found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=known.rows)
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="conditional_privacy",
+    title="conditional privacy",
+    figures=("conditional_privacy", "conditional_privacy.categories"),
+    function=_of_pairs,
+)

@@ -11,9 +11,12 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._group_guesses import by_closest, by_mean, by_moments
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked, others
 from anonpipe.evaluate.risk._interval import grouped_share
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Curve, Measurement
 
 Guess = Literal["closest", "moments", "mean"]
@@ -194,3 +197,37 @@ def known_attribute(
         records=len(given.group),
         of=given.of,
     )
+
+
+GUESSES: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
+
+
+def _of_groups(known: Known) -> Measured | Reason:
+    if known.grouped and len(known.features) < 2:
+        return Reason.ONE_COLUMN
+    groups = known.groups
+    if isinstance(groups, Reason):
+        return groups
+    if len(np.unique(groups.labels)) < 2:
+        return Reason.ONE_GROUP_SAMPLED
+    found = [
+        known_attribute(
+            groups.original,
+            groups.released,
+            groups.labels,
+            rng=known.rng(guess),
+            guess=guess,
+            names=known.features,
+            of=known.rows,
+        )
+        for guess in GUESSES
+    ]
+    return [each for one in found for each in one.measurements()]
+
+
+MEASURE = Measure(
+    key="known_attribute",
+    title="attack through a known attribute",
+    figures=tuple(f"known_attribute.{guess}" for guess in GUESSES),
+    function=_of_groups,
+)

@@ -12,6 +12,8 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._excess import Excess, excess
 from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import BoolArray, FloatArray
@@ -354,3 +356,32 @@ def _together(measures: Predictions, matched: BoolArray) -> Auc:
         # Without the constant, which differs between folds and would order records by fold.
         scores[fold == at] = ranks[fold == at] @ model.coef_[0]
     return auc(scores[matched], scores[~matched])
+
+
+def _of_release(known: Known) -> Measured:
+    found = lasko_measures(
+        known.released.nearest,
+        known.original.nearest,
+        own_row=known.own_row,
+        own_group=known.own_group,
+        group_of_found=known.released.groups if known.grouped else None,
+        records=known.rows,
+    )
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="lasko",
+    title="prediction distance, ambiguity and uncertainty",
+    figures=(
+        "lasko.distance",
+        "lasko.ambiguity",
+        "lasko.uncertainty",
+        "lasko.match_rate",
+        "lasko.match_auc_distance",
+        "lasko.match_auc_ambiguity",
+        "lasko.match_auc_uncertainty",
+        "lasko.match_auc_together",
+    ),
+    function=_of_release,
+)

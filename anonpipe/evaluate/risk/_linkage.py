@@ -10,7 +10,11 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._known import Found, Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import IntArray
@@ -194,3 +198,46 @@ def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
         raise JobError(f"{name} has shape {numbers.shape} and type {numbers.dtype}; give {count} whole numbers")
     return numbers.astype(np.int64)
+
+
+def _by_distances(known: Known) -> Measured | Reason:
+    if known.own_row is None and known.own_group is None:
+        return known.unlinked
+    alike = known.alike
+    expected = [expected_links(alike, records=known.rows)] if alike is not None else []
+    return [*_scored(known, known.released, "distances"), *expected]
+
+
+def _by_ranks(known: Known) -> Measured | Reason:
+    if known.own_row is None and known.own_group is None:
+        return known.unlinked
+    return _scored(known, known.by_rank, "ranks")
+
+
+def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) -> Measured:
+    scored = score_linkage(
+        found.nearest,
+        known.own_row,
+        known.own_group,
+        found.groups if known.grouped else None,
+        released=known.rows,
+        group_sizes=known.own_size if known.grouped else None,
+        records=known.rows,
+        basis=basis,
+    )
+    return scored.measurements()
+
+
+MEASURE = Measure(
+    key="linkage",
+    title="record linkage by distances",
+    figures=("linkage.first", "linkage.first_or_second", "linkage.group", "linkage.expected"),
+    function=_by_distances,
+)
+
+RANKS = Measure(
+    key="rank_linkage",
+    title="record linkage by ranks",
+    figures=("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group"),
+    function=_by_ranks,
+)

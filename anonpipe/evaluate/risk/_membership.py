@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import difference, wilson
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
@@ -197,3 +200,19 @@ def _found(inside: FloatArray, outside: FloatArray) -> tuple[float, float | None
         return math.nan, None, None
     hits = int((inside < np.sort(outside)[allowed]).sum())
     return hits / len(inside), *wilson(hits, len(inside))
+
+
+def _of_release(known: Known) -> Measured | Reason:
+    held = known.held
+    if isinstance(held, Reason):
+        return held
+    members, others = (found.nearest.distances[:, 0] for found in (known.released, held))
+    return membership(members, others, of=known.rows).measurements()
+
+
+MEASURE = Measure(
+    key="membership",
+    title="membership inference",
+    figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent"),
+    function=_of_release,
+)

@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._known import Known, Link
+from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Masker, Synthesizer
 from anonpipe.methods.synthesis import METHODS
 
-Link = Literal["none", "own", "unknown"]
 Answer = Literal["holds", "does not hold", "cannot be said"]
 
 
@@ -266,3 +268,28 @@ def _ties(link: Link, shuffled: bool, secret: bool) -> tuple[list[str], list[str
     if not secret:
         broken.append("the random draws can be repeated")
     return broken, open_
+
+
+def _of_release(known: Known) -> Measured | Reason:
+    smallest = known.smallest_group
+    if isinstance(smallest, Reason):
+        return smallest
+    found = probabilistic_bound(
+        known.k,
+        smallest,
+        link=known.link,
+        records=known.rows,
+        exact_moments=known.exact_moments,
+        width=len(known.features),
+        own_columns=known.own_columns,
+        fewest_alike=known.fewest_alike,
+    )
+    return found.measurements()
+
+
+MEASURE = Measure(
+    key="probabilistic",
+    title="probabilistic k-anonymity",
+    figures=("probabilistic_k_anonymity.bound",),
+    function=_of_release,
+)

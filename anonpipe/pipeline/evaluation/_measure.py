@@ -9,13 +9,13 @@ import pandas as pd
 
 from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, JobError
+from anonpipe.evaluate.reason import Reason
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation._risk import measured_risk
 from anonpipe.pipeline.evaluation._sample import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
 from anonpipe.pipeline.evaluation._tables import typed
 from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked, outcome_to_dict
-from anonpipe.verify.catalogue import Reason
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import Measurement

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation._held import FEWEST_HELD, held_cells
-from anonpipe.pipeline.evaluation._links import expected_links
 from anonpipe.pipeline.evaluation._points import point_names
 from anonpipe.pipeline.evaluation._sample import (
     Queries,
-    Sample,
     fewest_alike,
     group_sizes,
     has_groups,
@@ -30,34 +28,35 @@ from anonpipe.pipeline.evaluation._sample import (
     spanning_disclosures,
     spans_partitions,
 )
-from anonpipe.pipeline.evaluation._search import Found, coded_positions, found_guesses, found_in, own_alike
+from anonpipe.pipeline.evaluation._search import coded_positions, found_guesses, found_in, own_alike
 from anonpipe.pipeline.grouping import keeps_group_moments, merged_disclosures, tallied_sizes
-from anonpipe.pipeline.masker import masker_of
 from anonpipe.types import IntArray
 from anonpipe.verify.assessment import NotChecked
-from anonpipe.verify.catalogue import SAID, Reason
-
-if TYPE_CHECKING:
-    from anonpipe.evaluate.utility import Measurement
-
-Measured = tuple["Measurement", ...]
-
-PAIRED_ROWS = 20_000
-"""Records that conditional privacy is estimated from."""
+from anonpipe.verify.catalogue import SAID
 
 _UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What the attacks share, read when first needed."""
+class KnownOfRun:
+    """What attacks are given (`anonpipe.evaluate.risk.Known`), read from the staging when first needed."""
 
     ctx: Context
+
+    @property
+    def k(self) -> int:
+        """Smallest permissible group."""
+        return self.ctx.job.k
 
     @property
     def rows(self) -> int:
         """Records of the release."""
         return self.ctx.plan.rows
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of features."""
+        return tuple(point_names(self.ctx.points))
 
     @cached_property
     def queries(self) -> Queries:
@@ -65,25 +64,19 @@ class Known:
         return read_queries(self.ctx)
 
     @cached_property
-    def pairs(self) -> Sample:
-        """The paired sample."""
-        return read_pairs(self.ctx)
-
-    @cached_property
-    def released(self) -> Found:
-        """The nearest released records of the queries."""
+    def released(self) -> risk.Found:
+        """The nearest released records of the records looked for."""
         return found_in(self.ctx, "release", "groups")
 
     @cached_property
-    def original(self) -> Found:
-        """The nearest other originals of the queries."""
+    def original(self) -> risk.Found:
+        """The nearest other originals of them."""
         return found_in(self.ctx, "original")
 
     @cached_property
-    def method(self) -> str:
-        """Of the synthesizer or masker."""
-        job = self.ctx.job
-        return job.by_groups.synthesize.method if job.mask is None else job.mask.method
+    def by_rank(self) -> risk.Found:
+        """The nearest released records by ranks."""
+        return found_in(self.ctx, "ranks", "groups")
 
     @property
     def grouped(self) -> bool:
@@ -91,28 +84,144 @@ class Known:
         return has_groups(self.ctx)
 
     @property
-    def beside(self) -> bool:
-        """Whether a released row replaces the original row beside it."""
-        return self.ctx.job.mask is None or masker_of(self.ctx.job).same_person
+    def link(self) -> risk.Link:
+        """What ties a released record to one person."""
+        return risk.link_by(self.ctx.job.replacing)
 
     @property
     def own_row(self) -> IntArray | None:
-        """The released row made from each query, where a row is made from one record."""
-        return self.queries.own_row if risk.link_of(self.method) == "own" else None
+        """The released row made from each record looked for, where a row is made from one record."""
+        return self.queries.own_row if self.link == "own" else None
 
     @property
     def own_group(self) -> IntArray | None:
-        """The group of each query, where there are groups."""
+        """The group of each record looked for, where there are groups."""
         return self.queries.own_group if self.grouped else None
 
+    @property
+    def own_size(self) -> IntArray:
+        """Records of that group."""
+        return self.queries.own_size
 
-def measured_risk(ctx: Context) -> tuple[Measured, tuple[NotChecked, ...]]:
+    @property
+    def unlinked(self) -> Reason:
+        """Why there is neither, where there is not."""
+        return Reason.AVERAGED if self.ctx.job.mask is None else Reason.NO_LINK
+
+    @property
+    def alike(self) -> risk.Alike | None:
+        """Which of the nearest are alike, where records are in groups and made from none alone."""
+        found = found_in(self.ctx, "release", "alike") if self.own_row is None else None
+        if found is None or found.groups is None:
+            return None
+        return risk.Alike(found, self.queries.own_alike, own_alike(self.ctx))
+
+    @property
+    def held(self) -> risk.Found | Reason:
+        """The nearest released records of records that were held out."""
+        return self._no_control or found_in(self.ctx, "held_release")
+
+    @property
+    def guessed(self) -> risk.Guessed | Reason:
+        """Records whose columns are guessed."""
+        if problem := self._no_control:
+            return problem
+        ctx, cells = self.ctx, read_guessed(self.ctx)
+        if cells is None:
+            raise EngineError("records to guess were not kept; go on with --resume")
+        return risk.Guessed(
+            cells.told,
+            cells.members,
+            cells.controls,
+            found_guesses(ctx),
+            ctx.cells.names,
+            [at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized],
+            coded_positions(ctx),
+        )
+
+    @property
+    def _no_control(self) -> Reason | None:
+        if not self.ctx.job.measure.hold_out:
+            return Reason.NO_HOLD_OUT
+        return Reason.FEW_HELD if len(held_cells(self.ctx)) < FEWEST_HELD else None
+
+    @property
+    def pairs(self) -> risk.Pairs | Reason:
+        """A paired sample of the masked columns that are released as values."""
+        ctx = self.ctx
+        if not ctx.job.replacing.row_for_row:
+            return Reason.NO_PAIRS
+        masked = {
+            place: name
+            for place, (name, column) in enumerate(zip(ctx.cells.names, ctx.cells.columns, strict=True))
+            if column.role.synthesized and name not in ctx.job.as_probabilities
+        }
+        if not masked:
+            return Reason.ONLY_PROBABILITIES
+        places, sample = list(masked), read_pairs(ctx)
+        categories = [at for at, place in enumerate(places) if ctx.cells.columns[place].kind in _UNORDERED]
+        return risk.Pairs(sample.original[:, places], sample.released[:, places], list(masked.values()), categories)
+
+    @property
+    def groups(self) -> risk.WholeGroups | Reason:
+        """Some whole groups."""
+        if not self.grouped:
+            return Reason.AVERAGED if self.ctx.job.mask is None else Reason.NO_GROUPS
+        sample = read_groups(self.ctx)
+        if not len(sample.labels):
+            return Reason.NO_GROUP_SAMPLED
+        return risk.WholeGroups(self.ctx.encode(sample.original), self.ctx.encode(sample.released), sample.labels)
+
+    @property
+    def classes(self) -> dict[str, risk.ClassShares] | Reason:
+        """What groups tell of the class columns."""
+        ctx = self.ctx
+        if ctx.job.mask is not None and not self.grouped:
+            return Reason.NO_GROUPS
+        if not ctx.classes:
+            return Reason.NO_CLASS
+        shares = {column.name: np.asarray(column.shares) for column in ctx.classes}
+        if spans_partitions(ctx.job):
+            told = spanning_disclosures(ctx)
+            return {name: risk.ClassShares(one, shares[name], sizes) for name, (one, sizes) in told.items()}
+        sizes = tallied_sizes(ctx) if self.grouped else None
+        return {name: risk.ClassShares(one, shares[name], sizes) for name, one in merged_disclosures(ctx).items()}
+
+    @property
+    def smallest_group(self) -> int | Reason | None:
+        """Records of the smallest group; None where the whole table is one."""
+        ctx = self.ctx
+        if not self.grouped:
+            return Reason.AVERAGED_UNDEFINED if ctx.job.mask is None else None
+        return int(group_sizes(ctx)[1].min()) if spans_partitions(ctx.job) else int(tallied_sizes(ctx)[0])
+
+    @property
+    def exact_moments(self) -> bool:
+        """Whether mean and scatter of every group are kept exactly."""
+        return self.grouped and keeps_group_moments(self.ctx.job)
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of which each released record keeps one person's values."""
+        return len(own_positions(self.ctx))
+
+    @property
+    def fewest_alike(self) -> int | None:
+        """Fewest records of a group that are alike in these; None where that is not known."""
+        return fewest_alike(self.ctx) if self.own_columns and self.grouped else None
+
+    def rng(self, what: str) -> np.random.Generator:
+        """The generator of one use."""
+        return self.ctx.rng(f"assess {what}", 0)
+
+
+def measured_risk(ctx: Context) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:
     """Every measure that the run allows, and what it does not allow."""
-    known = Known(ctx)
+    known = KnownOfRun(ctx)
     found: list[Measurement] = []
     left_out: list[NotChecked] = []
-    for key, measure in _MEASURES:
-        outcome = _tried(measure, known)
+    for measure in risk.MEASURES:
+        outcome, key = _tried(measure, known), f"unmeasured.{measure.key}"
         if isinstance(outcome, Reason):
             left_out.append(NotChecked(key, outcome, {"fewest": FEWEST_HELD}))
         elif isinstance(outcome, str):
@@ -122,223 +231,12 @@ def measured_risk(ctx: Context) -> tuple[Measured, tuple[NotChecked, ...]]:
     return tuple(found), tuple(left_out)
 
 
-def _tried(measure: Callable[[Known], Measured | Reason], known: Known) -> Measured | Reason | str:
+def _tried(measure: risk.Measure, known: KnownOfRun) -> risk.Measured | Reason | str:
     """What a measure finds, or why it refuses, in its own words: too few records, or no column that it is for.
 
     A refused measure is not checked, and fails a gate that limits it.
     """
     try:
-        return measure(known)
+        return measure.of(known)
     except (JobError, InputError) as error:
         return str(error)
-
-
-def _linkage(known: Known) -> Measured | Reason:
-    if known.own_row is None and known.own_group is None:
-        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_LINK
-    scored = tuple(_scored(known, known.released, "distances"))
-    if known.own_row is not None:
-        return scored
-    found = found_in(known.ctx, "release", "alike")
-    if found.groups is None:
-        return scored
-    size = own_alike(known.ctx)
-    return (
-        *scored,
-        expected_links(found.nearest, found.groups, known.queries.own_alike, size, records=known.rows),
-    )
-
-
-def _rank_linkage(known: Known) -> Measured | Reason:
-    if known.own_row is None and known.own_group is None:
-        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_LINK
-    return tuple(_scored(known, found_in(known.ctx, "ranks", "groups"), "ranks"))
-
-
-def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) -> Iterator[Measurement]:
-    rows = known.rows
-    scored = risk.score_linkage(
-        found.nearest,
-        known.own_row,
-        known.own_group,
-        found.groups if known.grouped else None,
-        released=rows,
-        group_sizes=known.queries.own_size if known.grouped else None,
-        records=rows,
-        basis=basis,
-    )
-    yield from scored.measurements()
-
-
-def _lasko(known: Known) -> Measured:
-    found = risk.lasko_measures(
-        known.released.nearest,
-        known.original.nearest,
-        own_row=known.own_row,
-        own_group=known.own_group,
-        group_of_found=known.released.groups if known.grouped else None,
-        records=known.rows,
-    )
-    return found.measurements()
-
-
-def _conditional_privacy(known: Known) -> Measured | Reason:
-    if not known.beside:
-        return Reason.NO_PAIRS
-    step = -(-len(known.pairs.original) // PAIRED_ROWS)
-    ctx = known.ctx
-    places = [
-        place
-        for place, (name, column) in enumerate(zip(ctx.cells.names, ctx.cells.columns, strict=True))
-        if column.role.synthesized and name not in ctx.job.as_probabilities
-    ]
-    if not places:
-        return Reason.ONLY_PROBABILITIES
-    before, after = (part[::step][:, places] for part in (known.pairs.original, known.pairs.released))
-    return risk.conditional_privacy(
-        before,
-        after,
-        [ctx.cells.names[place] for place in places],
-        categories=[at for at, place in enumerate(places) if ctx.cells.columns[place].kind in _UNORDERED],
-        records=known.rows,
-    ).measurements()
-
-
-def _known_attribute(known: Known) -> Measured | Reason:
-    if not known.grouped:
-        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_GROUPS
-    if known.ctx.points.width < 2:
-        return Reason.ONE_COLUMN
-    groups = read_groups(known.ctx)
-    if not len(np.unique(groups.labels)) > 1:
-        return Reason.ONE_GROUP_SAMPLED
-    before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
-    guesses: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
-    found = [
-        risk.known_attribute(
-            before,
-            after,
-            groups.labels,
-            rng=known.ctx.rng(f"assess {guess}", 0),
-            guess=guess,
-            names=point_names(known.ctx.points),
-            of=known.rows,
-        )
-        for guess in guesses
-    ]
-    return tuple(each for one in found for each in one.measurements())
-
-
-def _collusion(known: Known) -> Measured | Reason:
-    if not known.grouped:
-        return Reason.AVERAGED if known.ctx.job.mask is None else Reason.NO_GROUPS
-    groups = read_groups(known.ctx)
-    if not len(groups.labels):
-        return Reason.NO_GROUP_SAMPLED
-    before, after = known.ctx.encode(groups.original), known.ctx.encode(groups.released)
-    names, rows = point_names(known.ctx.points), known.rows
-    return risk.collusion(before, after, groups.labels, names=names, of=rows).measurements()
-
-
-def _probabilistic(known: Known) -> Measured | Reason:
-    ctx, own = known.ctx, len(own_positions(known.ctx))
-    if ctx.job.mask is None and not known.grouped:
-        return Reason.AVERAGED_UNDEFINED
-    found = risk.probabilistic_bound(
-        ctx.job.k,
-        _smallest(known) if known.grouped else None,
-        link=risk.link_of(known.method),
-        records=ctx.plan.rows,
-        exact_moments=known.grouped and keeps_group_moments(ctx.job),
-        width=ctx.points.width,
-        own_columns=own,
-        fewest_alike=fewest_alike(ctx) if own and known.grouped else None,
-    )
-    return found.measurements()
-
-
-def _smallest(known: Known) -> int:
-    """Records of the smallest group."""
-    if not spans_partitions(known.ctx.job):
-        return int(tallied_sizes(known.ctx)[0])
-    return int(group_sizes(known.ctx)[1].min())
-
-
-def _classes(known: Known) -> Measured | Reason:
-    ctx = known.ctx
-    if ctx.job.mask is not None and not known.grouped:
-        return Reason.NO_GROUPS
-    if not ctx.classes:
-        return Reason.NO_CLASS
-    found: list[Measurement] = []
-    shares = {column.name: np.asarray(column.shares) for column in ctx.classes}
-    if spans_partitions(ctx.job):
-        for name, (told, counts) in spanning_disclosures(ctx).items():
-            found.extend(risk.class_risk(told, column=name, shares=shares[name], sizes=counts).measurements())
-        return tuple(found)
-    sizes = tallied_sizes(ctx) if known.grouped else None
-    for name, told in merged_disclosures(ctx).items():
-        given = {"shares": shares[name], "sizes": sizes} if sizes is not None else {}
-        found.extend(risk.class_risk(told, column=name, **given).measurements())
-    return tuple(found)
-
-
-def _membership(known: Known) -> Measured | Reason:
-    if problem := _no_control(known):
-        return problem
-    members = known.released.nearest.distances[:, 0]
-    others = found_in(known.ctx, "held_release").nearest.distances[:, 0]
-    return risk.membership(members, others, of=known.rows).measurements()
-
-
-def _attribute_inference(known: Known) -> Measured | Reason:
-    if problem := _no_control(known):
-        return problem
-    ctx, given = known.ctx, read_guessed(known.ctx)
-    if given is None:
-        raise EngineError("records to guess were not kept; go on with --resume")
-    found = risk.attribute_inference(
-        given.told,
-        given.members,
-        given.controls,
-        categories=coded_positions(ctx),
-        names=ctx.cells.names,
-        columns=[at for at, column in enumerate(ctx.cells.columns) if column.role.synthesized],
-        of=ctx.plan.rows,
-        found=found_guesses(ctx),
-    )
-    return found.measurements()
-
-
-def _no_control(known: Known) -> Reason | None:
-    held = len(held_cells(known.ctx))
-    if not known.ctx.job.measure.hold_out:
-        return Reason.NO_HOLD_OUT
-    if held < FEWEST_HELD:
-        return Reason.FEW_HELD
-    return None
-
-
-def _closest_record(known: Known) -> Measured:
-    found = risk.closest_record(
-        known.released.nearest.distances[:, :2],
-        known.original.nearest.distances[:, :2],
-        reference_is="the original, leaving each record out",
-        of=known.rows,
-    )
-    return found.measurements()
-
-
-_MEASURES: tuple[tuple[str, Callable[[Known], Measured | Reason]], ...] = (
-    ("unmeasured.linkage", _linkage),
-    ("unmeasured.rank_linkage", _rank_linkage),
-    ("unmeasured.lasko", _lasko),
-    ("unmeasured.conditional_privacy", _conditional_privacy),
-    ("unmeasured.known_attribute", _known_attribute),
-    ("unmeasured.collusion", _collusion),
-    ("unmeasured.probabilistic", _probabilistic),
-    ("unmeasured.classes", _classes),
-    ("unmeasured.membership", _membership),
-    ("unmeasured.attribute_inference", _attribute_inference),
-    ("unmeasured.closest_record", _closest_record),
-)

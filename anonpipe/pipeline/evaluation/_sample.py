@@ -301,7 +301,7 @@ def read_queries(ctx: Context) -> Queries:
 
 
 @dataclass(frozen=True, eq=False)
-class Guessed:
+class GuessedCells:
     """Records whose columns are guessed from the release.
 
     Attributes
@@ -322,9 +322,9 @@ class Guessed:
         return np.concatenate([self.members, self.controls])
 
 
-def read_guessed(ctx: Context) -> Guessed | None:
+def read_guessed(ctx: Context) -> GuessedCells | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
     if not ctx.staging.has(_GUESSED):
         return None
     file = ctx.staging.read_arrays(_GUESSED)
-    return Guessed(*(file[field.name] for field in fields(Guessed)))
+    return GuessedCells(*(file[field.name] for field in fields(GuessedCells)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -11,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import EngineError
-from anonpipe.evaluate.risk import Coding, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
+from anonpipe.evaluate.risk import Coding, Found, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.evaluation._counts import counted, looked_up
 from anonpipe.pipeline.evaluation._held import held_cells
 from anonpipe.pipeline.evaluation._points import known_points
 from anonpipe.pipeline.evaluation._sample import (
     FOLDER,
-    Guessed,
+    GuessedCells,
     Queries,
     alike_numbers,
     read_guessed,
@@ -73,7 +72,7 @@ def _guesses(ctx: Context, released: FloatArray) -> dict[str, FloatArray]:
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
-def coding_of(ctx: Context, given: Guessed) -> Coding:
+def coding_of(ctx: Context, given: GuessedCells) -> Coding:
     """The scale on which closest records are looked for when columns are guessed."""
     return Coding.of(given.told, given.asked, coded_positions(ctx))
 
@@ -110,23 +109,6 @@ def _save(
 
 def _file(index: int) -> str:
     return f"{FOLDER}/found-{index}.npz"
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """The nearest records of the whole table.
-
-    Attributes
-    ----------
-    nearest
-        As found in all partitions together.
-    groups
-        The group of each, of the shape of `nearest.rows`; None where it was
-        not asked for.
-    """
-
-    nearest: Nearest
-    groups: IntArray | None
 
 
 def found_in(ctx: Context, name: str, told: str | None = None) -> Found:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.evaluate.risk import Nearest
+from anonpipe.evaluate.risk._known import Alike
 from anonpipe.evaluate.utility import Measurement
 
 
-def expected_links(
-    found: Nearest, groups: npt.ArrayLike, own_group: npt.ArrayLike, own_size: npt.ArrayLike, *, records: int
-) -> Measurement:
+def expected_links(alike: Alike, *, records: int) -> Measurement:
     """The share of records that are linked correctly, to be expected where links inside a group are a draw.
 
     A record whose nearest released record lies in its own group of n counts
@@ -23,12 +20,8 @@ def expected_links(
 
     Parameters
     ----------
-    found
-        The nearest released records of each record looked for.
-    groups
-        Their groups, shape (n_queries, 1 or more).
-    own_group, own_size
-        The group of each record and its number of records, shape (n_queries,).
+    alike
+        The nearest released records of each record looked for, and the group of each.
     records
         Records of the table; if more than were looked for, these are a random
         sample.
@@ -44,13 +37,14 @@ def expected_links(
 
     Examples
     --------
-    >>> found = Nearest(np.zeros((2, 1)), np.array([[0], [3]]))
-    >>> expected_links(found, [[0], [1]], own_group=[0, 0], own_size=[4, 4], records=2).value
+    >>> from anonpipe.evaluate.risk import Found, Nearest
+    >>> found = Found(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
+    >>> expected_links(Alike(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
     0.125
     """
-    sizes = np.asarray(own_size, dtype=np.float64)
-    hits = (np.asarray(groups)[:, 0] == np.asarray(own_group)) / sizes
-    value, queries = float(hits.mean()), len(found.rows)
+    assert alike.found.groups is not None
+    hits = (alike.found.groups[:, 0] == alike.own) / alike.sizes
+    value, queries = float(hits.mean()), len(hits)
     low = high = None
     if queries < records:
         reach = 1.96 * float(hits.std()) / np.sqrt(queries)

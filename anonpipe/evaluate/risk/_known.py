@@ -1,0 +1,212 @@
+"""What attacks are given of a release: arrays, read when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._guesses import Guesses
+from anonpipe.evaluate.risk._nearest import Nearest
+from anonpipe.methods.grouping import ClassDisclosure
+from anonpipe.types import FloatArray, IntArray
+
+Link = Literal["none", "own", "unknown"]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The nearest records of the whole table.
+
+    Attributes
+    ----------
+    nearest
+        As found in all partitions together.
+    groups
+        The group of each, of the shape of `nearest.rows`; None where it was
+        not asked for.
+    """
+
+    nearest: Nearest
+    groups: IntArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns.
+
+    Attributes
+    ----------
+    found
+        The nearest released records, with the number of what each is alike to.
+    own, sizes
+        That number for each record looked for, and how many are alike to it.
+    """
+
+    found: Found
+    own: IntArray
+    sizes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Released rows and the original rows that they replace, row for row.
+
+    Attributes
+    ----------
+    original, released
+        Values of the masked columns, shapes (n_rows, n_columns).
+    names
+        Of the columns.
+    categories
+        Places of those that have no order.
+    """
+
+    original: FloatArray
+    released: FloatArray
+    names: Sequence[str]
+    categories: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGroups:
+    """Features of all records of some groups, before and after, and the group of each."""
+
+    original: FloatArray
+    released: FloatArray
+    labels: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClassShares:
+    """What groups tell of a class column, the shares of its classes, and the sizes of the groups (None: unknown)."""
+
+    told: ClassDisclosure
+    shares: FloatArray
+    sizes: IntArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Guessed:
+    """Records whose columns are guessed from the release.
+
+    Attributes
+    ----------
+    told
+        Values of some released records, which the scale is taken of.
+    members, controls
+        Values of original records that are looked for, and of held-out ones.
+    found
+        What the closest of all released records say of each column.
+    names, columns, categories
+        Of all columns their names; places of those that are guessed, and of those without order.
+    """
+
+    told: FloatArray
+    members: FloatArray
+    controls: FloatArray
+    found: Guesses
+    names: Sequence[str]
+    columns: Sequence[int]
+    categories: Sequence[int]
+
+
+class Known(Protocol):
+    """What an intruder may know, and what the method says of itself.
+
+    What does not exist for a release is a `Reason` in its place.
+    """
+
+    @property
+    def k(self) -> int:
+        """Smallest permissible group."""
+
+    @property
+    def rows(self) -> int:
+        """Records of the release."""
+
+    @property
+    def features(self) -> Sequence[str]:
+        """Names of the columns of features."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether each record is in one group."""
+
+    @property
+    def own_row(self) -> IntArray | None:
+        """The released row made from each record looked for, where a row is made from one record."""
+
+    @property
+    def own_group(self) -> IntArray | None:
+        """The group of each record looked for, where there are groups."""
+
+    @property
+    def own_size(self) -> IntArray:
+        """Records of that group."""
+
+    @property
+    def unlinked(self) -> Reason:
+        """Why there is neither `own_row` nor `own_group`, where there is not."""
+
+    @property
+    def released(self) -> Found:
+        """The nearest released records of the records looked for."""
+
+    @property
+    def original(self) -> Found:
+        """The nearest other originals of them."""
+
+    @property
+    def by_rank(self) -> Found:
+        """The nearest released records by ranks."""
+
+    @property
+    def alike(self) -> Alike | None:
+        """Which of the nearest are alike, where records are in groups and made from none alone."""
+
+    @property
+    def held(self) -> Found | Reason:
+        """The nearest released records of records that were held out."""
+
+    @property
+    def guessed(self) -> Guessed | Reason:
+        """Records whose columns are guessed."""
+
+    @property
+    def pairs(self) -> Pairs | Reason:
+        """A paired sample."""
+
+    @property
+    def groups(self) -> WholeGroups | Reason:
+        """Some whole groups."""
+
+    @property
+    def classes(self) -> Mapping[str, ClassShares] | Reason:
+        """What groups tell of the class columns."""
+
+    @property
+    def smallest_group(self) -> int | Reason | None:
+        """Records of the smallest group; None where the whole table is one."""
+
+    @property
+    def link(self) -> Link:
+        """What ties a released record to one person; see `link_of`."""
+
+    @property
+    def exact_moments(self) -> bool:
+        """Whether mean and scatter of every group are kept exactly."""
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of which each released record keeps one person's values."""
+
+    @property
+    def fewest_alike(self) -> int | None:
+        """Fewest records of a group that are alike in these; None where that is not known."""
+
+    def rng(self, what: str) -> np.random.Generator:
+        """The generator of one use."""

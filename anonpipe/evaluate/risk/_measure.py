@@ -1,0 +1,57 @@
+"""What a measure of risk tells of itself, in one record at the end of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from anonpipe.errors import AnonpipeError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.utility import Measurement
+
+Measured = Sequence[Measurement]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """An attack, or a measure of disclosure.
+
+    Direction, unit, source and audience stand in each `Measurement`.
+
+    Attributes
+    ----------
+    key
+        Its own name; `unmeasured.KEY` is the check where it was not measured.
+    title
+        What it is, in words for that check.
+    figures
+        Names of its figures; `*` stands for the name of a class column. Not
+        every release has all of them.
+    function
+        `function(known)`: its figures of a release, or why there are none.
+    """
+
+    key: str
+    title: str
+    figures: tuple[str, ...]
+    function: Callable[[Known], Measured | Reason]
+
+    def of(self, known: Known) -> Measured | Reason:
+        """The figures of a release, or why there are none.
+
+        Raises
+        ------
+        AnonpipeError
+            The function gives figures that the record does not name.
+        InputError, JobError
+            These records do not allow it.
+        """
+        found = self.function(known)
+        if not isinstance(found, Reason) and any(not self._names(one.name) for one in found):
+            raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
+        return found
+
+    def _names(self, figure: str) -> bool:
+        return any(fnmatchcase(figure, known) for known in self.figures)

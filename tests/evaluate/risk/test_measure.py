@@ -1,0 +1,62 @@
+"""Records of measures of risk, and what they refuse."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from anonpipe.errors import AnonpipeError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk import MEASURES, ClassShares, Found, Measure, Nearest
+from anonpipe.methods.grouping import class_disclosure
+
+BY_KEY = {measure.key: measure for measure in MEASURES}
+
+
+def found(seed=0, groups=None):
+    rng = np.random.default_rng(seed)
+    squared = np.sort(rng.random((60, 5)), axis=1)
+    return Found(Nearest(squared, rng.integers(0, 60, (60, 5)), rng.random((60, 5, 2))), groups)
+
+
+def test_every_key_and_figure_is_named_once():
+    figures = [name for measure in MEASURES for name in measure.figures]
+    assert len(BY_KEY) == len(MEASURES) and len(set(figures)) == len(figures)
+    assert len({measure.title for measure in MEASURES}) == len(MEASURES)
+
+
+def test_what_is_missing_is_told_as_a_reason():
+    nothing = SimpleNamespace(
+        own_row=None, own_group=None, unlinked=Reason.NO_LINK, pairs=Reason.NO_PAIRS, groups=Reason.NO_GROUPS,
+        classes=Reason.NO_CLASS, held=Reason.NO_HOLD_OUT, guessed=Reason.FEW_HELD, grouped=False, features=("x", "y"),
+        smallest_group=Reason.AVERAGED_UNDEFINED,
+    )  # fmt: skip
+    told = {key: measure.of(nothing) for key, measure in BY_KEY.items() if key not in ("lasko", "closest_record")}
+    assert told == {
+        "linkage": Reason.NO_LINK,
+        "rank_linkage": Reason.NO_LINK,
+        "conditional_privacy": Reason.NO_PAIRS,
+        "known_attribute": Reason.NO_GROUPS,
+        "collusion": Reason.NO_GROUPS,
+        "probabilistic": Reason.AVERAGED_UNDEFINED,
+        "classes": Reason.NO_CLASS,
+        "membership": Reason.NO_HOLD_OUT,
+        "attribute_inference": Reason.FEW_HELD,
+    }
+
+
+def test_measures_need_no_run():
+    known = SimpleNamespace(rows=60, released=found(1), original=found(2), held=found(3))
+    assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].figures)
+    assert {one.name for one in BY_KEY["membership"].of(known)} == set(BY_KEY["membership"].figures)
+    told = class_disclosure(np.arange(20) // 5, np.arange(20) % 2, np.array([0.5, 0.5]))
+    known = SimpleNamespace(classes={"a.b": ClassShares(told, np.array([0.5, 0.5]), None)})
+    assert "class.a.b.homogeneous" in [one.name for one in BY_KEY["classes"].of(known)]
+
+
+def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
+    measure = Measure("closest", "closest", ("closest_record.p5",), BY_KEY["closest_record"].function)
+    with pytest.raises(AnonpipeError, match="closest gave other figures"):
+        measure.of(SimpleNamespace(rows=60, released=found(1), original=found(2)))
