@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from anonpipe.report import read_report, render
+from anonpipe.storage import release
+from anonpipe.verify.catalogue import KINDS
 from anonpipe.verify.check import Check, held, worst_entry
 from anonpipe.verify.output_control import released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
+from tests import small
 
 
 def told(check: Check) -> str:
@@ -61,3 +68,21 @@ def test_the_columns_that_are_compared_are_counted_not_their_entries():
     assert told(worst_entry("mean", off, 1.0, (names,), records=1000)) == "within the limit"
     assert told(worst_entry("mean", off, 1.0, ([*names[:3], "c", "c"],), records=1000)) == "0.4 sd"
     assert told(worst_entry("mean", off, 1.0, records=1000)) == "within the limit"  # nobody says of how many
+
+
+def test_releases_of_earlier_versions_are_verified_and_their_reports_drawn(tmp_path):
+    """Their checks were words without a key."""
+    given = small.job(tmp_path, small.plain_table(300), gates={"mean": 1, "covariance": 1, "suppressed_share": 1})
+    version = Path(small.run(given).version)
+    for name in ("_report.json", "_manifest.json"):
+        content = json.loads((version / name).read_text())
+        for check in content.get("verdict", content)["checks"]:
+            assert KINDS[check.pop("key")]
+        if name == "_manifest.json":
+            report = (version / "_report.json").read_bytes()
+            (entry,) = [entry for entry in content["documents"] if entry["name"] == "_report.json"]
+            entry |= {"bytes": len(report), "sha256": hashlib.sha256(report).hexdigest()}
+        (version / name).write_text(json.dumps(content))
+    assert release.check(given.output) == []
+    report = read_report(version / "_report.json")
+    assert {line.key for line in report.checks} == {""} and "smallest group" in render(report)
