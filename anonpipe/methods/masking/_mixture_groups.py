@@ -18,6 +18,7 @@ import numpy as np
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.masking._latent_categories import category_codes, choose_categories, sharpened, starts_of
+from anonpipe.methods.masking._sample import Sample
 from anonpipe.methods.mixture import (
     Components,
     LatentClasses,
@@ -56,9 +57,6 @@ TOLERANCE = 1e-5
 """A pass over the sample that changes the log-likelihood by less than this part is the last."""
 
 
-_KEYS = 2**62
-
-
 @dataclass(frozen=True, eq=False)
 class View:
     """What the mixture sees of the points.
@@ -94,44 +92,6 @@ class View:
         """Coordinates of records along the components, of variance 1, shape (n_rows, n_components)."""
         scaled = points[:, self.numbers] * self.inverse
         return np.ascontiguousarray(self.components.scores(scaled) / self.spread)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Records with the smallest keys, in their order, at most `SAMPLE_ROWS`; `codes` are their categories."""
-
-    keys: IntArray
-    scores: FloatArray
-    codes: IntArray
-
-    def merge(self, other: Self) -> Self:
-        """Of both samples the records with the smallest keys."""
-        return self._first(
-            np.concatenate([self.keys, other.keys]),
-            np.concatenate([self.scores, other.scores]),
-            np.concatenate([self.codes, other.codes]),
-        )
-
-    @classmethod
-    def of(cls, scores: FloatArray, codes: IntArray, rows: int, rng: np.random.Generator) -> Self:
-        """The records of a part that may be in the sample of a table of so many `rows`.
-
-        Keys are uniform: those above the share that the sample takes, and six
-        standard deviations of it, need not leave their part.
-        """
-        keys = rng.integers(_KEYS, size=len(scores))
-        share = min(1.0, (SAMPLE_ROWS + 6 * math.sqrt(SAMPLE_ROWS)) / rows)
-        near = keys <= int(share * _KEYS)
-        return cls._first(keys[near], scores[near], codes[near])
-
-    def first(self, rows: int) -> Self:
-        """The smaller sample of so many."""
-        return type(self)(self.keys[:rows], self.scores[:rows], self.codes[:rows])
-
-    @classmethod
-    def _first(cls, keys: IntArray, scores: FloatArray, codes: IntArray) -> Self:
-        chosen = np.argsort(keys, kind="stable")[:SAMPLE_ROWS]
-        return cls(keys[chosen], scores[chosen], codes[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +194,7 @@ def draw_sample(
 ) -> Sample:
     """A part's records that may be in the sample."""
     rng = generator(bytes.fromhex(params.key), "sample", place)
-    return Sample.of(_scores(part, params), category_codes(original, categories), params.rows, rng)
+    return Sample.of(_scores(part, params), category_codes(original, categories), SAMPLE_ROWS, params.rows, rng)
 
 
 def choose(

@@ -174,20 +174,6 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
     assert made[:, -1].astype(int).tolist() == naive.groups_of(scores.tolist(), wanted, 20)
 
 
-@pytest.mark.parametrize("size", [1, 40, 400])
-def test_the_sample_is_of_the_smallest_keys_of_all_records(monkeypatch, size):
-    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", size)
-    scores, parts, taken = np.arange(400.0)[:, None], [7, 0, 293, 100], []
-    whole = None
-    for place, part in enumerate(np.split(scores, np.cumsum(parts)[:-1])):
-        taken.append(np.random.default_rng(place).integers(2**62, size=len(part)))
-        codes = np.zeros((len(part), 0), dtype=np.int64)
-        found = _mixture_groups.Sample.of(part, codes, len(scores), np.random.default_rng(place))
-        whole = found if whole is None else whole.merge(found)
-    order = np.argsort(np.concatenate(taken))[:size]
-    assert whole.scores[:, 0].tolist() == scores[order, 0].tolist()
-
-
 def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
     monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 150)
     points, categories = mixed(1_200)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
 from anonpipe.methods.masking import _logistic as logistic
-from anonpipe.methods.masking import mask
+from anonpipe.methods.masking import _sequential_regression, mask, run_steps
 from anonpipe.methods.masking._logistic import Logit, Slope, improved
+from anonpipe.methods.masking._sequential_regression import sequential_regression
 from tests.methods.masking.tables import KEY, correlated, run
 from tests.naive import mask as naive
 
@@ -147,5 +150,40 @@ def test_drawn_parameters_need_records():
 def test_a_regression_without_end_is_given_up(monkeypatch):
     points, categories = mixed(100)
     monkeypatch.setattr(logistic, "MOST_PASSES", 2)
+    monkeypatch.setattr(_sequential_regression, "LEAST_SAMPLED", 10**9)  # no start near the maximum
     with pytest.raises(InputError, match="no maximum in 2 passes"):
         run(points, "sequential_regression", categories=categories)
+
+
+def learnt(points, parts, categories):
+    """What the regressions of a table in parts end at."""
+    steps, seen = sequential_regression(categories=categories), []
+
+    def finish(counted, **arguments):
+        seen.append(steps[1].finish(counted, **arguments))
+        return seen[-1]
+
+    run_steps(points, (steps[0], replace(steps[1], finish=finish), *steps[2:]), key=KEY, parts=parts)
+    return seen[-1]
+
+
+def test_a_start_on_a_sample_ends_at_the_same_maximum_in_fewer_passes(monkeypatch):
+    points, categories = mixed(20_000)
+    monkeypatch.setattr(_sequential_regression, "SAMPLE_ROWS", 2_000)
+    with_start = learnt(points, [15_000, 5_000], categories)
+    monkeypatch.setattr(_sequential_regression, "LEAST_SAMPLED", 10**9)
+    without = learnt(points, [15_000, 5_000], categories)
+    for found, wanted in zip(with_start.fits, without.fits, strict=True):
+        if isinstance(wanted, Logit):
+            assert np.allclose(found.coefficients, wanted.coefficients, rtol=0, atol=1e-6)
+    assert with_start.passes < without.passes
+
+
+def test_a_category_that_the_sample_lacks_is_fitted_all_the_same(monkeypatch):
+    points, categories = mixed(3_000)
+    points[:, 3:] = np.where(np.arange(3_000)[:, None] < 2, [-1.0, -1.0, 1.0], points[:, 3:])
+    points[2:, 3:] = np.where(points[2:, 5:] > 0, [-1.0, 1.0, -1.0], points[2:, 3:])
+    monkeypatch.setattr(_sequential_regression, "SAMPLE_ROWS", 300)
+    chain = learnt(points, [1_000, 2_000], categories)
+    chances = chain.fits[-1].chances(chain.scores(points)).mean(axis=0)
+    assert chances[2] == pytest.approx(2 / 3_000, rel=1e-3)
