@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -70,16 +69,10 @@ def warn(text: str) -> None:
 
 def as_json(content: Any) -> None:
     """One JSON value on standard output, in ASCII; what is no number becomes null."""
-    sys.stdout.write(json.dumps(_finite(content), indent=2) + "\n")
+    from pydantic_core import to_jsonable_python
+
+    sys.stdout.write(json.dumps(to_jsonable_python(content, inf_nan_mode="null"), indent=2) + "\n")
     sys.stdout.flush()
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {name: _finite(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def counted(number: int, what: str) -> str:

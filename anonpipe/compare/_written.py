@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from anonpipe.compare._figures import Axis, Figure, Row, Study
 from anonpipe.compare._map import draw_map
 from anonpipe.errors import OutputError
@@ -64,9 +66,9 @@ def _text(value: float | None) -> str:
 
 
 def to_dict(study: Study) -> dict[str, Any]:
-    """The study as JSON-able content."""
+    """The study as JSON-able content; what is no number becomes null."""
     front, choice = {id(row) for row in study.front}, study.choice
-    return {
+    content = {
         "utility": asdict(study.utility) | {"axis": study.utility.label},
         "risk": asdict(study.risk) | {"axis": study.risk.label},
         "draws": study.draws,
@@ -84,22 +86,16 @@ def to_dict(study: Study) -> dict[str, Any]:
                 "passed": row.passed,
                 "failed": dict(row.failed),
                 "problem": row.problem,
-                "seconds": _number(row.seconds),
+                "seconds": row.seconds,
                 "place": study.place(row),
                 "pareto": id(row) in front,
-                "measures": {name: _of(figure) for name, figure in row.figures.items()},
+                "measures": row.figures,
             }
             for row in study.rows
         ],
     }
-
-
-def _of(figure: Figure) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in asdict(figure).items()}
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
+    plain: dict[str, Any] = to_jsonable_python(content, inf_nan_mode="null")
+    return plain
 
 
 def cells(study: Study, row: Row) -> tuple[str, str, str, str, str]:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ def to_bytes(value: Any) -> bytes:
     Parameters
     ----------
     value
-        A dataclass, a named tuple, a model of pydantic, an array of numpy or
-        Arrow, an Arrow schema, a tuple, a list, a dictionary, a number, a text
-        or None, in any nesting. Equal values give equal bytes.
+        A dataclass, a named tuple, a model of pydantic, an enumeration's
+        member, an array of numpy or Arrow, an Arrow schema, a tuple, a list, a
+        mapping, a number, a text or None, in any nesting. Equal values give equal bytes.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def from_bytes(content: bytes | memoryview, kinds: Mapping[str, type]) -> Any:
     content
         The file.
     kinds
-        The dataclasses, named tuples and models that it may hold, by name.
+        The dataclasses, named tuples, models and enumerations that it may hold, by name.
 
     Raises
     ------
@@ -73,6 +74,8 @@ def named(*kinds: type) -> dict[str, type]:
 def _packed(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Enum):
+        return {"record": type(value).__name__, "fields": value.value, "built": "enum"}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -81,10 +84,10 @@ def _packed(value: Any, arrays: Arrays) -> Any:
         return {"column": _kept(_stream(pa.record_batch([value], names=[""])), arrays)}
     if isinstance(value, pa.Schema):
         return {"schema": _kept(np.frombuffer(value.serialize(), dtype=np.uint8), arrays)}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"dict": [[_packed(key, arrays), _packed(part, arrays)] for key, part in value.items()]}
     if isinstance(value, BaseModel):
-        return {"record": type(value).__name__, "fields": value.model_dump(mode="json"), "model": True}
+        return {"record": type(value).__name__, "fields": value.model_dump(mode="json"), "built": "model"}
     if is_dataclass(value) or hasattr(value, "_fields"):
         content = {name: _packed(getattr(value, name), arrays) for name in _names(value)}
         return {"record": type(value).__name__, "fields": content}
@@ -133,6 +136,8 @@ def _record(structure: dict[str, Any], file: Mapping[str, npt.NDArray[Any]], kin
     name, content = structure["record"], structure["fields"]
     if name not in kinds:
         raise TypeError(f"the file holds a {name}, which is not among the kinds that are allowed")
-    if structure.get("model"):
+    if structure.get("built") == "model":
         return kinds[name].model_validate(content)  # type: ignore[attr-defined]
+    if structure.get("built") == "enum":
+        return kinds[name](content)
     return kinds[name](**{each: _unpacked(part, file, kinds) for each, part in content.items()})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic_core import to_jsonable_python
 
 from anonpipe.audience import Audience
 from anonpipe.errors import AnonpipeError
@@ -111,16 +112,5 @@ class Measurement:
         >>> Measurement("x", "X", float("nan"), "", "lower", "-", 1, 1).to_dict()["value"] is None
         True
         """
-        content: dict[str, Any] = _plain(asdict(self))
+        content: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
         return content
-
-
-def _plain(content: Any) -> Any:
-    """NaN and infinity as null, tuples as lists."""
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_plain(value) for value in content]
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    return content
