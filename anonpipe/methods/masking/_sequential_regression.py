@@ -32,7 +32,7 @@ LEAST_SAMPLED = 20
 """Records of each category that the sample must have."""
 
 SAMPLE_PASSES = 30
-"""A maximum that is not found in so many steps is far out."""
+"""A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +177,9 @@ def sequential_regression(
     that total variances are those of the table. Dependent columns are fitted
     on the directions in which there is variance; the residual variance of a
     column that depends on others is then 0.
+
+    Logistic regressions start from the maximum of a sample. That changes the
+    number of passes over the table, and not where they end: at a gradient of 0.
 
     References
     ----------
