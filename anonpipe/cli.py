@@ -1,4 +1,4 @@
-"""The command line: init, plan, run, compare, summary, report, verify, methods, schema, demo, purge.
+"""The command line: init, plan, run, compare, summary, report, verify, methods, schema, demo, warm, purge.
 
 Heavy libraries are imported inside the commands, so that `--help` answers at
 once. What is printed, and how, is in `display`.
@@ -358,6 +358,18 @@ def schema() -> None:
     from anonpipe.job.model import Job
 
     display.as_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Job.model_json_schema()})
+
+
+@app.command()
+def warm(
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the folder of the compiled code alone")] = False,
+) -> None:
+    """Compile all methods ahead, as for the image of a container; some minutes, and nothing that is done already."""
+    from anonpipe.warm import warm as compile_all
+
+    with display.err.status("compiling") as status, interrupts.stoppable():
+        place = compile_all(lambda name: status.update(f"compiling: {name}"))
+    display.line(str(place) if quiet else f"all methods are compiled for this machine; kept in {place}")
 
 
 @app.command()

@@ -266,7 +266,7 @@ def _largest(found: Compared) -> list[str]:
     for what, unit, changes in (("mean", " sd", means), ("share", "", shares), ("correlation", "", pairs)):
         if changes:
             change, name = max(changes)
-            told.append(f"largest change of a {what}: {change:.3g}{unit} ({name})")
+            told.append(f"largest change of a {what}: {change:.3g}{unit}{f' ({name})' if change else ''}")
     return told
 
 

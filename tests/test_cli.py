@@ -74,7 +74,8 @@ assert not heavy, heavy
 
 
 @pytest.mark.parametrize(
-    "command", ["init", "plan", "run", "compare", "demo", "summary", "report", "verify", "methods", "schema", "purge"]
+    "command",
+    ["init", "plan", "run", "compare", "demo", "summary", "report", "verify", "methods", "schema", "warm", "purge"],
 )
 def test_every_command_explains_itself(call, command):
     answer = call(command, "--help")
