@@ -17,7 +17,7 @@ from anonpipe import tables
 from anonpipe.errors import InputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.pipeline.run import InMemory, in_memory
+from anonpipe.pipeline.in_memory import InMemory, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root

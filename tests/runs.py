@@ -20,7 +20,8 @@ import yaml
 
 from anonpipe.propose.demo import write_registry
 
-STAGES = ("scan", "route", "group", "synthesize", "write")
+STAGES = ("scan", "route", "encode", "step-0", "decode", "write")
+"""Stages of a job with groups whose pieces leave receipts; groups form in `step-0`."""
 
 
 def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: Any) -> Path:

@@ -398,7 +398,7 @@ def test_progress_on_a_terminal(job_file):
     os.close(master)
     assert process.returncode == 0, shown
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    for stage in ("scan", "route", "group", "synthesize", "write", "verify", "publish"):
+    for stage in ("scan", "route", "encode", "group", "count groups", "decode", "write", "verify", "publish"):
         assert re.search(rf"{stage} .*1/1", text), stage
     assert "rows/s" in text and "released" in text
 

@@ -12,9 +12,11 @@ from anonpipe import engine
 from anonpipe.engine import Task
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline import stages
+from anonpipe.pipeline import tasks, write
+from anonpipe.pipeline.channels import channel_shelf
 from anonpipe.pipeline.run import execute
-from anonpipe.pipeline.staged import routed_shelf
+from anonpipe.pipeline.staged import FILES, routed_shelf
+from anonpipe.pipeline.steps import LAST, PassTask
 from tests import small
 from tests.faults import inputs, staging
 
@@ -42,7 +44,9 @@ def test_an_input_that_is_rewritten_between_the_passes_is_refused(tmp_path, chan
     assert changed and small.left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize(("name", "point"), [("groups", "synthesize"), ("groups", "write"), ("mask", "mask: shuffle")])
+@pytest.mark.parametrize(
+    ("name", "point"), [("groups", "group"), ("groups", "decode"), ("groups", "write"), ("mask", "mask: shuffle")]
+)
 def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path, name, point):
     """A drawn share of all damages of all files; `python -m tests.faults.staging` does them all."""
     rng, given = np.random.default_rng(11), staging.case(tmp_path, name)
@@ -55,7 +59,7 @@ def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path,
     assert [told for told in outcomes if told[2] not in ("same", "refused 5")] == []
 
 
-@pytest.mark.parametrize("file", ["job.json", "run.key", "routed/c/0/0", "labels/c/1/0", "file_rows.json"])
+@pytest.mark.parametrize("file", ["job.json", "run.key", "routed/c/0/0", "channels/0/c/1/0", "file_rows.json"])
 def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file):
     """Found by who reads it next; what is left goes, so that a flow that always resumes is not stuck."""
     given = staging.case(tmp_path, "groups")
@@ -64,8 +68,8 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file)
     shutil.rmtree(given.output)
 
     def on_progress(news):
-        if (news.stage, news.done) == ("synthesize" if file != "file_rows.json" else "write", 0):
-            stages.context.cache_clear()
+        if (news.stage, news.done) == ("decode" if file != "file_rows.json" else "write", 0):
+            tasks.context.cache_clear()
             (path,) = (path for path in small.stagings() if path.is_dir())
             staging.deleted(path / file, np.random.default_rng(0))
 
@@ -79,16 +83,18 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file)
 def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
     given = staging.case(tmp_path, "groups")
     with pipeline.open_run(given) as run, engine.in_process() as mapper:
-        for stage in (pipeline.scan, pipeline.route, pipeline.group):
+        for stage in (pipeline.scan, pipeline.route, pipeline.transform):
             stage(run, mapper)
-        shelf, rows = stages.label_shelf(run.context), run.context.plan.partitions[0].rows
+        records, rows = run.context, run.context.cut.lengths[0]
+        last = PassTask.read(records.work, LAST)
+        shelf = channel_shelf(records.work, records.fitted, records.cut, last.given, last.channels)
         good = shelf.read(0, 0, rows)
         for bad in (-1, rows, 2**60):
-            labels = good.copy()
-            labels[rows // 2] = bad
-            shelf.write(0, labels)
-            with pytest.raises(DamagedError, match=f"partition 0: its groups are not of its {rows} records"):
-                stages.synthesize_partition(run.context, 0)
+            channels = good.copy()
+            channels[rows // 2, -1] = bad
+            shelf.write(0, channels)
+            with pytest.raises(DamagedError, match=f"groups are not of the {rows} records of their part"):
+                tasks.run_task(records, "decode", 0)
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -105,7 +111,7 @@ def test_late_tasks_of_a_killed_driver_write_nothing(tmp_path, resume):
     first.write_bytes(original)
     with pipeline.open_run(given) as run, engine.in_process() as mapper:
         pipeline.scan(run, mapper)
-        routed_shelf(run.context)
+        run.context.call(routed_shelf)
         late = [Task(str(run.staging.root), run.token, "route", at) for at in range(2)]
     if not resume:
         first.write_bytes(changed)
@@ -114,7 +120,7 @@ def test_late_tasks_of_a_killed_driver_write_nothing(tmp_path, resume):
     def go_on(news):
         for task in late:
             try:
-                stages.work(task)
+                tasks.work(task)
             except EngineError as error:
                 refused.append(str(error))
 
@@ -147,21 +153,21 @@ def test_a_removal_that_was_interrupted_stops_no_later_run(tmp_path, monkeypatch
 def test_any_damaged_byte_of_a_written_file_is_noticed_before_it_counts(tmp_path, monkeypatch):
     """Also in bytes that no reader of the file looks at; the file is gone then, and is written again."""
     given, rng = staging.case(tmp_path, "groups"), np.random.default_rng(5)
-    measure = stages._measure_file
+    measure = write.measure_file
 
-    def damaged(ctx, index, path):
+    def damaged(work, fitted, index, path):
         staging.flipped(path, rng)
-        return measure(ctx, index, path)
+        return measure(work, fitted, index, path)
 
     with pipeline.open_run(given) as run, engine.in_process() as mapper:
         for stage in pipeline.MAPPED_STAGES[:-1]:
             stage(run, mapper)
         for _ in range(40):
             with monkeypatch.context() as patch, pytest.raises(EngineError, match="was damaged on the disk"):
-                patch.setattr(stages, "_measure_file", damaged)
-                stages.write_file(run.context, 0)
-            assert list(run.staging.file(stages.FILES).iterdir()) == []
-        assert stages.write_file(run.context, 0)["rows"] == 240
+                patch.setattr(write, "measure_file", damaged)
+                tasks.run_task(run.context, "write", 0)
+            assert list(run.staging.file(FILES).iterdir()) == []
+        assert tasks.run_task(run.context, "write", 0)["rows"] == 240
 
 
 @pytest.mark.parametrize("at", [("verify", 0), ("publish", 0)])
@@ -174,7 +180,7 @@ def test_a_file_that_is_damaged_after_it_was_measured_is_written_again(tmp_path,
     def on_progress(news):
         if (news.stage, news.done) == at:
             (path,) = (path for path in small.stagings() if path.is_dir())
-            staging.flipped(path / stages.FILES / "part-00000.parquet", np.random.default_rng(3))
+            staging.flipped(path / FILES / "part-00000.parquet", np.random.default_rng(3))
 
     with pytest.raises(AnonpipeError):
         execute(given, cluster=False, on_progress=on_progress)

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.errors import AnonpipeError, JobError
-from anonpipe.methods.masking import _local_synthesis, run_steps
+from anonpipe.methods.masking import _local_synthesis
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.mask_stages import POINTS, StepTask, channel_shelf, partition_lengths, scopes
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from tests import small
+from tests.staged import steps_on_disk_and_in_memory
 
 MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}
 GATES = {"mean": 0.5, "covariance": 1.0, "covariance_unchanged": 1.0, "category_share": 0.05, "share_as_they_were": 1.0}
@@ -78,16 +77,11 @@ def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_pa
     seen = []
 
     def look(run, _mapper):
-        ctx = Context(run.staging, "look")
-        final, lengths = StepTask.read(ctx, "decode"), partition_lengths(ctx)
-        for scope in scopes(ctx):
-            pieces = [(at, 0, lengths[at]) for at in range(scope.first, scope.stop)]
-            points = channel_shelf(ctx, POINTS, ctx.points.width).gather(pieces)
-            found = channel_shelf(ctx, final.given, final.channels).gather(pieces)
-            parts = [rows for _, _, rows in pieces]
-            seen.append((found, run_steps(points, ctx.steps, key=scope.key, parts=parts), parts))
+        found, wanted = steps_on_disk_and_in_memory(run.context)
+        cut = run.context.cut
+        seen.extend(zip(found, wanted, [cut.lengths[scope.inside] for scope in cut.scopes(True)], strict=True))
 
-    at = pipeline.MAPPED_STAGES.index(pipeline.synthesize) + 1
+    at = pipeline.MAPPED_STAGES.index(pipeline.transform) + 1
     monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:at], look, *pipeline.MAPPED_STAGES[at:]))
     given = job_of(tmp_path, table, strata={"by": ["status"]})
     outcome = small.run(given)

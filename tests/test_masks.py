@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +13,20 @@ import pytest
 
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.job.model import load_job
-from anonpipe.methods.masking import MASKERS, Rows, run_steps
+from anonpipe.methods.masking import MASKERS, Rows
 from anonpipe.methods.masking._order_statistics import averaged_by_rank
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.mask_stages import (
-    POINTS,
-    StepTask,
-    channel_shelf,
-    mask_step,
-    partition_lengths,
-    read_column,
-    scopes,
-)
+from anonpipe.pipeline.channels import FEATURES, FOLDER, channel_shelf, read_column, scopes_of
 from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.steps import LAST, PassTask
+from anonpipe.pipeline.tasks import run_task
 from anonpipe.propose.demo import write_registry
 from anonpipe.report import read_report
 from anonpipe.storage import release
 from anonpipe.storage.staging import Staging
 from tests import runs, small
 from tests.runs import registry_columns
+from tests.staged import steps_on_disk_and_in_memory
 
 ROWS = 1_600
 GATES = {
@@ -52,6 +47,10 @@ MASKS = [
     {"method": "sequential_regression"},
     {"method": "generalize", "steps": {"age": 5}},
     {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3},
+]
+GROUPS = [
+    {"synthesize": {"method": "micro_perturbation", "form": "exact", "noise_scope": "table"}},
+    {"synthesize": {"method": "gaussian"}, "cluster": {"method": "mdav", "refine": False}},
 ]
 UNMEASURED = {"utility": False, "risk": False}
 CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
@@ -212,27 +211,25 @@ class Stopped(Exception):
     """Raised where a test stops a run."""
 
 
-@pytest.mark.parametrize("mask", [{**MASKS[1], "scope": "table"}, MASKS[2], MASKS[6]], ids=lambda mask: mask["method"])
+@pytest.mark.parametrize(
+    "mask",
+    [{**MASKS[1], "scope": "table"}, MASKS[2], MASKS[6], *GROUPS],
+    ids=lambda mask: mask.get("method") or mask["synthesize"]["method"],
+)
 def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, mask):
     """The masked points in the staging are those of `run_steps` with the run's key, bit for bit."""
     seen = {}
 
     def look(run, _mapper):
-        ctx = Context(run.staging, "look")
-        final, lengths = StepTask.read(ctx, "decode"), partition_lengths(ctx)
-        pieces = [(at, 0, rows) for at, rows in enumerate(lengths)]
-        shelf, wanted = channel_shelf(ctx, POINTS, ctx.points.width + ctx.beside.width), []
-        for scope in scopes(ctx):
-            inside = slice(scope.first, scope.stop)
-            made = run_steps(shelf.gather(pieces[inside]), ctx.steps, key=scope.key, parts=lengths[inside])
-            wanted.append(made)
-        seen["wanted"], seen["scopes"] = np.concatenate(wanted), len(wanted)
-        seen["found"] = channel_shelf(ctx, final.given, final.channels).gather(pieces)
-        assert len(lengths) > 1
+        found, wanted = steps_on_disk_and_in_memory(run.context)
+        seen.update(found=np.concatenate(found), wanted=np.concatenate(wanted), scopes=len(wanted))
+        assert len(run.context.cut.partitions) > 1
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:5], look, pipeline.write))
-    small.run(registry_job(tmp_path, registry, mask, strata={"by": ["vital_status"]}))
-    assert np.array_equal(seen["found"], seen["wanted"]) and seen["scopes"] == (1 if "scope" in mask else 2)
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:3], look, *pipeline.MAPPED_STAGES[3:]))
+    mask, changes = (None, mask) if "synthesize" in mask else (mask, {})
+    small.run(registry_job(tmp_path, registry, mask, strata={"by": ["vital_status"]}, **changes))
+    assert np.array_equal(seen["found"], seen["wanted"])
+    assert seen["scopes"] == (1 if mask is None or "scope" in mask else 2)
 
 
 def _stop_at(monkeypatch, title):
@@ -331,19 +328,20 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
     """A task that slept while its step was done by another, and whose shelf is deleted or loses a chunk meanwhile."""
 
     def look(run, _mapper):
-        ctx = Context(run.staging, "look")
-        final = StepTask.read(ctx, "decode")
-        shelf = channel_shelf(ctx, final.given, final.channels)
-        before = shelf.read_column(0, partition_lengths(ctx))
+        records = run.context
+        work, fitted, cut = records.work, records.fitted, records.cut
+        last, (scope, *_) = PassTask.read(work, LAST), scopes_of(fitted, cut)
+        shelf = channel_shelf(work, fitted, cut, last.given, last.channels)
+        before = shelf.read_column(0, cut.lengths)
         with pytest.raises(EngineError, match="missing from the staging"):
-            mask_step(ctx, "mask-3", 0)  # whose input was deleted when step 4 was done
-        next(path for path in (ctx.staging.file("masked") / POINTS / "c").rglob("*") if path.is_file()).unlink()
+            run_task(records, "step-3", 0)  # whose input was deleted when step 4 was done
+        next(path for path in (run.staging.file(FOLDER) / FEATURES / "c").rglob("*") if path.is_file()).unlink()
         with pytest.raises(EngineError, match="the staging is damaged"):
-            for place in range(final.channels):
-                read_column(ctx, POINTS, final.channels, place)
-        assert np.array_equal(shelf.read_column(0, partition_lengths(ctx)), before)
+            for place in range(last.channels):
+                read_column(work, fitted, cut, FEATURES, last.channels, place, scope)
+        assert np.array_equal(shelf.read_column(0, cut.lengths), before)
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:5], look, pipeline.write))
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:3], look, *pipeline.MAPPED_STAGES[3:]))
     assert small.run(registry_job(tmp_path, registry, MASKS[2])).version
 
 
@@ -385,7 +383,11 @@ def test_what_the_table_does_not_allow_is_refused(tmp_path, registry):
 
 def test_a_masker_that_needs_more_records_than_a_partition_has_says_so(tmp_path, registry, monkeypatch):
     steps = (Rows("greedy", lambda part, *, params, rng: part, least=2_000),)
-    monkeypatch.setattr(Context, "steps", steps)
+
+    def noise(*, amount, form, basis):
+        return steps
+
+    monkeypatch.setitem(MASKERS, "noise", replace(MASKERS["noise"], function=noise))
     with pytest.raises(InputError, match=r"a partition has \d+ records, and noise needs 2000"):
         small.run(registry_job(tmp_path, registry, {"method": "noise"}))
 
@@ -396,7 +398,7 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
     assert "mask       spectral_swap of the whole table, basis=spectral; k=5, no groups" in text
     assert "group  " not in text and "synthesize " not in text
     plain = preview(registry_job(tmp_path, registry, {"method": "noise"}))
-    assert shown.staging_bytes == plain.staging_bytes
+    assert plain.staging_bytes < shown.staging_bytes  # records of no person are held against their features at the end
 
 
 def test_same_bytes_here_and_from_two_workers_of_which_one_is_killed(tmp_path, monkeypatch):
@@ -408,7 +410,7 @@ def test_same_bytes_here_and_from_two_workers_of_which_one_is_killed(tmp_path, m
     assert small.run(load_job(job)).version
     hashes = runs.released_hashes(tmp_path / "out")
     process = runs.start_cli(tmp_path, "run", job)
-    assert runs.wait_for_stage(tmp_path, "mask-0", process)
+    assert runs.wait_for_stage(tmp_path, "step-0", process)
     runs.kill_worker(process)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output

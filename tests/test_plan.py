@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.partitioning import Plan, build_plan, leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.pipeline.partitioning import Cut, cut_rows, leaf_counts, partition_rows, predicted_peak_bytes
 
 JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}})
 
@@ -15,7 +15,7 @@ JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": 
 )
 def test_every_row_is_in_one_partition_in_source_order(slab_leaf_rows, strata):
     strata = sorted(strata)
-    plan = build_plan(JOB, slab_leaf_rows, strata)
+    plan = cut_rows(JOB, slab_leaf_rows, strata)
     assert plan.rows == sum(map(sum, slab_leaf_rows))
     covered = [sorted(plan.pieces(at)) for at in range(len(plan.partitions))]
     assert covered == [plan.pieces(at) for at in range(len(plan.partitions))]
@@ -25,7 +25,7 @@ def test_every_row_is_in_one_partition_in_source_order(slab_leaf_rows, strata):
         assert {strata[leaf] for leaf in partition.leaves} == {partition.stratum}
         whole = sum(sum(u[leaf] for u in slab_leaf_rows) for leaf, s in enumerate(strata) if s == partition.stratum)
         assert partition.rows >= min(JOB.k, whole)
-    assert Plan.from_dict(plan.to_dict()) == plan
+    assert Cut.from_dict(plan.to_dict()) == plan
 
 
 def test_wide_tables_get_smaller_partitions():

@@ -311,6 +311,11 @@ class PointCodec:
         return tuple(block.position for block in self.numbers)
 
     @property
+    def number_columns(self) -> tuple[tuple[int, int | None], ...]:
+        """Of each number its column of points, and the one that is 1 where it is missing; None where it never is."""
+        return tuple((each.start, each.start + 1 if each.stop - each.start == 2 else None) for each in self.numbers)
+
+    @property
     def category_columns(self) -> tuple[tuple[int, ...], ...]:
         """The columns of points of each category, and of each number's nulls: all that hold -1 and +1 only."""
         nulls = [(block.start + 1,) for block in self.numbers if block.stop - block.start == 2]

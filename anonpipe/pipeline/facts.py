@@ -8,9 +8,10 @@ from anonpipe.encoding.values import numbers
 from anonpipe.evaluate.utility import correlation_changes, distributions
 from anonpipe.moments import merge_all
 from anonpipe.pipeline.collect import original_moments, released_moments
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation import load_assessment, sampled_tables
-from anonpipe.pipeline.grouping import identical_groups
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, compared
 from anonpipe.report.content import Compared
@@ -19,13 +20,19 @@ from anonpipe.verify.verdict import Verdict
 
 
 def gather(
-    ctx: Context, verdict: Verdict, manifest: dict[str, Any], warnings: tuple[str, ...], overlaps: bool
+    work: Work,
+    fitted: Fitted,
+    cut: Cut,
+    verdict: Verdict,
+    manifest: dict[str, Any],
+    warnings: tuple[str, ...],
+    overlaps: bool,
 ) -> Facts:
     """All that the reports of a run are made of.
 
     Parameters
     ----------
-    ctx
+    work, fitted, cut
         The run; everything up to its verdict is done.
     verdict
         As judged: the steward's.
@@ -36,7 +43,7 @@ def gather(
     overlaps
         Whether the steward allowed that records are in earlier releases, too.
     """
-    job, tables = ctx.job, sampled_tables(ctx)
+    job, tables = fitted.job, sampled_tables(work, fitted, cut)
     pictures: dict[str, Any] = {"distributions": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         given = (tables.original, tables.released, tables.kinds)
@@ -51,26 +58,28 @@ def gather(
     return Facts(
         job=job,
         verdict=verdict,
-        assessment=load_assessment(ctx),
+        assessment=load_assessment(work),
         warnings=warnings,
         columns=manifest["columns"],
         overlaps=overlaps,
         created=manifest["created"],
         anonpipe=manifest["anonpipe"],
         rows=manifest["rows"],
-        partitions=len(ctx.plan.partitions),
-        identical=identical_groups(job),
+        partitions=len(cut.partitions),
+        identical=fitted.procedure.one_row_a_group,
         group_sizes=manifest["group_sizes"],
         files=manifest["files"],
-        compared=_compared(ctx),
+        compared=_compared(work, fitted, cut),
         **pictures,
     )
 
 
-def _compared(ctx: Context) -> Compared:
+def _compared(work: Work, fitted: Fitted, cut: Cut) -> Compared:
     """Figures of all records of both tables; columns in whose place there are probabilities are left out."""
-    columns = {name: column for name, column in ctx.job.released.items() if name not in ctx.job.as_probabilities}
-    staged = {name: ctx.cells.categories[name] for name in columns if name in ctx.cells.categories}
+    columns = {name: column for name, column in fitted.job.released.items() if name not in fitted.job.as_probabilities}
+    staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
     levels = {name: each.to_pylist() if columns[name].kind.coded else numbers(each) for name, each in staged.items()}
-    both = Measured(ctx.view, merge_all(original_moments(ctx)), merge_all(released_moments(ctx)))
-    return compared(both, columns, levels, ctx.suppression.before, ctx.job.k)
+    both = Measured(
+        fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
+    )
+    return compared(both, columns, levels, fitted.suppression.before, fitted.job.k)

@@ -1,124 +1,172 @@
-"""The groups of one partition, as the job asks: method, local search, classes."""
+"""Grouping as steps: groups of k or more form in each part, and missing numbers are filled from them.
+
+The channels are the features, what they are drawn given, one channel of codes
+for each class column, and at last the labels: one channel a grouping.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import reduce
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from anonpipe.job.model import Job
-from anonpipe.methods.grouping import METHODS as GROUPINGS
-from anonpipe.methods.grouping import ClassDisclosure, class_disclosure, cluster, constrain_classes, refine
-from anonpipe.methods.record import Guarantee
-from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.masker import masker_of
+from anonpipe.encoding.missing import fill_missing
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.grouping import cluster, constrain_classes, refine
+from anonpipe.methods.steps import Rows
 from anonpipe.types import FloatArray, IntArray
 
 
-def groupings(job: Job) -> int:
-    """How many groupings a partition gets: one, or one a class column whose results are averaged."""
-    return len(job.class_columns) if job.by_groups.classes.several == "average" else 1
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What the channels of a table masked in groups are.
 
-
-def form_groups(ctx: Context, index: int, cells: FloatArray) -> IntArray:
-    """Group the records of a partition, shape (n_rows, n_groupings).
-
-    Raises
-    ------
-    InputError
-        The method, or a condition on classes, cannot be had in this partition.
+    Attributes
+    ----------
+    k
+        Records of a group at least.
+    width, conditioning
+        Columns of features, and of what these are drawn given.
+    shares
+        Of each channel of classes the share of each class in the table.
+    told
+        How many of these are class columns: groups must meet conditions in
+        them, and what groups tell of them is counted.
+    grouped_by
+        Of each grouping the classes that it looks at; one grouping that looks
+        at none where it is empty.
+    numbers
+        Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is.
     """
-    points = ctx.points.encode(cells) * np.sqrt(ctx.weights)
-    return np.stack([_one(ctx, index, points, cells, given) for given in _classes(ctx, cells)], axis=1)
+
+    k: int
+    width: int
+    conditioning: int
+    shares: tuple[FloatArray, ...] = ()
+    told: int = 0
+    grouped_by: tuple[int, ...] = ()
+    numbers: tuple[tuple[int, int | None], ...] = ()
+
+    @property
+    def labels_at(self) -> int:
+        """The first channel of labels."""
+        return self.width + self.conditioning + len(self.shares)
+
+    @property
+    def groupings(self) -> int:
+        """How many groupings a part gets: one, or one a class column whose results are averaged."""
+        return max(1, len(self.grouped_by))
+
+    def features(self, part: FloatArray) -> FloatArray:
+        """Columns of features."""
+        return np.ascontiguousarray(part[:, : self.width])
+
+    def given(self, part: FloatArray) -> FloatArray:
+        """What they are drawn given."""
+        return np.ascontiguousarray(part[:, self.width : self.width + self.conditioning])
+
+    def codes(self, part: FloatArray, at: int) -> IntArray:
+        """Codes of the classes of one channel."""
+        return part[:, self.width + self.conditioning + at].astype(np.int64)
+
+    def labels(self, part: FloatArray) -> list[IntArray]:
+        """Labels of each grouping."""
+        return [np.ascontiguousarray(each) for each in part[:, self.labels_at :].astype(np.int64).T]
+
+    def with_labels(self, part: FloatArray, labels: list[IntArray]) -> FloatArray:
+        """The part with other labels."""
+        return np.concatenate([part[:, : self.labels_at], np.stack(labels, axis=1)], axis=1)
 
 
-def _classes(ctx: Context, cells: FloatArray) -> list[dict[str, Any]]:
-    """What each grouping is told of classes."""
-    methods = ctx.job.by_groups
-    if not GROUPINGS[methods.cluster.method].classes:
-        return [{}]
-    each = ctx.classes if methods.classes.several == "average" else (ctx.compound,)
-    return [{"classes": classes.codes(cells), "class_shares": classes.shares} for classes in each]
+@dataclass(frozen=True)
+class Asked:
+    """Which method groups, and with what.
 
-
-def _one(ctx: Context, index: int, points: FloatArray, cells: FloatArray, given: dict[str, Any]) -> IntArray:
-    job, options = ctx.job, ctx.job.by_groups.cluster
-    rng = ctx.rng("cluster", index)
-    labels = cluster(points, job.k, options.method, rng=rng, block_rows=options.block_rows, **given, **options.own)
-    if options.effort is not None:
-        labels = refine(points, labels, job.k, options.effort, rng=ctx.rng("refine", index))
-    return _constrained(ctx, points, cells, labels)
-
-
-def _constrained(ctx: Context, points: FloatArray, cells: FloatArray, labels: IntArray) -> IntArray:
-    """Merge groups until every class column meets the job's conditions; one column's merging can undo another's."""
-    conditions = ctx.job.by_groups.classes.conditions
-    groups = -1
-    while conditions and groups != int(labels.max()):
-        groups = int(labels.max())
-        for column in ctx.classes:
-            codes, shares = column.codes(cells), column.shares
-            labels = constrain_classes(points, labels, codes, class_shares=shares, **conditions)
-    return labels
-
-
-def merged_disclosures(ctx: Context) -> dict[str, ClassDisclosure]:
-    """What the groups of all partitions tell of each class column."""
-    receipts = ctx.staging.receipts("group").read_all(len(ctx.plan.partitions))
-    told = {name: [ClassDisclosure(**r["classes"][name]) for r in receipts] for name in ctx.job.class_columns}
-    return {name: reduce(ClassDisclosure.merge, parts) for name, parts in told.items()}
-
-
-def size_counts(ctx: Context) -> Counter[int]:
-    """How many groups of each size all partitions have."""
-    counts: Counter[int] = Counter()
-    for receipt in ctx.staging.receipts("group").read_all(len(ctx.plan.partitions)):
-        counts.update({int(size): count for size, count in receipt["group_sizes"].items()})
-    return counts
-
-
-def tallied_sizes(ctx: Context) -> IntArray:
-    """Records of each group of all partitions, ascending, shape (n_groups,)."""
-    counts = size_counts(ctx)
-    sizes = sorted(counts)
-    return np.repeat(np.array(sizes, dtype=np.int64), [counts[size] for size in sizes])
-
-
-def keeps_group_moments(job: Job) -> bool:
-    """Whether mean and scatter of every group are kept exactly."""
-    if job.mask is not None:
-        return masker_of(job).grouped
-    return guarantee_of(job).scope == "group"
-
-
-def guarantee_of(job: Job) -> Guarantee:
-    """What the job's synthesizer guarantees of means and covariances.
-
-    Raises
-    ------
-    JobError
-        The job masks the whole table.
+    Attributes
+    ----------
+    method, options
+        Of `anonpipe.methods.grouping.cluster`.
+    effort
+        Of the local search that follows; None for none.
+    conditions
+        What groups must meet; empty for nothing.
     """
-    options = job.by_groups.synthesize
-    guarantee = SYNTHESIZERS[options.method].guarantee
-    assert guarantee is not None  # of all that a job can ask for
-    return guarantee(options)
+
+    method: str
+    options: Mapping[str, Any]
+    effort: Any
+    conditions: Mapping[str, Any]
 
 
-def identical_groups(job: Job) -> bool:
-    """Whether the records of a group are released as one and the same."""
-    if job.mask is not None:
-        return masker_of(job).identical_rows
-    return SYNTHESIZERS[job.by_groups.synthesize.method].identical_groups and job.decode.categories != "histogram"
+def group_steps(layout: Layout, asked: Asked, weights: FloatArray) -> tuple[Rows, ...]:
+    """The steps that form groups in a part, and then fill missing numbers from the groups."""
+    steps = [Rows("group", _step(_form, layout, asked, weights), channels=_with_labels(layout), stream="cluster")]
+    if asked.effort is not None:
+        steps.append(Rows("refine", _step(_refined, layout, asked, weights), stream="refine"))
+    if asked.conditions:
+        steps.append(Rows("classes", _step(_constrained, layout, asked, weights), stream="classes"))
+    return (*steps, Rows("fill", _step(_filled, layout), stream="fill"))
 
 
-def disclosures(ctx: Context, cells: FloatArray, labels: IntArray) -> dict[str, ClassDisclosure]:
-    """What the groups tell of each class column; of several groupings, that of the column's own."""
-    own = range(labels.shape[1]) if labels.shape[1] > 1 else [0] * len(ctx.classes)
-    return {
-        column.name: class_disclosure(labels[:, at], column.codes(cells), column.shares)
-        for column, at in zip(ctx.classes, own, strict=True)
-    }
+def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., FloatArray]:
+    """A function of a step, without what is known beforehand; most look at no params."""
+
+    def made(part: FloatArray, *, params: Any, rng: np.random.Generator) -> FloatArray:
+        return function(part, *fixed, rng=rng)
+
+    return made
+
+
+def _with_labels(layout: Layout) -> Callable[[int, Any], int]:
+    return lambda given, params: layout.labels_at + layout.groupings
+
+
+def _form(
+    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+) -> FloatArray:
+    """Groups by the chosen method, in one grouping or several."""
+    points = layout.features(part) * np.sqrt(weights)
+    told: list[dict[str, Any]] = [
+        {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
+    ]
+    labels = [cluster(points, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
+    return layout.with_labels(part, labels)
+
+
+def _refined(
+    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+) -> FloatArray:
+    """Groups after a local search."""
+    points = layout.features(part) * np.sqrt(weights)
+    labels = [refine(points, each, layout.k, asked.effort, rng=rng) for each in layout.labels(part)]
+    return layout.with_labels(part, labels)
+
+
+def _constrained(
+    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+) -> FloatArray:
+    """Groups merged until every class column meets the conditions; one column's merging can undo another's."""
+    points, made = layout.features(part) * np.sqrt(weights), []
+    for labels in layout.labels(part):
+        groups = -1
+        while groups != int(labels.max()):
+            groups = int(labels.max())
+            for at in range(layout.told):
+                codes, shares = layout.codes(part, at), layout.shares[at]
+                labels = constrain_classes(points, labels, codes, class_shares=shares, **asked.conditions)
+        made.append(labels)
+    return layout.with_labels(part, made)
+
+
+def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
+    """Features with missing numbers filled from records of their group or near it; what cannot be stays at the mean."""
+    known, columns, out = part.copy(), [at for at, _ in layout.numbers], part.copy()
+    for at, flag in layout.numbers:
+        if flag is not None:
+            known[part[:, flag] > 0, at] = np.nan
+    order, starts = sort_groups(layout.labels(part)[0])
+    filled = fill_missing(known, columns, order, starts, layout.k, rng)[:, columns]
+    out[:, columns] = np.where(np.isnan(filled), 0.0, filled)
+    return out

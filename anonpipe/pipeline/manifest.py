@@ -8,7 +8,9 @@ from typing import Any
 
 from anonpipe.job.model import Job
 from anonpipe.pipeline.collect import group_sizes
-from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release
 from anonpipe.storage.release_log import mark
@@ -17,40 +19,42 @@ from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
 
 
-def manifest(ctx: Context, verdict: Verdict) -> dict[str, Any]:
+def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str, Any]:
     """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
-    job = ctx.job
-    written = ctx.staging.receipts("write").read_all(ctx.plan.files)
+    job = fitted.job
+    written = work.staging.receipts("write").read_all(cut.files)
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": ctx.plan.rows,
+        "rows": cut.rows,
         "k": job.k,
         "rows_per_unit": job.rows_per_unit,
         "methods": _methods(job),
-        "schema": release.describe_schema(ctx.schema),
-        "columns": _columns(ctx),
-        "group_sizes": None if (sizes := group_sizes(ctx)) is None else group_size_histogram(sizes, job.k),
+        "schema": release.describe_schema(fitted.schema),
+        "columns": _columns(fitted),
+        "group_sizes": None
+        if (sizes := group_sizes(work, fitted, cut)) is None
+        else group_size_histogram(sizes, job.k),
         "verdict": {
             "verdict": "passed" if verdict.passed else "failed",
-            "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, ctx.plan.rows)],
+            "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, cut.rows)],
         },
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
         "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
     }
 
 
-def _columns(ctx: Context) -> dict[str, dict[str, Any]]:
+def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """What each column of the release is, in its order."""
     told: dict[str, dict[str, Any]] = {
         name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
-        for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True)
+        for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
     }
-    told |= {field.name: {"treatment": "end of an interval"} for field in ctx.added}
-    if ctx.probabilities is not None:
-        told |= ctx.probabilities.described()
-    return {name: told[name] for name in ctx.schema.names}
+    told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
+    if fitted.probabilities is not None:
+        told |= fitted.probabilities.described()
+    return {name: told[name] for name in fitted.schema.names}
 
 
 def _methods(job: Job) -> dict[str, Any]:

@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 
 from anonpipe.encoding.values import numbers
 from anonpipe.job.model import Job
-from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import FILES, MEASURE_ROWS, VALUES, routed_shelf
 from anonpipe.storage.staging import make_private
 from anonpipe.types import FloatArray
@@ -42,39 +44,39 @@ def compared_names(job: Job) -> list[str]:
     return [name for name, column in job.released.items() if column.role.synthesized and not column.kind.coded]
 
 
-def compare_values(ctx: Context, index: int) -> dict[str, Any]:
+def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Count what one masked column hands on of the values that fewer than k records hold."""
-    name = compared_names(ctx.job)[index]
+    name = compared_names(fitted.job)[index]
     # no task but this one reads the runs: they go with it, and are not sealed
-    with tempfile.TemporaryDirectory(dir=make_private(ctx.staging.file(VALUES))) as folder:
-        originals = _write_runs(_original(ctx, name), Path(folder), "original")
-        released = _write_runs(_released(ctx, name), Path(folder), "released")
-        found = _compare(ctx, name, originals, released)
-    return {"rows": ctx.plan.rows, "beyond": found.beyond(len(compared_names(ctx.job)))}
+    with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
+        originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
+        released = _write_runs(_released(work, cut, name), Path(folder), "released")
+        found = _compare(fitted, name, originals, released)
+    return {"rows": cut.rows, "beyond": found.beyond(len(compared_names(fitted.job)))}
 
 
-def _compare(ctx: Context, name: str, originals: Runs, released: Runs) -> Chances:
-    fineness = _fineness(ctx, name, originals, released)
-    bounds = np.array([bound for bound in ctx.job.columns[name].numeric_bounds if bound is not None])
+def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
+    fineness = _fineness(fitted, name, originals, released)
+    bounds = np.array([bound for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
     for values, rows, around in ranges(originals, released):
-        rare = values[rows < ctx.job.k]
+        rare = values[rows < fitted.job.k]
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
         found = found.merge(chances(rare, around, fineness))
     return found
 
 
-def _original(ctx: Context, name: str) -> Iterator[FloatArray]:
-    shelf, position = routed_shelf(ctx), ctx.cells.names.index(name)
-    for slab, counts in enumerate(ctx.plan.slab_leaf_rows):
+def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
+    shelf, position = routed_shelf(work, fitted), fitted.cells.names.index(name)
+    for slab, counts in enumerate(cut.slab_leaf_rows):
         if rows := sum(counts):
             yield shelf.read(slab, 0, rows)[:, position]
 
 
-def _released(ctx: Context, name: str) -> Iterator[FloatArray]:
-    for at in range(ctx.plan.files):
-        parquet = pq.ParquetFile(str(ctx.staging.file(f"{FILES}/part-{at:05d}.parquet")))
+def _released(work: Work, cut: Cut, name: str) -> Iterator[FloatArray]:
+    for at in range(cut.files):
+        parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=[name]):
             yield numbers(batch.column(0))
 
@@ -101,10 +103,10 @@ def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
     return [np.load(path, mmap_mode="r") for path in paths]
 
 
-def _fineness(ctx: Context, name: str, originals: Runs, released: Runs) -> Fineness:
-    scanned, position = ctx.scan.columns[name], ctx.cells.names.index(name)
-    step = ctx.cells.grid(position).step or 0.0
-    kind = ctx.cells.schema.field(name).type
+def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fineness:
+    scanned, position = fitted.scan.columns[name], fitted.cells.names.index(name)
+    step = fitted.cells.grid(position).step or 0.0
+    kind = fitted.cells.schema.field(name).type
     relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
     relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative
     grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step, relative)
@@ -148,8 +150,8 @@ def _place(run: npt.NDArray[np.void], low: float, high: float) -> tuple[int, int
     return int(begin), int(end)
 
 
-def handed_on(ctx: Context, receipts: Sequence[dict[str, Any]]) -> tuple[int, str]:
+def handed_on(job: Job, receipts: Sequence[dict[str, Any]]) -> tuple[int, str]:
     """The most values that a column hands on beyond chance, and which column it is; empty where none does."""
-    counted = {name: receipt["beyond"] for name, receipt in zip(compared_names(ctx.job), receipts, strict=True)}
+    counted = {name: receipt["beyond"] for name, receipt in zip(compared_names(job), receipts, strict=True)}
     worst = max(counted, key=lambda name: counted[name], default="")
     return (counted[worst], worst) if worst and counted[worst] else (0, "")

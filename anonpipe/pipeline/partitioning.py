@@ -41,8 +41,43 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The cut of one run; leaves are numbered through all strata."""
+class Scope:
+    """Partitions that are masked as one table; they stand together.
+
+    Attributes
+    ----------
+    number
+        Of the scope.
+    first, stop
+        The first partition, and the one after the last.
+    stratum
+        The stratum that it is; None for the whole table.
+    """
+
+    number: int
+    first: int
+    stop: int
+    stratum: int | None = None
+
+    @property
+    def inside(self) -> slice:
+        """Its partitions."""
+        return slice(self.first, self.stop)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the work of one run is cut; leaves are numbered through all strata.
+
+    Attributes
+    ----------
+    partitions
+        The partitions, those of a stratum together.
+    slab_leaf_rows
+        Records of each slab of the input in each leaf.
+    files
+        How many output files there are.
+    """
 
     partitions: tuple[Partition, ...]
     slab_leaf_rows: tuple[tuple[int, ...], ...]
@@ -52,6 +87,24 @@ class Plan:
     def rows(self) -> int:
         """Records that go into groups."""
         return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Rows of each partition."""
+        return [partition.rows for partition in self.partitions]
+
+    def rows_before(self, partition: int) -> int:
+        """Rows of the partitions before this one: the number of its first row in the whole table."""
+        return sum(self.lengths[:partition])
+
+    def scopes(self, by_stratum: bool) -> list[Scope]:
+        """The whole table as one scope, or each stratum as its own where there are several."""
+        strata = [partition.stratum for partition in self.partitions]
+        if not by_stratum or len(set(strata)) == 1:
+            return [Scope(0, 0, len(strata))]
+        firsts = [at for at, stratum in enumerate(strata) if at == 0 or strata[at - 1] != stratum]
+        ends = [*firsts[1:], len(strata)]
+        return [Scope(at, low, high, strata[low]) for at, (low, high) in enumerate(zip(firsts, ends, strict=True))]
 
     def pieces(self, partition: int) -> list[tuple[int, int, int]]:
         """Where a partition's rows lie: (slab, begin, end), in source order."""
@@ -69,7 +122,7 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Plan:
+    def from_dict(cls, content: dict[str, Any]) -> Cut:
         """Read what `to_dict` gave."""
         return cls(
             tuple(Partition(p["stratum"], tuple(p["leaves"]), p["rows"]) for p in content["partitions"]),
@@ -78,7 +131,7 @@ class Plan:
         )
 
 
-def build_plan(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Plan:
+def cut_rows(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Cut:
     """Partitions from the counted leaves; a leaf of fewer than k records joins its neighbour.
 
     Parameters
@@ -98,7 +151,7 @@ def build_plan(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: 
             partitions.append(Partition(stratum, (leaf,), rows))
     total = sum(leaf_rows)
     files = max(1, round(total / job.release.file_rows))
-    return Plan(tuple(partitions), tuple(tuple(slab) for slab in slab_leaf_rows), files)
+    return Cut(tuple(partitions), tuple(tuple(slab) for slab in slab_leaf_rows), files)
 
 
 PROCESS_BYTES = 230 * 2**20

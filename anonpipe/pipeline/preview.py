@@ -25,10 +25,9 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
-from anonpipe.methods.masking import Columns
-from anonpipe.pipeline.evaluation import held_rows
-from anonpipe.pipeline.fit import Settled, settle
-from anonpipe.pipeline.masker import job_steps, masker_of
+from anonpipe.pipeline.fit import settle
+from anonpipe.pipeline.holdout import held_rows
+from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
@@ -36,7 +35,6 @@ from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
-from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +64,8 @@ class Preview:
         Predicted disk use of the staging, and memory of all processes together.
     warnings
         What the run would warn of.
+    methods
+        What would be done with the records: labels and texts.
     """
 
     job: Job
@@ -80,6 +80,7 @@ class Preview:
     staging_bytes: int
     peak_bytes: int
     warnings: tuple[str, ...]
+    methods: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[str]:
         """The preview as text."""
@@ -94,15 +95,15 @@ class Preview:
             *columns,
             f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
             *strata,
-            *_method_lines(job),
-            _wrapped("decode", _options(job.decode)),
+            *(_wrapped(label, text) for label, text in self.methods),
+            _wrapped("decode", options_text(job.decode)),
             f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
             f"point columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
-            _wrapped("gates", f"{_options(job.gates)}; {_WIDER}"),
-            _wrapped("measure", _options(job.measure)),
-            *(_wrapped("analysis", f"{each.name}: {_options(each.limits)}") for each in job.analyses),
+            _wrapped("gates", f"{options_text(job.gates)}; {_WIDER}"),
+            _wrapped("measure", options_text(job.measure)),
+            *(_wrapped("analysis", f"{each.name}: {options_text(each.limits)}") for each in job.analyses),
             *self.warning_lines(),
         ]
 
@@ -122,23 +123,6 @@ class Preview:
         }
 
 
-def _method_lines(job: Job) -> list[str]:
-    if job.mask is not None and masker_of(job).grouped:
-        return [_wrapped("mask", f"{job.mask.method} in groups that span partitions, k={job.k}, {_options(job.mask)}")]
-    if job.mask is not None:
-        of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
-        options = ", ".join(each for each in _options(job.mask).split(", ") if not each.startswith("scope="))
-        return [_wrapped("mask", f"{job.mask.method} of {of}, {options or 'no options'}; k={job.k}, no groups")]
-    cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
-    told = ", ".join(job.class_columns)
-    classes = [_wrapped("classes", f"{told}: {_options(job.by_groups.classes)}")] if told else []
-    return [
-        _wrapped("group", f"{cluster.method}, k={job.k}, {_options(cluster)}"),
-        *classes,
-        _wrapped("synthesize", f"{synthesize.method}, {_options(synthesize) or 'no options'}"),
-    ]
-
-
 def _column_line(job: Job, name: str) -> str:
     column = job.columns[name]
     parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
@@ -152,14 +136,6 @@ def _column_line(job: Job, name: str) -> str:
         parts.append(f"step {column.resolution:g}")
     return ", ".join(parts)
 
-
-def _options(options: object) -> str:
-    content = options.model_dump(mode="json", exclude={"method"})  # type: ignore[attr-defined]
-    shown = (f"{key}={value}" for key, value in content.items() if key not in _ONLY_WHERE_GIVEN or value is not None)
-    return ", ".join(shown)
-
-
-_ONLY_WHERE_GIVEN = (*MEASURED, "probability_step")
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
 
@@ -197,11 +173,11 @@ def preview(job: Job) -> Preview:
         runs = runs_in(folder, job.identifiers)
         of_units = check_repeats(repeats_in(runs, scanned.counted), job.k, job.rows_per_unit)
     settled = settle(job, source.schema, scanned.scan)
-    codec, strata = settled.codec, settled.strata
+    fitted = settled.fitted
+    codec, strata, method = fitted.cells, fitted.strata, fitted.procedure
     trace = Trace(settled.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
-    channels = settled.points.width + settled.beside.width
-    width = max(channels, len(codec.names))
-    cells = len(codec.names) + sum(len(b.codes) for b in settled.points.categories if b.name in job.as_probabilities)
+    width = max(fitted.width, len(codec.names))
+    cells = len(codec.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
@@ -216,18 +192,14 @@ def preview(job: Job) -> Preview:
         partitions=partitions,
         files=max(1, round(kept / job.release.file_rows)),
         workers=workers,
-        staging_bytes=kept * (8 * (len(codec.names) + cells) + 8 * (3 * channels if job.mask else 1)) + source.bytes,
+        staging_bytes=8 * kept * (len(codec.names) + cells + (3 if method.keeps_features else 2) * fitted.width)
+        + source.bytes,
         peak_bytes=predicted_peak_bytes(
-            min(rows, max(strata.rows)), width, cells, workers, job, _column_rows(settled, job, kept)
+            min(rows, max(strata.rows)), width, cells, workers, job, kept if method.by_column else 0
         ),
         warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
+        methods=method.lines,
     )
-
-
-def _column_rows(settled: Settled, job: Job, rows: int) -> int:
-    """Records of the table where a mask works on whole columns, else 0."""
-    steps = job_steps(job, settled.points, settled.beside.width) if job.mask else ()
-    return rows if any(isinstance(step, Columns) for step in steps) else 0
 
 
 @contextlib.contextmanager

@@ -104,7 +104,7 @@ def staging_damaged(trial: Trial) -> None:
 
 def staging_damaged_while_running(trial: Trial) -> None:
     """The same under a running driver, right after a stage."""
-    stage = ("scan", "route", "group", "synthesize", "write")[trial.rng.integers(5)]
+    stage = ("scan", "route", "group", "decode", "write")[trial.rng.integers(5)]
     seed, root = int(trial.rng.integers(2**32)), trial.world.root
 
     def strike(progress: Progress) -> None:

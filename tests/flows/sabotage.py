@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anonpipe.engine import Task
-from anonpipe.pipeline import stages
+from anonpipe.pipeline import tasks
 
 
 def folder() -> Path:
@@ -42,7 +42,7 @@ def fail() -> None:
 
 
 def work(task: Task) -> dict[str, Any]:
-    """As `stages.work`, with the sabotage before it and a note after it."""
+    """As `tasks.work`, with the sabotage before it and a note after it."""
     for entry in os.environ["SABOTAGE_PIECES"].split():
         stage, piece, how = entry.split(":")
         if (stage, int(piece)) != (task.stage, task.index):
@@ -52,7 +52,7 @@ def work(task: Task) -> dict[str, Any]:
         if how == "hang" or (how == "slow" and first_time(f"slow-{stage}")):
             (folder() / "hanging").touch()
             time.sleep(60)
-    receipt = stages.work(task)
+    receipt = tasks.work(task)
     with open(folder() / "finished", "a") as notes:
         notes.write(f"{task.stage}:{task.index}\n")
     return receipt
@@ -79,10 +79,11 @@ def main(job: str, *options: str) -> int:
     """
     from anonpipe import engine
     from anonpipe.job.model import load_job
+    from anonpipe.pipeline import opening
     from anonpipe.pipeline import run as pipeline
     from tests.flows import sabotage
 
-    pipeline.work = sabotage.work
+    opening.work = sabotage.work
     if "in-process" in options:
         opened = pipeline.open_mapper
         pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)

@@ -64,20 +64,20 @@ def test_the_search_finds_poison_where_texts_are_passed_on(tmp_path, server):
 def test_a_retry_does_only_what_is_missing(tmp_path, server):
     poison = Poison("canary-5d2b11", 65432.1987)
     job = poison.table(tmp_path)
-    done = poison.run(tmp_path, server, job, ["group:1:once", "synthesize:1:once"], "in-process")
+    done = poison.run(tmp_path, server, job, ["step-0:1:once", "decode:1:once"], "in-process")
     assert done.returncode == 0, console(tmp_path)
-    assert failed_stages(tmp_path) == {"group", "synthesize"}
+    assert failed_stages(tmp_path) == {"step-0", "decode"}
     finished = Counter((tmp_path / "notes" / "finished").read_text().split())
     assert set(finished.values()) == {1}
-    assert {"group:0", "group:1", "synthesize:0", "synthesize:1"} <= set(finished)
+    assert {"step-0:0", "step-0:1", "decode:0", "decode:1"} <= set(finished)
 
 
 def test_a_stage_that_hangs_is_stopped_and_tried_again(tmp_path, server):
     poison = Poison("canary-91e0aa", 54321.9876)
     job = poison.table(tmp_path)
-    done = poison.run(tmp_path, server, job, ["synthesize:1:slow"], "in-process", "fast")
+    done = poison.run(tmp_path, server, job, ["decode:1:slow"], "in-process", "fast")
     assert done.returncode == 0, console(tmp_path)
-    assert (tmp_path / "notes" / "slow-synthesize").exists()
+    assert (tmp_path / "notes" / "slow-decode").exists()
     assert set(Counter((tmp_path / "notes" / "finished").read_text().split()).values()) == {1}
     assert server.last_run()["state_name"] == "Completed"
 
@@ -85,7 +85,7 @@ def test_a_stage_that_hangs_is_stopped_and_tried_again(tmp_path, server):
 def test_final_failure_keeps_the_private_staging_and_the_next_run_goes_on(tmp_path, server):
     poison = Poison("canary-e88d34", 43219.8765)
     job = poison.table(tmp_path)
-    done = poison.run(tmp_path, server, job, ["synthesize:1:always"], "in-process")
+    done = poison.run(tmp_path, server, job, ["decode:1:always"], "in-process")
     assert done.returncode == 5, console(tmp_path)
     assert server.last_run()["state_name"] == "Failed"
     assert not (tmp_path / "out" / "release").exists()

@@ -2,15 +2,15 @@
 
 `mask` runs a method of `MASKERS` on an array. A method is a tuple of steps
 that see one part of the rows, or one column of all rows, at a time
-(`anonpipe.methods.masking._steps`), so that the same steps mask tables that lie on disk.
+(`anonpipe.methods.steps`), so that the same steps mask tables that lie on disk.
 """
 
-from anonpipe.methods.masking._driver import counted, placed_at, run_steps
+from anonpipe.methods.executor import run_steps
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
 from anonpipe.methods.masking._options import MaskOptions
 from anonpipe.methods.masking._registry import MASKERS, RECORDS, mask
-from anonpipe.methods.masking._steps import Columns, Reduce, Rows, Step
+from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 
 __all__ = [
     "MASKERS",
@@ -22,9 +22,7 @@ __all__ = [
     "Reduce",
     "Rows",
     "Step",
-    "counted",
     "intervals",
     "mask",
-    "placed_at",
     "run_steps",
 ]

@@ -14,8 +14,8 @@ from anonpipe.columns import Column
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.masking._mondrian_kernel import mondrian_groups
 from anonpipe.methods.masking._options import MaskOptions
-from anonpipe.methods.masking._steps import Reduce, Rows, Step, as_many
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
+from anonpipe.methods.steps import Reduce, Rows, Step, as_many
 from anonpipe.types import FloatArray, IntArray
 
 Release = Literal["midpoint", "interval"]

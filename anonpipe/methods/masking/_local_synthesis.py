@@ -30,7 +30,6 @@ from anonpipe.methods.masking._mixture_groups import (
     score_rows,
 )
 from anonpipe.methods.masking._options import MaskOptions
-from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.mixture import (
     SHAPES,
     AffineMaps,
@@ -42,6 +41,7 @@ from anonpipe.methods.mixture import (
     group_statistics,
 )
 from anonpipe.methods.record import Features, Masker
+from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray, IntArray
 

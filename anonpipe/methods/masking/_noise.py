@@ -12,9 +12,9 @@ from pydantic import Field
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.masking._basis import Basis, checked_basis, count_moments, spectral_inverse
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.masking._turn_kernel import turn_rows
 from anonpipe.methods.record import Masker
+from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
 

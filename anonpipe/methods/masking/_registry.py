@@ -9,6 +9,7 @@ import numpy as np
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import LARGEST
+from anonpipe.methods.executor import run_steps
 from anonpipe.methods.masking import (
     _data_shuffle,
     _generalize,
@@ -19,7 +20,6 @@ from anonpipe.methods.masking import (
     _suppression,
     _synthesis,
 )
-from anonpipe.methods.masking._driver import run_steps
 from anonpipe.methods.record import Masker, by_name
 from anonpipe.moments import Moments
 from anonpipe.types import FloatArray

@@ -16,9 +16,9 @@ from anonpipe.methods.masking._expected import normal_draws
 from anonpipe.methods.masking._logistic import Logit, Slope, Slopes, check_passes, improved
 from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.masking._sample import Sample
-from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.masking._turn_kernel import turn_rows
 from anonpipe.methods.record import Features, Masker, no_dummies
+from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray

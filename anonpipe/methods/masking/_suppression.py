@@ -22,8 +22,8 @@ from anonpipe.methods.masking._basis import (
     to_axes,
 )
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.masking._steps import Reduce, Rows, Step
 from anonpipe.methods.record import Masker
+from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
 

@@ -20,8 +20,8 @@ from anonpipe.methods.masking._basis import (
 )
 from anonpipe.methods.masking._expected import normal_draws
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.masking._steps import Columns, Reduce, Rows, Step
 from anonpipe.methods.record import Masker
+from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
 

@@ -14,11 +14,11 @@ from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation import held_rows, load_assessment
-from anonpipe.pipeline.evaluation._points import known_points
-from anonpipe.pipeline.evaluation._search import found_in
-from anonpipe.pipeline.staged import partition_cells, synthetic_shelf
+from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.evaluation.search import found_in
+from anonpipe.pipeline.holdout import held_rows
+from anonpipe.pipeline.staged import partition_cells, released_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.verify import words
 from tests import small
@@ -71,15 +71,15 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     seen = {}
 
     def look(run):
-        ctx = Context(run.staging, "look")
+        work, fitted, cut = run.context.work, run.context.fitted, run.context.cut
         files = [path for path in (run.staging.root / "assessed").rglob("*") if path.is_file()]
         seen["open"] = [path for path in files if path.stat().st_mode & 0o077]
-        seen["partitions"] = len(ctx.plan.partitions)
-        cells = [synthetic_shelf(ctx).read(at, 0, part.rows) for at, part in enumerate(ctx.plan.partitions)]
-        points = known_points(ctx, np.concatenate(cells))
+        seen["partitions"] = len(cut.partitions)
+        cells = [released_rows(work, fitted, cut, at) for at in range(len(cut.partitions))]
+        points = known_points(fitted, np.concatenate(cells))
         queries = run.staging.read_arrays("assessed/queries.npz")
         distances = ((queries["points"][:, None] - points[None]) ** 2).sum(axis=2)
-        seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(ctx, "release").nearest.squared)
+        seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(work, cut, "release").nearest.squared)
 
     with monkeypatch.context() as patch:
         looked(patch, look)
@@ -176,10 +176,10 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     given = small.job(tmp_path, data, measure=RISK | {"hold_out": 0.2}, gates=LOOSE)
     assert given.digest() == named.digest()
     seen = {}
-    looked(monkeypatch, lambda run: seen.update(found=load_assessment(run.context), plan=run.context.plan))
+    looked(monkeypatch, lambda run: seen.update(found=load_assessment(run.context.work), cut=run.context.cut))
     outcome = small.run(given)
     released = small.released(given)
-    assert released.num_rows == rows - held.sum() == seen["plan"].rows
+    assert released.num_rows == rows - held.sum() == seen["cut"].rows
     assert set(released.column("place").to_pylist()) == {"north", "south"}
     assert max(released.column("income").to_pylist()) < 100
     (line,) = [check for check in outcome.verdict.lines if check.name.startswith("rows lost")]
@@ -251,11 +251,11 @@ def test_original_rows_of_a_partition_lie_beside_their_released_ones(tmp_path, m
     seen = {}
 
     def look(run):
-        ctx = Context(run.staging, "look")
+        records = run.context
         kept = run.staging.read_arrays("assessed/sample-0.npz")
         original, released = kept["model_original"], kept["model_released"]
-        named = [ctx.cells.names.index(name) for name in ("illness", "x", "y")]
-        whole = partition_cells(ctx, 0)[:, named]
+        named = [records.fitted.cells.names.index(name) for name in ("illness", "x", "y")]
+        whole = records.call(partition_cells, 0)[:, named]
         seen["all"] = np.array_equal(original, whole)
         seen["equal"] = [bool(np.array_equal(original[:, at], released[:, at])) for at in range(3)]
 
@@ -272,11 +272,11 @@ def test_a_run_that_stopped_amid_the_measures_goes_on(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline.measuring, "save_assessment", stop)
+        patch.setattr(pipeline, "save_assessment", stop)
         with pytest.raises(KeyboardInterrupt):
             small.run(given)
     news = []
     outcome = pipeline.execute(given, resume=True, cluster=False, on_progress=news.append)
     assert outcome.version is not None and small.stagings() == []
     done = {item.stage: item.done for item in reversed(news)}
-    assert done["measure"] == 1 and done["sample for measures"] >= 1  # nothing was left to do of them
+    assert done["measure"] == 1 and done["decode"] >= 1  # nothing was left to do of them

@@ -10,15 +10,14 @@ from anonpipe.evaluate.risk import attribute_inference
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.collect import group_sizes
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation._points import known_points
-from anonpipe.pipeline.evaluation._sample import read_guessed
-from anonpipe.pipeline.evaluation._search import coded_positions
-from anonpipe.pipeline.mask_stages import group_numbers
-from anonpipe.pipeline.staged import partition_cells, released_cells
+from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.samples import read_guessed
+from anonpipe.pipeline.evaluation.search import coded_positions
+from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
 from anonpipe.verify.output_control import group_size_histogram
 from tests import small
 from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked
+from tests.staged import beside_the_original
 
 EQUAL = {"method": "generalize", "steps": {"x": 10, "y": 20}}
 MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "classes": 2, "iterations": 3}
@@ -52,18 +51,16 @@ def seen(monkeypatch, given):
     found = {}
 
     def look(run):
-        ctx = Context(run.staging, "look")
-        parts = range(len(ctx.plan.partitions))
-        found["original"] = [partition_cells(ctx, at) for at in parts]
-        found["released"] = [released_cells(ctx, at) for at in parts]
-        found["points"] = [
-            [known_points(ctx, cells) for cells in side]
-            for side in (found["original"], [cells for cells, _ in found["released"]])
-        ]
+        work, fitted, cut = (records := run.context).work, records.fitted, records.cut
+        parts = range(len(cut.partitions))
+        found["original"] = [partition_cells(work, fitted, cut, at) for at in parts]
+        found["released"] = [beside_the_original(records, at, released_rows(work, fitted, cut, at)) for at in parts]
+        found["points"] = [[known_points(fitted, cells) for cells in found[side]] for side in ("original", "released")]
         if given.mask.method == "local_synthesis":
-            found["groups"] = np.concatenate([group_numbers(ctx, at) for at in parts])
-            found["histogram"] = group_size_histogram(group_sizes(ctx) or {}, given.k)
-        found["guessed"], found["coded"] = read_guessed(ctx), coded_positions(ctx)
+            labels = [released_labels(work, fitted, cut, at) for at in parts]
+            found["groups"] = np.concatenate([beside_the_original(records, at, each) for at, each in enumerate(labels)])
+            found["histogram"] = group_size_histogram(group_sizes(work, fitted, cut) or {}, given.k)
+        found["guessed"], found["coded"] = read_guessed(work), coded_positions(fitted)
 
     with monkeypatch.context() as patch:
         looked(patch, look)
@@ -74,7 +71,7 @@ def seen(monkeypatch, given):
 def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
     """Counted anew from the released rows alone: all of them, without partitions."""
     found, assessment = seen(monkeypatch, job(tmp_path, mask=EQUAL, measure=RISK | {"queries": 1_010}))
-    released = np.concatenate([cells for cells, _ in found["released"]])[:, [BY_NAME.index(name) for name in COLUMNS]]
+    released = np.concatenate(found["released"])[:, [BY_NAME.index(name) for name in COLUMNS]]
     assert len(found["released"]) > 1
     assert len({each.title for each in assessment.risk}) == len(assessment.risk)
     equal = [(released[:, [0, 1, 2]] == row[[0, 1, 2]]).all(axis=1) for row in released]
@@ -111,7 +108,7 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
     """As from all released rows in one table."""
     given = job(tmp_path, mask={"method": "noise", "amount": 0.1}, measure=RISK | {"hold_out": 0.2, "queries": 60})
     found, assessment = seen(monkeypatch, given)
-    released = np.concatenate([cells for cells, _ in found["released"]])
+    released = np.concatenate(found["released"])
     guessed = found["guessed"]
     assert len(guessed.told) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
     whole = attribute_inference(

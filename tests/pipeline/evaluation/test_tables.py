@@ -10,7 +10,7 @@ import pytest
 from anonpipe.evaluate.risk import Alike, Found, Nearest, expected_links
 from anonpipe.evaluate.utility import Analysis, compare_models
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.evaluation import load_assessment
+from anonpipe.pipeline.evaluation.measures import load_assessment
 from tests import small
 
 COLUMNS = {
@@ -58,7 +58,7 @@ def test_models_of_the_run_are_those_of_the_two_tables(tmp_path, monkeypatch):
         tmp_path, table(), COLUMNS, analyses=ANALYSES, gates=gates, partition={"rows": 1_000, "sample_rows": 500}
     )
     seen = {}
-    look = lambda run, _: seen.update(found=load_assessment(run.context))  # noqa: E731
+    look = lambda run, _: seen.update(found=load_assessment(run.context.work))  # noqa: E731
     monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES, look))
     assert small.run(given).version
     before, after = plain(table().to_pandas()), plain(small.released(given).to_pandas())

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from anonpipe.encoding.contents import Contents, canonical_order, column_keys
 from anonpipe.encoding.values import plain
-from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.fitted import Fitted
 from anonpipe.rng import keyed
 from anonpipe.types import BoolArray, FloatArray
 
@@ -37,23 +38,26 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
     return contents.keys(keyed(start_key, "held out")) < np.uint64(share * 2**64)
 
 
-def start_key(ctx: Context) -> bytes:
-    """The key of what is decided before the data have been read."""
-    return bytes(ctx.staging.read("start.key"))
-
-
-def held_in(ctx: Context, contents: Contents) -> BoolArray:
+def held_in(work: Work, contents: Contents) -> BoolArray:
     """Which of these rows of the input this run holds out."""
-    return held_rows(start_key(ctx), ctx.job.measure.hold_out, contents)
+    return held_rows(work.start_key, work.job.measure.hold_out, contents)
 
 
-def keep_held(ctx: Context, unit: int, parts: list[FloatArray]) -> None:
+def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
     """Leave the cells of a unit's held-out records, as many as are looked for."""
-    ctx.staging.write_array(_file(unit), np.concatenate([np.empty((0, len(ctx.cells.names))), *parts]))
+    work.staging.write_array(_file(unit), np.concatenate([np.empty((0, len(fitted.cells.names))), *parts]))
 
 
-def held_sample(ctx: Context, batch: pa.RecordBatch, contents: Contents) -> FloatArray:
-    """Cells of a keyed sample of held-out rows: those that a released record could be compared with.
+def drawn_held(work: Work, contents: Contents) -> BoolArray:
+    """Which rows are in the keyed sample of held-out rows: as many as are looked for."""
+    share = work.job.measure.hold_out
+    enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
+    drawn = contents.keys(keyed(work.start_key, "of those held out"))
+    return held_in(work, contents) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
+
+
+def comparable_cells(fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray) -> FloatArray:
+    """Cells of those chosen rows that a released record could be compared with.
 
     A category that occurs in no other record, or a stratum that is left out,
     is none of the release, and such records are passed over. Rare categories
@@ -62,51 +66,47 @@ def held_sample(ctx: Context, batch: pa.RecordBatch, contents: Contents) -> Floa
     Parameters
     ----------
     batch
-        Consecutive rows of the input, held out or not, of the released columns.
-    contents
-        Of the same rows.
+        Consecutive rows of the input, of the released columns.
+    chosen
+        Which of them.
     """
-    share = ctx.job.measure.hold_out
-    enough = min(1.0, ctx.job.measure.queries / max(1.0, share * ctx.source.rows))
-    drawn = contents.keys(keyed(start_key(ctx), "of those held out"))
-    chosen = held_in(ctx, contents) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
-    cells = ctx.cells.to_cells(batch.filter(pa.array(chosen & _categorised(ctx, batch))))
-    cells = cells[_occurring(ctx, cells, ctx.job.strata.by)]
-    ctx.suppression.apply(cells, ctx.cells.names, ctx.strata.assign(cells))
-    cells = cells[_occurring(ctx, cells, ctx.cells.names) & ~np.isinf(cells).any(axis=1)]
-    stratum = ctx.strata.assign(cells)
-    ctx.strata.recode(cells)
+    cells = fitted.cells.to_cells(batch.filter(pa.array(chosen & _categorised(fitted, batch))))
+    cells = cells[_occurring(fitted, cells, fitted.job.strata.by)]
+    fitted.suppression.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
+    cells = cells[_occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)]
+    stratum = fitted.strata.assign(cells)
+    fitted.strata.recode(cells)
     return cells[stratum >= 0]
 
 
-def _categorised(ctx: Context, batch: pa.RecordBatch) -> BoolArray:
+def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
     """Rows whose categories the codec knows."""
     known = np.ones(batch.num_rows, dtype=bool)
-    for name, categories in ctx.cells.categories.items():
+    for name, categories in fitted.cells.categories.items():
         values = plain(batch.column(name))
         known &= pc.or_(pc.is_in(values, value_set=categories), values.is_null()).to_numpy(zero_copy_only=False)
     return known
 
 
-def _occurring(ctx: Context, cells: FloatArray, names: Sequence[str]) -> BoolArray:
+def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolArray:
     """Rows whose categories and nulls in some columns other records have."""
     known = np.ones(len(cells), dtype=bool)
     for name in names:
-        position = ctx.cells.names.index(name)
+        position = fitted.cells.names.index(name)
         column, missing = cells[:, position], np.isnan(cells[:, position])
-        if name in ctx.cells.categories:
-            counts = np.append(ctx.scan.code_counts(name), 0)
+        if name in fitted.cells.categories:
+            counts = np.append(fitted.scan.code_counts(name), 0)
             known &= missing | (counts[np.where(missing, 0, column).astype(np.int64)] > 0)
-        known &= ~missing | (ctx.scan.columns[name].nulls > 0)
+        known &= ~missing | (fitted.scan.columns[name].nulls > 0)
     return known
 
 
-def held_cells(ctx: Context) -> FloatArray:
+def held_cells(work: Work, fitted: Fitted) -> FloatArray:
     """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out."""
-    if not ctx.job.measure.hold_out:
-        return np.empty((0, len(ctx.cells.names)))
-    cells = np.concatenate([ctx.staging.read_array(_file(unit)) for unit in range(len(ctx.source.units))])
-    return np.asarray(cells[canonical_order(cells, column_keys(ctx.staging.key, ctx.cells.names))])
+    if not work.job.measure.hold_out:
+        return np.empty((0, len(fitted.cells.names)))
+    cells = np.concatenate([work.staging.read_array(_file(unit)) for unit in range(len(work.source.units))])
+    return np.asarray(cells[canonical_order(cells, column_keys(work.key, fitted.cells.names))])
 
 
 def _file(unit: int) -> str:

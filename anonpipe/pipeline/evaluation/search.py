@@ -9,77 +9,73 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.encoding.counts import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate.risk import Coding, Found, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation._counts import counted, looked_up
-from anonpipe.pipeline.evaluation._held import held_cells
-from anonpipe.pipeline.evaluation._points import known_points
-from anonpipe.pipeline.evaluation._sample import (
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.samples import (
     FOLDER,
     GuessedCells,
     Queries,
     alike_numbers,
     read_guessed,
     read_queries,
-    rows_before,
 )
-from anonpipe.pipeline.staged import partition_cells, released_cells
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.holdout import held_cells
+from anonpipe.pipeline.partitioning import Cut
+from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
 from anonpipe.types import FloatArray, IntArray
-
-Receipt = dict[str, Any]
 
 NEIGHBOURS = 5
 """Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at."""
 
 
-def search_partition(ctx: Context, index: int, labels: IntArray | None) -> Receipt:
-    """Keep, for all that is looked for, the nearest records of one partition.
-
-    Parameters
-    ----------
-    labels
-        The group of each record, by its number in the whole table; None for
-        no groups.
-    """
-    begin, queries = rows_before(ctx, index), read_queries(ctx)
-    cells, places = released_cells(ctx, index)
-    order = np.argsort(places)  # back to the order of the shelf, in which released rows are numbered
-    released = np.ascontiguousarray(known_points(ctx, cells)[order])
-    groups = np.full(len(cells), -1) if labels is None else labels[order]
-    alike = groups if labels is None else alike_numbers(ctx, cells[order], groups)
-    own_alike = looked_up(*counted(alike), queries.own_alike)
-    guesses = _guesses(ctx, cells[order])
-    found = {"release": nearest(released, queries.points, NEIGHBOURS, offset=begin, values=True)}
-    found["ranks"] = _by_ranks(released, queries, begin)
-    if len(held := held_cells(ctx)):
-        found["held_release"] = nearest(released, known_points(ctx, held), 2, offset=begin)
-    del cells, released
-    original = known_points(ctx, partition_cells(ctx, index))
+def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Keep, for all that is looked for, the nearest records of one partition."""
+    begin, queries = cut.rows_before(index), read_queries(work)
+    cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
+    found = _in_release(work, fitted, cells, queries, begin)
+    groups = np.full(len(cells), -1) if labels is None else labels
+    alike = groups if labels is None else alike_numbers(fitted, cells, groups)
+    arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
+    del cells
+    original = known_points(fitted, partition_cells(work, fitted, cut, index))
     found["original"] = nearest(
         original, queries.points, NEIGHBOURS, offset=begin, without=queries.own_original, values=True
     )
-    _save(ctx, index, found, {"groups": groups, "alike": alike}, begin, {"own_alike": own_alike, **guesses})
+    _save(work, index, found, {"groups": groups, "alike": alike}, begin, arrays)
     return {"rows": len(original)}
 
 
-def _guesses(ctx: Context, released: FloatArray) -> dict[str, FloatArray]:
+def _in_release(work: Work, fitted: Fitted, cells: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
+    """The nearest released records of what is looked for."""
+    released = known_points(fitted, cells)
+    found = {"release": nearest(released, queries.points, NEIGHBOURS, offset=begin, values=True)}
+    found["ranks"] = _by_ranks(released, queries, begin)
+    if len(held := held_cells(work, fitted)):
+        found["held_release"] = nearest(released, known_points(fitted, held), 2, offset=begin)
+    return found
+
+
+def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
     """What the closest released records of a partition say of each column of those that are guessed."""
-    if (given := read_guessed(ctx)) is None:
+    if (given := read_guessed(work)) is None:
         return {}
-    table = released[:, : len(ctx.cells.names)]  # with the most probable category where probabilities are released
-    found = guess_nearest(table, given.asked, coding_of(ctx, given))
+    table = released[:, : len(fitted.cells.names)]  # with the most probable category where probabilities are released
+    found = guess_nearest(table, given.asked, coding_of(fitted, given))
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
-def coding_of(ctx: Context, given: GuessedCells) -> Coding:
+def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:
     """The scale on which closest records are looked for when columns are guessed."""
-    return Coding.of(given.told, given.asked, coded_positions(ctx))
+    return Coding.of(given.told, given.asked, coded_positions(fitted))
 
 
-def coded_positions(ctx: Context) -> list[int]:
+def coded_positions(fitted: Fitted) -> list[int]:
     """Columns whose cells are codes."""
-    return [at for at, name in enumerate(ctx.cells.names) if name in ctx.cells.categories]
+    return [at for at, name in enumerate(fitted.cells.names) if name in fitted.cells.categories]
 
 
 def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
@@ -89,7 +85,7 @@ def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
 
 
 def _save(
-    ctx: Context,
+    work: Work,
     index: int,
     found: dict[str, Nearest],
     told: dict[str, IntArray],
@@ -104,14 +100,14 @@ def _save(
         for what in told if name in ("release", "ranks") else ():
             of_rows = told[what][np.maximum(one.rows - begin, 0)]
             arrays[f"{name}.{what}"] = np.where(one.rows >= 0, of_rows, -1)
-    ctx.staging.write_arrays(_file(index), arrays)
+    work.staging.write_arrays(_file(index), arrays)
 
 
 def _file(index: int) -> str:
     return f"{FOLDER}/found-{index}.npz"
 
 
-def found_in(ctx: Context, name: str, told: str | None = None) -> Found:
+def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     """Merge what a search found in the partitions, one after the other.
 
     Parameters
@@ -125,8 +121,8 @@ def found_in(ctx: Context, name: str, told: str | None = None) -> Found:
     """
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
-    for index in range(len(ctx.plan.partitions)):
-        file = ctx.staging.read_arrays(_file(index))
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_arrays(_file(index))
         part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
         of_part = file[f"{name}.{told}"] if told else np.full(part.rows.shape, -1)
         merged = part if whole is None else merge_nearest([whole, part], part.rows.shape[1])
@@ -140,20 +136,20 @@ def found_in(ctx: Context, name: str, told: str | None = None) -> Found:
     return Found(whole, own if told else None)
 
 
-def own_alike(ctx: Context) -> IntArray:
+def own_alike(work: Work, cut: Cut) -> IntArray:
     """Released records of each query's group that share its unchanged columns, shape (n_queries,)."""
     total: IntArray = np.zeros(1, dtype=np.int64)
-    for index in range(len(ctx.plan.partitions)):
-        file = ctx.staging.read_arrays(_file(index))
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_arrays(_file(index))
         total = total + file["own_alike"]
     return total
 
 
-def found_guesses(ctx: Context) -> Guesses:
+def found_guesses(work: Work, cut: Cut) -> Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
     parts = []
-    for index in range(len(ctx.plan.partitions)):
-        file = ctx.staging.read_arrays(_file(index))
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_arrays(_file(index))
         parts.append(Guesses(file["guesses.values"], file["guesses.squared"]))
     return reduce(Guesses.merge, parts)
 

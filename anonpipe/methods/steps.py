@@ -1,10 +1,10 @@
-"""The three kinds of steps that a whole-table masker is made of.
+"""The three kinds of steps that a method is made of.
 
-A masker is an ordered tuple of steps. The table that it works on, its
-channels, begins as the points; each step sees the channels that the step
-before it left. No step needs more than one part of the rows, or one column of
-all rows, at a time: so the same steps run over an array and over parts that
-lie on disk.
+A method is an ordered tuple of steps. The table that it works on, its
+channels, begins as the features of the records; each step sees the channels
+that the step before it left. No step needs more than one part of the rows, or
+one column of all rows, at a time: so the same steps run over an array and over
+parts that lie on disk (`anonpipe.methods.executor`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class Rows:
         many given ones. As many, unless said otherwise.
     placed
         Whether the function also takes `place`, the part's number.
+    with_stratum
+        Whether the function also takes `stratum`, that of the part.
+    stream
+        Of its draws; by default one that follows from its number and name.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Rows:
     least: int = 0
     channels: Callable[[int, Any], int] = as_many
     placed: bool = False
+    with_stratum: bool = False
+    stream: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Columns:
         `function(column, *, place, params, rng) -> new column`, `place` being
         the channel's number. `column` is not changed.
     with_original
-        Whether the function also takes `original`, the column of the points
+        Whether the function also takes `original`, the column of the features
         that has this place; there are then as many channels as columns.
     holds
         `holds(original column) -> values`: what the new column holds, in any
@@ -94,7 +100,12 @@ class Reduce:
     placed
         Whether `count` also takes `place`, the part's number.
     with_original
-        Whether `count` also takes `original`, the points of the part's rows.
+        Whether `count` also takes `original`, the features of the part's rows.
+    with_stratum
+        Whether `count` also takes `stratum`, that of the part.
+    with_draws
+        Whether `count` also takes `draws`, which gives the part's generator of
+        a stream by its name: what a later step will draw can so be counted.
     """
 
     name: str
@@ -103,6 +114,14 @@ class Reduce:
     again: Callable[[Any], bool] | None = None
     placed: bool = False
     with_original: bool = False
+    with_stratum: bool = False
+    with_draws: bool = False
 
 
 Step = Rows | Columns | Reduce
+
+
+def stream_of(number: int, step: Step) -> str:
+    """The stream of a step's draws."""
+    named = step.stream if isinstance(step, Rows) else None
+    return named or f"mask {number} {step.name}"

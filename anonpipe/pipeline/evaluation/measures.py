@@ -11,16 +11,16 @@ from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.job.model import Job
-from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.evaluation._risk import measured_risk
-from anonpipe.pipeline.evaluation._sample import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
+from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.evaluation._tables import typed
+from anonpipe.pipeline.evaluation.attacks import measured_risk
+from anonpipe.pipeline.evaluation.samples import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
 from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked, outcome_to_dict
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import Measurement
-
-Receipt = dict[str, Any]
 
 _WHOLE = "assessment.json"
 
@@ -45,21 +45,21 @@ class SampledTables:
     of: int
 
 
-def sampled_tables(ctx: Context) -> SampledTables | None:
+def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
     """The paired sample as tables; None where neither utility nor risk was asked for, or there are probabilities only.
 
     Columns in whose place probabilities are released are in neither table.
     """
-    if not wanted_rows(ctx):
+    if not wanted_rows(fitted.job, cut.rows):
         return None
-    every = zip(ctx.cells.names, ctx.cells.columns, strict=True)
-    kinds = {name: column.kind for name, column in every if name not in ctx.job.as_probabilities}
+    every = zip(fitted.cells.names, fitted.cells.columns, strict=True)
+    kinds = {name: column.kind for name, column in every if name not in fitted.job.as_probabilities}
     if not kinds:
         return None
-    pairs, names = read_pairs(ctx), tuple(kinds)
-    places = [ctx.cells.names.index(name) for name in names]
-    before, after = (typed(ctx.cells, part[:, places], names) for part in (pairs.original, pairs.released))
-    return SampledTables(before, after, kinds, ctx.plan.rows)
+    pairs, names = read_pairs(work, cut), tuple(kinds)
+    places = [fitted.cells.names.index(name) for name in names]
+    before, after = (typed(fitted.cells, part[:, places], names) for part in (pairs.original, pairs.released))
+    return SampledTables(before, after, kinds, cut.rows)
 
 
 def pieces(job: Job) -> tuple[str, ...]:
@@ -68,24 +68,24 @@ def pieces(job: Job) -> tuple[str, ...]:
     return (*named, *("analysis" for _ in job.analyses))
 
 
-def measure_piece(ctx: Context, index: int) -> Receipt:
+def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Do one piece, and leave what it found in the staging."""
-    names = pieces(ctx.job)
+    names = pieces(fitted.job)
     if names[index] == "utility":
-        rows, found = _utility(ctx)
+        rows, found = _utility(work, fitted, cut)
     elif names[index] == "risk":
-        rows, found = _risk(ctx)
+        rows, found = _risk(work, fitted, cut)
     else:
-        rows, found = _analysis(ctx, index - names.index("analysis"))
-    ctx.staging.write_json(_file(index), found)
+        rows, found = _analysis(work, fitted, cut, index - names.index("analysis"))
+    work.staging.write_json(_file(index), found)
     return {"rows": rows}
 
 
-def _utility(ctx: Context) -> tuple[int, dict[str, Any]]:
+def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, dict[str, Any]]:
     from anonpipe.evaluate.utility import utility
 
-    tables = sampled_tables(ctx)
-    if tables is None and ctx.job.as_probabilities:
+    tables = sampled_tables(work, fitted, cut)
+    if tables is None and fitted.job.as_probabilities:
         return 0, {}
     if tables is None:
         raise EngineError("utility is measured on a sample, and none was kept; go on with --resume")
@@ -93,31 +93,24 @@ def _utility(ctx: Context) -> tuple[int, dict[str, Any]]:
         tables.original,
         tables.released,
         tables.kinds,
-        rng=ctx.rng("assess utility", 0),
-        least=ctx.job.k,
+        rng=work.rng("assess utility", 0),
+        least=fitted.job.k,
         of=tables.of,
-        paired=_paired(ctx.job),
+        paired=fitted.procedure.same_person,
     )
     return len(tables.original), {"utility": _plain(found)}
 
 
-def _paired(job: Job) -> bool:
-    """Whether a released row replaces the original row beside it: it is of its group, or made from it."""
-    from anonpipe.pipeline.masker import masker_of
-
-    return job.mask is None or masker_of(job).same_person
-
-
-def _risk(ctx: Context) -> tuple[int, dict[str, Any]]:
-    found, not_checked = measured_risk(ctx)
-    return ctx.job.measure.queries, {"risk": _plain(found), "not_checked": [asdict(each) for each in not_checked]}
+def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, dict[str, Any]]:
+    found, not_checked = measured_risk(work, fitted, cut)
+    return work.job.measure.queries, {"risk": _plain(found), "not_checked": [asdict(each) for each in not_checked]}
 
 
 def _plain(found: tuple[Measurement, ...]) -> list[dict[str, Any]]:
     return [each.to_dict() for each in found]
 
 
-def _analysis(ctx: Context, index: int) -> tuple[int, dict[str, Any]]:
+def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, dict[str, Any]]:
     """Fit one of the recipient's models to both tables.
 
     Raises
@@ -127,30 +120,30 @@ def _analysis(ctx: Context, index: int) -> tuple[int, dict[str, Any]]:
     """
     from anonpipe.evaluate.utility import fit_models
 
-    wanted = ctx.job.analyses[index]
-    names = model_columns(ctx)
-    before, after = read_samples(ctx, "model_original", "model_released")
-    (fitted,) = fit_models(typed(ctx.cells, before, names), [wanted.analysis])
-    if fitted.fit.problem is not None:
+    wanted = fitted.job.analyses[index]
+    names = model_columns(fitted)
+    before, after = read_samples(work, cut, "model_original", "model_released")
+    (model,) = fit_models(typed(fitted.cells, before, names), [wanted.analysis])
+    if model.fit.problem is not None:
         raise JobError(
-            f"analysis {wanted.name!r} cannot be fitted to the original ({fitted.fit.problem}), so that no release "
+            f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem}), so that no release "
             "can be held against it; mend or remove it"
         )
-    comparison = fitted.compare(typed(ctx.cells, after, names))
-    outcome = AnalysisOutcome(comparison, wanted.declared, len(before), ctx.plan.rows)
+    comparison = model.compare(typed(fitted.cells, after, names))
+    outcome = AnalysisOutcome(comparison, wanted.declared, len(before), cut.rows)
     return len(before), {"analyses": [outcome_to_dict(outcome)]}
 
 
-def save_assessment(ctx: Context) -> Assessment:
+def save_assessment(work: Work) -> Assessment:
     """Put the pieces together, in their order, and keep the whole in the staging."""
-    parts = [ctx.staging.read_json(_file(index)) for index in range(len(pieces(ctx.job)))]
+    parts = [work.staging.read_json(_file(index)) for index in range(len(pieces(work.job)))]
     content = {
         name: [each for part in parts for each in part.get(name, [])]
         for name in ("utility", "risk", "analyses", "not_checked")
     }
-    content["not_checked"] += [asdict(each) for each in _switched_off(ctx.job)]
+    content["not_checked"] += [asdict(each) for each in _switched_off(work.job)]
     assessment = Assessment.from_dict(content)
-    ctx.staging.write_json(_WHOLE, content)
+    work.staging.write_json(_WHOLE, content)
     return assessment
 
 
@@ -168,9 +161,9 @@ def _switched_off(job: Job) -> list[NotChecked]:
     return found
 
 
-def load_assessment(ctx: Context) -> Assessment:
+def load_assessment(work: Work) -> Assessment:
     """What `save_assessment` kept."""
-    return Assessment.from_dict(ctx.staging.read_json(_WHOLE))
+    return Assessment.from_dict(work.staging.read_json(_WHOLE))
 
 
 def _file(index: int) -> str:

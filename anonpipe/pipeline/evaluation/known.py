@@ -8,27 +8,27 @@ from anonpipe.columns import Role
 from anonpipe.encoding.beside import BesideCodec
 from anonpipe.encoding.points import CategoryBlock, NumberBlock, PointCodec
 from anonpipe.encoding.scan import MOST_DUMMIES
-from anonpipe.pipeline.context import Context
+from anonpipe.pipeline.fitted import Fitted
 from anonpipe.types import FloatArray
 
 
-def known_points(ctx: Context, cells: FloatArray) -> FloatArray:
+def known_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
     """All columns that are released, but those of role class, as numbers of equal weight; shape (n_rows, width).
 
     A number is a z-score on the original's scale, a category as many -1/+1
     dummies as together have variance 1; the job's own weights for grouping
     have no say. Classes are what an intruder wants to learn.
     """
-    beside, scale = _unchanged(ctx)
-    return np.concatenate([masked_points(ctx, cells), beside.encode(cells) * scale], axis=1)
+    beside, scale = _unchanged(fitted)
+    return np.concatenate([masked_points(fitted, cells), beside.encode(cells) * scale], axis=1)
 
 
-def masked_points(ctx: Context, cells: FloatArray) -> FloatArray:
+def masked_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
     """The masked columns alone, in the same way."""
-    scale = np.empty(ctx.points.width)
-    for block in _blocks(ctx.points):
+    scale = np.empty(fitted.features.width)
+    for block in _blocks(fitted.features):
         scale[block.start : block.stop] = np.sqrt(block.distance_weights("z_score"))
-    return ctx.encode(cells) * scale
+    return fitted.encode(cells) * scale
 
 
 def point_names(points: PointCodec) -> tuple[str, ...]:
@@ -45,13 +45,13 @@ def _blocks(points: PointCodec) -> list[NumberBlock | CategoryBlock]:
     return [*points.numbers, *points.categories]
 
 
-def _unchanged(ctx: Context) -> tuple[BesideCodec, FloatArray]:
+def _unchanged(fitted: Fitted) -> tuple[BesideCodec, FloatArray]:
     """Columns that are released as they are, and a factor for each of their numbers."""
-    names = known_unchanged(ctx)
-    codec = BesideCodec.fit(ctx.cells, ctx.scan, names)
+    names = known_unchanged(fitted)
+    codec = BesideCodec.fit(fitted.cells, fitted.scan, names)
     factors = []
     for name, table in zip(names, codec.tables, strict=True):
-        counts = ctx.scan.code_counts(name)
+        counts = fitted.scan.code_counts(name)
         shares = np.zeros(len(table))
         shares[: len(counts)] = counts / max(1, counts.sum())
         variance = float((shares @ table**2 - (shares @ table) ** 2).sum())
@@ -59,13 +59,13 @@ def _unchanged(ctx: Context) -> tuple[BesideCodec, FloatArray]:
     return codec, np.concatenate(factors) if factors else np.empty(0)
 
 
-def known_unchanged(ctx: Context) -> tuple[str, ...]:
+def known_unchanged(fitted: Fitted) -> tuple[str, ...]:
     """Unchanged columns that count in distances; those of very many categories do not."""
     names, width = [], 0
-    for name, column in zip(ctx.cells.names, ctx.cells.columns, strict=True):
+    for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True):
         if not column.role.unchanged or column.role is Role.CLASS:
             continue
-        width += len(ctx.scan.code_counts(name)) if column.kind.coded else 2
+        width += len(fitted.scan.code_counts(name)) if column.kind.coded else 2
         if width > MOST_DUMMIES:
             break
         names.append(name)

@@ -1,0 +1,177 @@
+"""Categories and nulls of records that are of no one person: how many of each fall to which part of the table.
+
+Where a masked record is made of no one person, the persons of its part say
+nothing of it, and their categories must not be forced upon it. What the
+table has of each category is shared out among the parts as their masked
+features call for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.points import CategoryBlock, NumberBlock, PointCodec
+from anonpipe.encoding.shares import share_out
+from anonpipe.errors import InputError
+from anonpipe.moments import Moments
+from anonpipe.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Called:
+    """What parts of the table hold, and what their masked features call for; lists have an entry a column.
+
+    Attributes
+    ----------
+    codes, mass
+        Records of each code before (nulls last), and how many the masked
+        features call for; shapes (n_parts, n_codes).
+    rows
+        Records of each part, shape (n_parts,).
+    original, masked
+        Moments of the features, and of the masked ones.
+    """
+
+    codes: tuple[IntArray, ...]
+    mass: tuple[FloatArray, ...]
+    rows: IntArray
+    original: Moments
+    masked: Moments
+
+    def merge(self, other: Called) -> Called:
+        """The parts of both below each other."""
+        codes = tuple(np.concatenate(pair) for pair in zip(self.codes, other.codes, strict=True))
+        mass = tuple(np.concatenate(pair) for pair in zip(self.mass, other.mass, strict=True))
+        rows = np.concatenate([self.rows, other.rows])
+        return Called(codes, mass, rows, self.original.merge(other.original), self.masked.merge(other.masked))
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """What falls to each part.
+
+    Attributes
+    ----------
+    counts
+        Of each column the records of each code, nulls last, shape (n_parts, n_codes).
+    lack
+        What the masked features lack of the original covariance; None where
+        a covariance is promised, and kept as it comes out.
+    """
+
+    counts: tuple[IntArray, ...]
+    lack: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class PartShares:
+    """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls.
+
+    Attributes
+    ----------
+    blocks
+        The columns.
+    categories
+        How many categories each has; 1 for numbers.
+    channels
+        How many channels the features, and what they are drawn given, have.
+    """
+
+    blocks: tuple[NumberBlock | CategoryBlock, ...]
+    categories: tuple[int, ...]
+    channels: int
+
+    @classmethod
+    def fit(cls, cells: CellCodec, features: PointCodec, channels: int) -> PartShares:
+        """Those of a table."""
+        numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
+        blocks: tuple[NumberBlock | CategoryBlock, ...] = (*numbers, *features.categories)
+        sizes = (len(cells.categories[block.name]) if block.name in cells.categories else 1 for block in blocks)
+        return cls(blocks, tuple(sizes), channels)
+
+    def call(self, part: FloatArray, *, params: Any, original: FloatArray) -> Called:
+        """Count a part: a dummy x of -1 and +1 calls for (1 + x) / 2 records, an ordinal for the nearest level."""
+        pairs = list(zip(self.blocks, self.categories, strict=True))
+        masked = np.ascontiguousarray(part[:, : self.channels])
+        return Called(
+            tuple(_counts(block, size, original)[None] for block, size in pairs),
+            tuple(_mass(block, size, part)[None] for block, size in pairs),
+            np.array([len(part)]),
+            Moments.of(original),
+            Moments.of(masked),
+        )
+
+    def share(
+        self,
+        called: Called,
+        *,
+        params: Any,
+        rng: np.random.Generator,
+        promised: Callable[[Moments], object | None],
+    ) -> Shares:
+        """Share the table's counts out among its parts."""
+        counts = tuple(
+            share_out(mass, codes.sum(axis=0), called.rows)
+            for mass, codes in zip(called.mass, called.codes, strict=True)
+        )
+        if called.original.n < 2 or promised(called.original) is not None:
+            return Shares(counts, None)
+        return Shares(counts, called.original.covariance - called.masked.covariance)
+
+    def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
+        """A copy of the cells with what fell to the part; the order of its categories means nothing.
+
+        Raises
+        ------
+        InputError
+            It has another number of rows than were counted.
+        """
+        given = cells.copy()
+        for block, size, counts in zip(self.blocks, self.categories, shares.counts, strict=True):
+            if int(counts[part].sum()) != len(cells):
+                raise InputError(f"partition {part} of a table changed while it was masked; run again")
+            codes = np.repeat(np.arange(counts.shape[1]), counts[part]).astype(np.float64)
+            if isinstance(block, NumberBlock):
+                codes[codes == size] = np.nan
+            given[:, block.position] = codes
+        return given
+
+
+def _counts(block: NumberBlock | CategoryBlock, categories: int, features: FloatArray) -> IntArray:
+    """Records of each code of a column, nulls last; of a number those with and without a value."""
+    width = block.stop - block.start
+    if isinstance(block, CategoryBlock):
+        dummies = features[:, block.start : block.stop]
+        at = dummies.argmax(axis=1) if width > 1 else (dummies > 0).any(axis=1).astype(np.int64)
+        return np.bincount(block.codes[at], minlength=categories + 1)
+    missing = (features[:, block.start + 1 : block.stop] > 0).any(axis=1)
+    if not block.ordinal:
+        return np.bincount(missing.astype(np.int64), minlength=2)
+    codes = np.rint(block.mean + block.sd * features[:, block.start]).astype(np.int64)
+    return np.bincount(np.where(missing, categories, codes), minlength=categories + 1)
+
+
+def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArray) -> FloatArray:
+    """How many of each code the masked features call for, in the order of `_counts`."""
+    rows = len(masked)
+    if isinstance(block, CategoryBlock):
+        mass = np.zeros(categories + 1)
+        above = (1.0 + masked[:, block.start : block.stop]).sum(axis=0) / 2
+        if block.stop == block.start:
+            above = np.array([rows])  # the only category
+        mass[block.codes] = np.append(rows - above, above) if block.stop - block.start == 1 else above
+        return mass
+    nulls = (1.0 + masked[:, block.start + 1 : block.stop]).sum() / 2
+    if not block.ordinal:
+        return np.array([rows - nulls, nulls])
+    nearest = np.clip(np.rint(block.mean + block.sd * masked[:, block.start]), 0, categories - 1).astype(np.int64)
+    return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
+
+
+RECORDS: Mapping[str, type] = {kind.__name__: kind for kind in (Called, Shares, Moments)}
+"""What lies on disk between counting and decoding."""

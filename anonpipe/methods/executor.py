@@ -1,0 +1,319 @@
+"""The one executor of steps: the passes they make over a table, and what is done with a part, a column or a count.
+
+`execute` walks over the passes of a method on any `Table`: on an array here
+(`run_steps`), and on arrays that lie in the staging of a run, where workers do
+the pieces (`anonpipe.pipeline.steps`). Both call the same functions on the same
+parts with the same generators, so that both make the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.methods.steps import Columns, Reduce, Rows, Step, stream_of
+from anonpipe.rng import generator
+from anonpipe.types import FloatArray
+
+
+@dataclass(frozen=True)
+class RowsPass:
+    """Steps that replace rows one after the other, done in one go with each part.
+
+    Attributes
+    ----------
+    number
+        Of the first step among the method's.
+    steps
+        One or more.
+    """
+
+    number: int
+    steps: tuple[Rows, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the first step."""
+        return self.steps[0].name
+
+    def channels(self, given: int, params: Any) -> int:
+        """How many channels the last step leaves, of so many given ones."""
+        for step in self.steps:
+            given = step.channels(given, params)
+        return given
+
+
+@dataclass(frozen=True)
+class ColumnsPass:
+    """A step that replaces columns, and its number."""
+
+    number: int
+    step: Columns
+
+    @property
+    def name(self) -> str:
+        """Of the step."""
+        return self.step.name
+
+
+@dataclass(frozen=True)
+class ReducePass:
+    """A step that learns, and its number."""
+
+    number: int
+    step: Reduce
+
+    @property
+    def name(self) -> str:
+        """Of the step."""
+        return self.step.name
+
+
+Pass = RowsPass | ColumnsPass | ReducePass
+
+
+def passes(steps: Sequence[Step]) -> tuple[Pass, ...]:
+    """The passes over a table that the steps make, in their order.
+
+    Examples
+    --------
+    >>> steps = Rows("a", abs), Rows("b", abs), Reduce("c", abs, abs), Rows("d", abs)
+    >>> [(one.number, one.name) for one in passes(steps)]
+    [(0, 'a'), (2, 'c'), (3, 'd')]
+    """
+    found: list[Pass] = []
+    for number, step in enumerate(steps):
+        last = found[-1] if found else None
+        if isinstance(step, Columns):
+            found.append(ColumnsPass(number, step))
+        elif isinstance(step, Reduce):
+            found.append(ReducePass(number, step))
+        elif isinstance(last, RowsPass):
+            found[-1] = RowsPass(last.number, (*last.steps, step))
+        else:
+            found.append(RowsPass(number, (step,)))
+    return tuple(found)
+
+
+class Table(Protocol):
+    """Channels of records, wherever they lie."""
+
+    def replace_rows(self, one: RowsPass) -> None:
+        """Replace the channels of every part."""
+
+    def replace_columns(self, one: ColumnsPass) -> None:
+        """Replace every channel."""
+
+    def learn(self, one: ReducePass, turn: int) -> bool:
+        """Count all parts and keep what follows; whether another turn is wanted."""
+
+
+def execute(every: Sequence[Pass], table: Table) -> None:
+    """Run passes one after the other."""
+    for one in every:
+        if isinstance(one, RowsPass):
+            table.replace_rows(one)
+        elif isinstance(one, ColumnsPass):
+            table.replace_columns(one)
+        else:
+            turn = 0
+            while table.learn(one, turn):
+                turn += 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part of the rows stands.
+
+    Attributes
+    ----------
+    number
+        Of the part in the table.
+    draws
+        `draws(stream)`: the part's generator of a stream.
+    original
+        `original()`: the features of its rows.
+    stratum
+        The stratum that its rows belong to.
+    """
+
+    number: int
+    draws: Callable[[str], np.random.Generator]
+    original: Callable[[], FloatArray]
+    stratum: int = 0
+
+
+def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
+    """What the function of a step takes besides the part."""
+    asked: dict[str, Any] = {"place": place.number} if step.placed else {}
+    if step.with_stratum:
+        asked["stratum"] = place.stratum
+    if isinstance(step, Reduce) and step.with_original:
+        asked["original"] = place.original()
+    if isinstance(step, Reduce) and step.with_draws:
+        asked["draws"] = place.draws
+    return asked
+
+
+def rows_made(one: RowsPass, part: FloatArray, params: Any, place: Place) -> FloatArray:
+    """The new channels of a part.
+
+    Raises
+    ------
+    InputError
+        The part has fewer rows than a step needs.
+    AnonpipeError
+        A step returned another number of rows or channels, or numbers that
+        are not finite.
+    """
+    for number, step in enumerate(one.steps, one.number):
+        size, wanted = len(part), step.channels(part.shape[1], params)
+        if size < step.least:
+            raise InputError(
+                f"a part has {size} records, and {step.name} needs {step.least} or more; make parts larger"
+            )
+        rng = place.draws(stream_of(number, step))
+        made = step.function(part, params=params, rng=rng, **_asked(step, place))
+        part = _finite(_counted(made, (size, wanted), step.name), step.name)
+    return part
+
+
+def statistic(step: Reduce, part: FloatArray, params: Any, place: Place) -> Any:
+    """What a step counts of a part."""
+    return step.count(part, params=params, **_asked(step, place))
+
+
+def learnt(step: Reduce, statistics: Iterable[Any], params: Any, rng: np.random.Generator) -> Any:
+    """What follows from the statistics of all parts, which are merged in the order of the parts."""
+    return step.finish(reduce(lambda whole, part: whole.merge(part), statistics), params=params, rng=rng)
+
+
+def column_made(
+    step: Columns, column: FloatArray, place: int, params: Any, rng: np.random.Generator, original: FloatArray | None
+) -> FloatArray:
+    """The new channel; `original` for steps that look at the features.
+
+    Raises
+    ------
+    AnonpipeError
+        The step returned another number of rows, or numbers that are not finite.
+    """
+    given = {} if original is None else {"original": original}
+    made = step.function(column, place=place, params=params, rng=rng, **given)
+    return _finite(_counted(made, (len(column),), step.name), step.name)
+
+
+def _counted(made: FloatArray, wanted: tuple[int, ...], name: str) -> FloatArray:
+    if made.shape != wanted:
+        raise AnonpipeError(f"the step {name} returned shape {made.shape} for {wanted}; please report this")
+    return made
+
+
+def _finite(made: FloatArray, name: str) -> FloatArray:
+    if not np.isfinite(made).all():
+        raise AnonpipeError(f"the step {name} made numbers that are not finite; please report this")
+    return made
+
+
+@dataclass
+class InMemory:
+    """Channels as an array.
+
+    Attributes
+    ----------
+    channels, params
+        What the last pass left.
+    features
+        What the first began with.
+    key
+        Of all draws.
+    parts
+        The rows of each part.
+    strata
+        Stratum of each part.
+    """
+
+    channels: FloatArray
+    features: FloatArray
+    key: bytes
+    parts: Sequence[slice]
+    strata: Sequence[int]
+    params: Any = None
+
+    def _place(self, at: int) -> Place:
+        rows = self.parts[at]
+        return Place(at, lambda stream: generator(self.key, stream, at), lambda: self.features[rows], self.strata[at])
+
+    def replace_rows(self, one: RowsPass) -> None:
+        """Replace the channels of every part."""
+        made = [rows_made(one, self.channels[rows], self.params, self._place(at)) for at, rows in enumerate(self.parts)]
+        self.channels = made[0] if len(made) == 1 else np.concatenate(made)
+
+    def replace_columns(self, one: ColumnsPass) -> None:
+        """Replace every channel."""
+        out, step = np.empty_like(self.channels), one.step
+        for at in range(out.shape[1]):
+            original = np.ascontiguousarray(self.features[:, at]) if step.with_original else None
+            column, rng = (
+                np.ascontiguousarray(self.channels[:, at]),
+                generator(self.key, stream_of(one.number, step), at),
+            )
+            out[:, at] = column_made(step, column, at, self.params, rng, original)
+        self.channels = out
+
+    def learn(self, one: ReducePass, turn: int) -> bool:
+        """Count all parts; whether another turn is wanted."""
+        step = one.step
+        counted = [
+            statistic(step, self.channels[rows], self.params, self._place(at)) for at, rows in enumerate(self.parts)
+        ]
+        self.params = learnt(step, counted, self.params, generator(self.key, stream_of(one.number, step), turn))
+        return step.again is not None and step.again(self.params)
+
+
+def run_steps(
+    points: FloatArray,
+    steps: Sequence[Step],
+    *,
+    key: bytes,
+    parts: Sequence[int],
+    strata: Sequence[int] | None = None,
+) -> FloatArray:
+    """Run the steps of a method on an array.
+
+    Parameters
+    ----------
+    points
+        The features, finite, shape (n_rows, width), C order. Not changed.
+    steps
+        A method's, see `anonpipe.methods.masking.MASKERS`.
+    key
+        16 bytes or more. Draws are keyed by it, the step's number and name,
+        and the part or column.
+    parts
+        Rows of each part, which add up to n_rows.
+    strata
+        Stratum of each part; one for all where None.
+
+    Returns
+    -------
+    float64, shape (n_rows, channels)
+
+    Raises
+    ------
+    InputError
+        A part has fewer rows than a step needs.
+    AnonpipeError
+        A step returned another number of rows, or numbers that are not finite.
+    """
+    edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
+    pieces = [slice(low, high) for low, high in pairwise(edges)]
+    table = InMemory(points, points, key, pieces, [0] * len(pieces) if strata is None else strata)
+    execute(passes(steps), table)
+    return table.channels

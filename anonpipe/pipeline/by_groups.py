@@ -1,0 +1,180 @@
+"""The method of a job that replaces records group by group, and what speaks against it before any work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anonpipe.encoding.classes import ClassColumn, Compound, class_columns, compound_of
+from anonpipe.errors import InputError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.job.model import Job
+from anonpipe.methods.grouping import METHODS as GROUPINGS
+from anonpipe.methods.grouping import unreachable
+from anonpipe.methods.record import Features, Synthesizer
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.moments import least_free
+from anonpipe.partition.strata import Strata
+from anonpipe.pipeline.decoder import Decoder, RestoredTimes
+from anonpipe.pipeline.grouping import Asked, Layout, group_steps
+from anonpipe.pipeline.job_text import options_text
+from anonpipe.pipeline.procedure import Codecs, Procedure, refuse, small_groups
+from anonpipe.pipeline.synthesis import Synthesis, synthesis_steps
+
+
+def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
+    """The steps, the decoder and the guarantee of the job's grouping and synthesis.
+
+    Raises
+    ------
+    JobError, InputError
+        The columns or strata do not allow it.
+    """
+    told = codecs.told(job.k, sum(strata.rows))
+    warnings, classes = _checked(job, codecs, strata, told), _classes(job, codecs)
+    layout, chosen, weights = _layout(job, codecs, classes), _synthesis(job, told), _weights(job, codecs)
+    options, several = job.by_groups.cluster, layout.groupings > 1
+    given = {"block_rows": options.block_rows, **options.own}
+    before = group_steps(
+        layout, Asked(options.method, given, options.effort, job.by_groups.classes.conditions), weights
+    )
+    return Procedure(
+        name=chosen.record.name,
+        steps=(*before, *synthesis_steps(layout, chosen)),
+        decoder=_decoder(job, codecs, layout, chosen.record),
+        weights=weights,
+        codes=classes,
+        members=None if several else "part",
+        exact_groups=chosen.guarantee.scope == "group",
+        one_row_a_group=chosen.record.identical_groups and job.decode.categories != "histogram",
+        groups_counted=len(before),
+        guarantee=chosen.guarantee,
+        no_link=Reason.AVERAGED,
+        no_groups=Reason.AVERAGED,
+        no_bound=Reason.AVERAGED_UNDEFINED if several else None,
+        lines=_lines(job),
+        warnings=tuple(warnings),
+    )
+
+
+def _classes(job: Job, codecs: Codecs) -> tuple[ClassColumn | Compound, ...]:
+    """The class columns whose classes can mix in a group, and all as one where groups look at that."""
+    columns = class_columns(codecs.cells, codecs.scan, job.class_columns)
+    methods = job.by_groups
+    if not GROUPINGS[methods.cluster.method].classes or methods.classes.several == "average":
+        return columns
+    return (*columns, compound_of(codecs.cells, codecs.scan, columns))
+
+
+def _layout(job: Job, codecs: Codecs, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
+    told = len(job.class_columns)
+    grouped_by: tuple[int, ...] = ()
+    if GROUPINGS[job.by_groups.cluster.method].classes:
+        average = job.by_groups.classes.several == "average"
+        grouped_by = tuple(range(told)) if average else (told,)
+    return Layout(
+        k=job.k,
+        width=codecs.features.width,
+        conditioning=codecs.conditioning.width,
+        shares=tuple(each.shares for each in classes),
+        told=told,
+        grouped_by=grouped_by,
+        numbers=codecs.features.number_columns,
+    )
+
+
+def _weights(job: Job, codecs: Codecs) -> Any:
+    options = job.by_groups.cluster
+    response = job.time_column if options.response_weight is not None else None
+    weight = options.response_weight if response else None
+    return codecs.features.distance_weights(response, weight, options.distance)
+
+
+def _synthesis(job: Job, told: Features) -> Synthesis:
+    chosen = job.by_groups.synthesize
+    record = SYNTHESIZERS[chosen.method]
+    if record.guarantee is None:
+        raise TypeError(f"{record.name} guarantees nothing, and is none that a job can ask for")
+    arguments = record.own(chosen) | record.follows(chosen, told)
+    return Synthesis(record, chosen, arguments, record.guarantee(chosen), told.rows)
+
+
+def _decoder(job: Job, codecs: Codecs, layout: Layout, synthesizer: Synthesizer) -> Decoder:
+    times = None
+    if job.decode.restore_survival_times:
+        position = codecs.cells.names.index(str(job.time_column))
+        grid = codecs.cells.grid(position)
+        times = RestoredTimes(position, (grid.low, grid.high), job.decode.jitter_restored_times)
+    return Decoder(
+        features=codecs.features,
+        conditioning=layout.conditioning,
+        how=job.decode.of_cells,
+        groups="labels",
+        labels_at=layout.labels_at,
+        identical=synthesizer.identical_groups,
+        probabilities=codecs.probabilities,
+        times=times,
+    )
+
+
+def _checked(job: Job, codecs: Codecs, strata: Strata, told: Features) -> list[str]:
+    """Refuse what the columns or the strata do not allow, before any work; the warnings.
+
+    Raises
+    ------
+    JobError
+        What is wrong, and the least k where k is too small.
+    InputError
+        A stratum breaks a condition on classes even as one group.
+    """
+    methods = job.by_groups
+    refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
+    refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
+    _check_classes(job, codecs, strata)
+    chosen = _synthesis(job, told)
+    exact = chosen.guarantee.scope == "group"
+    warnings = small_groups(job.k, told.width, chosen.record.name, "micro_perturbation") if exact else []
+    return warnings + _shared_noise(job, chosen, strata, told.width)
+
+
+def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:
+    """Which strata may have too few records beyond their groups for noise of their own; how many, no value."""
+    if chosen.record.noise is None or chosen.guarantee.scope == "table" or len(strata.rows) < 2:
+        return []
+    least = least_free(width)
+    few = sum(rows - rows // job.k < least for rows in strata.rows)
+    if not few:
+        return []
+    return [
+        f"{few:,} of {len(strata.rows):,} strata may have fewer than {least} records beyond their groups, too few for "
+        "noise of a covariance of their own: they share one, and means and covariances are promised of them together"
+    ]
+
+
+def _check_classes(job: Job, codecs: Codecs, strata: Strata) -> None:
+    """Refuse conditions on classes that a stratum breaks even as one group, and how far they can be met."""
+    classes = job.by_groups.classes
+    for column in class_columns(codecs.cells, codecs.scan, job.class_columns) if classes.conditions else ():
+        counted = codecs.scan.combination_counts(codecs.cells, (*job.strata.by, column.name))
+        table = counted.reshape(-1, len(column.shares))
+        for stratum, rows in enumerate(strata.rows):
+            counts = table[np.asarray(strata.stratum) == stratum].sum(axis=0)
+            problem = unreachable(counts, column.shares, **classes.conditions)
+            if problem:
+                where = f"stratum {stratum + 1} ({rows:,} records)" if len(strata.rows) > 1 else "the whole table"
+                raise InputError(
+                    f"column {column.name!r}: {where} breaks classes as one group already: {problem}; "
+                    "loosen the condition, or take the column out of what the strata follow"
+                )
+
+
+def _lines(job: Job) -> tuple[tuple[str, str], ...]:
+    """How `anonpipe plan` tells of the method."""
+    cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
+    told = ", ".join(job.class_columns)
+    return (
+        ("group", f"{cluster.method}, k={job.k}, {options_text(cluster)}"),
+        *([("classes", f"{told}: {options_text(job.by_groups.classes)}")] if told else []),
+        ("synthesize", f"{synthesize.method}, {options_text(synthesize) or 'no options'}"),
+    )

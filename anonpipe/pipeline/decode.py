@@ -1,0 +1,116 @@
+"""Decoding a partition: released rows, counted and sampled beside the original ones, then sent to the output files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anonpipe.encoding.counts import row_numbers
+from anonpipe.encoding.row_hash import exact_sums
+from anonpipe.encoding.tally import Tally
+from anonpipe.methods.masking import RecordsAndDraws
+from anonpipe.moments import Moments
+from anonpipe.pipeline.channels import FEATURES, FOLDER, load_record, read_channels, save_record, scope_of
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.decoder import Decoded
+from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
+from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, hand_out, partition_cells, shuffled
+from anonpipe.pipeline.steps import last_channels
+from anonpipe.types import FloatArray, IntArray
+from anonpipe.verify.unchanged import rows_as_they_were
+
+
+def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
+    cells, scope = partition_cells(work, fitted, cut, index), scope_of(fitted, cut, index)
+    channels, params = last_channels(work, fitted, cut, index)
+    decoded = fitted.procedure.decoder.decode(channels, cells, params, index - scope.first, work.draws(index))
+    if fitted.procedure.kept_together:
+        _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
+    members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
+    order, file_rows = shuffled(work, cut, index)
+    kept = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order))
+    arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
+    hand_out(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
+    return {
+        "rows": len(cells),
+        "stratum": cut.partitions[index].stratum,
+        "file_rows": file_rows.tolist(),
+        **kept,
+        **counted_rows(fitted, cells, decoded),
+    }
+
+
+def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
+    """Released rows as their readers measure them: probabilities, where there are any, after the cells."""
+    if fitted.probabilities is None or decoded.added is None:
+        return decoded.cells
+    return np.concatenate([decoded.cells, decoded.added], axis=1)
+
+
+def members_of(
+    fitted: Fitted, decoded: Decoded, channels: FloatArray, before: int, before_scope: int
+) -> IntArray | None:
+    """The group of each record, by a number that no other group of the table has; None for no groups.
+
+    Parameters
+    ----------
+    channels
+        Those that were decoded; the last one holds labels where there are any.
+    before, before_scope
+        Rows of the table before the partition, and before its scope.
+    """
+    members = fitted.procedure.members
+    if members is None:
+        return None
+    if members == "alike":
+        return row_numbers(_masked(fitted, decoded))
+    labels = channels[:, -1].astype(np.int64)
+    return np.asarray(labels + (before if members == "part" else before_scope))
+
+
+def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
+    """All that was masked of the released rows: ends of intervals, too."""
+    made = decoded.cells[:, fitted.synthesized]
+    return made if fitted.procedure.decoder.intervals is None else np.concatenate([made, decoded.added], axis=1)
+
+
+def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[str, Any]:
+    """What the gates are told of a partition: original rows, features and released rows beside each other."""
+    method, made = fitted.procedure, fitted.synthesized
+    before, after = cells[:, made], decoded.cells[:, made]
+    unchanged = (rows_as_they_were(before, after, g.order, g.starts, fitted.job.k) for g in decoded.groupings)
+    smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
+    return {
+        "synthesized": Moments.of(decoded.features).to_dict(),
+        "tally": Tally.of(cells, fitted.cells).to_dict(),
+        "as_they_were": max(unchanged),
+        "smallest_group": None if method.groups_counted is None else smallest,
+        "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
+        "column_sums": exact_sums(decoded.features) if method.exact_columns else [],
+    }
+
+
+def _fewest_alike(cells: FloatArray) -> int:
+    """How many rows there are of that which is rarest; nulls are equal to each other."""
+    marked = np.concatenate([np.nan_to_num(cells, nan=0.0), np.isnan(cells)], axis=1)
+    return int(np.unique(marked, axis=0, return_counts=True)[1].min())
+
+
+def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, made: FloatArray, labels: IntArray) -> None:
+    """Count records and synthetic features of each group anew, for the gate that holds them together."""
+    features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)
+    save_record(work, _groups_file(index), RecordsAndDraws.of(features[:, : made.shape[1]], made, labels))
+
+
+def counted_groups(work: Work, index: int) -> RecordsAndDraws:
+    """What was counted of the groups that have records in a partition, before and after."""
+    found: RecordsAndDraws = load_record(work, _groups_file(index))
+    return found
+
+
+def _groups_file(index: int) -> str:
+    return f"{FOLDER}/groups-{index}.npz"

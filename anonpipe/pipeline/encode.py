@@ -1,0 +1,50 @@
+"""Encoding a partition: its cells become the features that the method begins with, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from anonpipe.encoding.missing import fill_predicted
+from anonpipe.encoding.tally import Tally
+from anonpipe.moments import Moments
+from anonpipe.pipeline.channels import FEATURES, channel_shelf
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.partitioning import Cut
+from anonpipe.pipeline.staged import partition_cells, verified_moments
+from anonpipe.types import FloatArray
+
+
+def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Turn the cells of a partition into features, and count both."""
+    cells = partition_cells(work, fitted, cut, index)
+    encoded = encoded_cells(fitted, cells, work.rng("fill", index))
+    channel_shelf(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
+    return {
+        "rows": len(cells),
+        "stratum": cut.partitions[index].stratum,
+        "original": verified_moments(fitted.view, cells).to_dict(),
+        "tally": Tally.of(cells, fitted.cells).to_dict(),
+        "features": Moments.of(encoded[:, : fitted.features.width + fitted.conditioning.width]).to_dict(),
+    }
+
+
+def encoded_cells(fitted: Fitted, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Features, what they are drawn given, and codes of classes, shape (n_rows, fitted.width).
+
+    Missing numbers stand at the mean, unless the method has them filled first:
+    then they are filled from records of which the other columns predict about
+    the same.
+    """
+    features, conditioning = fitted.features, fitted.conditioning.encode(cells)
+    encoded = np.concatenate([features.encode(cells), conditioning], axis=1)
+    if fitted.procedure.fills_first and np.isnan(cells[:, list(features.numeric_positions)]).any():
+        own = {block.position: range(block.start, block.stop) for block in features.numbers}
+        with threadpool_limits(1):  # the bits must not follow the machine's cores
+            filled = fill_predicted(cells, own, encoded, rng)
+        encoded = np.concatenate([features.encode(cells, filled), conditioning], axis=1)
+    codes = [each.codes(cells)[:, None].astype(np.float64) for each in fitted.procedure.codes]
+    return np.concatenate([encoded, *codes], axis=1)

@@ -1,0 +1,338 @@
+"""Samples of a run's records, original and released beside each other, kept privately for what measures them.
+
+Which records are drawn follows from the run's key and the number of records
+alone. Each partition leaves the part of every sample that lies in it, before
+its released rows are shuffled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
+from anonpipe.evaluate.risk import fewest_alike as count_alike
+from anonpipe.job.model import Job
+from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.evaluation.known import known_points, known_unchanged
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
+from anonpipe.pipeline.partitioning import Cut
+from anonpipe.rng import keyed, number_keys
+from anonpipe.types import FloatArray, IntArray
+
+MODEL_ROWS = 1_000_000
+"""Most records that the recipient's models are fitted to; of larger tables a sample."""
+
+RANKED_ROWS = 20_000
+"""Records that ranks are taken from."""
+
+FOLDER = "assessed"
+"""Of all that is kept for the measures, inside the staging."""
+
+_QUERIES, _GUESSED = f"{FOLDER}/queries.npz", f"{FOLDER}/guessed.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a partition, original and released beside each other.
+
+    Attributes
+    ----------
+    original, released
+        Cells before and after, probabilities after these; shapes (n_rows, n_columns).
+    members
+        The group of each in the whole table; None where there are no groups.
+    order
+        The order in which they go to the output files, shape (n_rows,).
+    """
+
+    original: FloatArray
+    released: FloatArray
+    members: IntArray | None
+    order: IntArray
+
+    @property
+    def labels(self) -> IntArray:
+        """The group of each; -1 where there are no groups."""
+        return np.full(len(self.original), -1) if self.members is None else self.members
+
+    @property
+    def places(self) -> IntArray:
+        """Where each lies among those of the partition that go to the output files."""
+        places = np.empty(len(self.order), dtype=np.int64)
+        places[self.order] = np.arange(len(self.order))
+        return places
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some records of all partitions, in the order of the table as it was routed.
+
+    Attributes
+    ----------
+    original, released
+        Their cells before and after, row for row; shapes (n_rows, n_columns).
+    labels
+        The group of each in the whole table (of the first grouping), shape
+        (n_rows,); -1 where there are no groups.
+    """
+
+    original: FloatArray
+    released: FloatArray
+    labels: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Records that are looked for in the whole release.
+
+    Attributes
+    ----------
+    points
+        What an intruder knows of them, shape (n_queries, width).
+    own_row, own_original
+        Number of each in the release (partition by partition, in the order of
+        the output files), and in the original.
+    own_group, own_size
+        Its group and how many records that has; -1 and 0 for no groups.
+    own_alike
+        A number of its group and its unchanged columns; see `alike_numbers`.
+    ranked_original, ranked_released
+        Some records of both tables, to take ranks from.
+    """
+
+    points: FloatArray
+    own_row: IntArray
+    own_original: IntArray
+    own_group: IntArray
+    own_size: IntArray
+    own_alike: IntArray
+    ranked_original: FloatArray
+    ranked_released: FloatArray
+
+
+def samples(job: Job) -> bool:
+    """Whether anything is measured that needs samples."""
+    return job.measure.utility or job.measure.risk or bool(job.analyses)
+
+
+def wanted_rows(job: Job, rows: int) -> int:
+    """Records of the paired sample of a release of so many rows; 0 where nothing is measured on it."""
+    return min(job.measure.rows, rows) if job.measure.utility or job.measure.risk else 0
+
+
+def wanted_queries(job: Job, rows: int) -> int:
+    """Records that are looked for; 0 for none."""
+    return min(job.measure.queries, rows) if job.measure.risk else 0
+
+
+def model_columns(fitted: Fitted) -> tuple[str, ...]:
+    """Columns that the recipient's models need, in the table's order."""
+    used = {name for each in fitted.job.analyses for name in fitted.job.columns_of(each)}
+    return tuple(name for name in fitted.cells.names if name in used)
+
+
+def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -> dict[str, Any]:
+    """Keep the sampled records of a partition; what its receipt is to tell of them."""
+    if not samples(fitted.job):
+        return {}
+    begin, job = cut.rows_before(index), fitted.job
+    kept = sampled(rows, _drawn(work, cut, index, "pairs", wanted_rows(job, cut.rows)))
+    if columns := [fitted.cells.names.index(name) for name in model_columns(fitted)]:
+        at = _drawn(work, cut, index, "models", min(MODEL_ROWS, cut.rows))
+        kept |= {"model_original": rows.original[at][:, columns], "model_released": rows.released[at][:, columns]}
+    if wanted := wanted_queries(job, cut.rows):
+        at = _drawn(work, cut, index, "queries", wanted)
+        kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
+        kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
+        at = _rows_of_groups(work, fitted, cut, index, rows.members)
+        kept |= {f"group_{name}": array for name, array in sampled(rows, at).items()}
+    work.staging.write_arrays(sample_file(index), kept)
+    return {"fewest_in_group": _fewest(fitted, rows)}
+
+
+def sampled(rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
+    """Some rows before and after, with their groups."""
+    return {"original": rows.original[at], "released": rows.released[at], "labels": rows.labels[at]}
+
+
+def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
+    """What is looked for of some rows, and what is known of their groups."""
+    own, labels = rows.original[at], rows.labels[at]
+    return {
+        "points": known_points(fitted, own),
+        "own_group": labels,
+        "own_size": looked_up(*counted(rows.labels), labels),
+        "own_alike": alike_numbers(fitted, own, labels),
+    }
+
+
+def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArray:
+    """A number of each record: equal where groups are, and the unchanged columns that an intruder knows.
+
+    Among such records nothing that is released tells who is who.
+    """
+    return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known_unchanged(fitted)]], labels)
+
+
+def spanning_counts(fitted: Fitted, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """Counts of a partition, by number of the group: records, records alike, and records of each class."""
+    cells, labels = rows.original, rows.labels
+    kept = dict(zip(("groups", "group_sizes"), counted(labels), strict=True))
+    if own := fitted.own_positions:
+        kept |= dict(zip(("alike", "alike_sizes"), counted(row_numbers(cells[:, own], labels)), strict=True))
+    # Sets of equal rows are told apart by unchanged columns too, which any reader sees.
+    told = alike_numbers(fitted, cells, labels) if fitted.procedure.members == "alike" else labels
+    for at, column in enumerate(fitted.classes):
+        both, counts = np.unique(np.stack([told, column.codes(cells)]), axis=1, return_counts=True)
+        kept |= {f"class_{at}": np.concatenate([both, counts[None]]).T}
+    return kept
+
+
+def _fewest(fitted: Fitted, rows: Rows) -> int | None:
+    """Fewest records of a group that are alike in what each keeps of one person; None where nobody counts here."""
+    own, counts = fitted.own_positions, fitted.job.measure.risk and fitted.procedure.members == "part"
+    if not own or not counts or rows.members is None:
+        return None
+    return count_alike(rows.members, rows.original[:, own])
+
+
+def fewest_alike(work: Work, fitted: Fitted, cut: Cut) -> int | None:
+    """Fewest records of a group that are alike in those columns; None where nobody counted."""
+    if fitted.procedure.spans_parts:
+        return int(_added(work, cut, "alike", "alike_sizes")[1].min()) if fitted.own_positions else None
+    receipts = work.staging.receipts("decode").read_all(len(cut.partitions))
+    found = [receipt["fewest_in_group"] for receipt in receipts if receipt["fewest_in_group"] is not None]
+    return min(found) if found else None
+
+
+def _drawn(work: Work, cut: Cut, index: int, what: str, count: int) -> IntArray:
+    """Rows of a partition that are in a sample of `count` of the whole table, ascending."""
+    begin, rows = cut.rows_before(index), cut.partitions[index].rows
+    if count >= cut.rows:
+        return np.arange(rows)
+    chosen = work.rng(f"assess {what}", 0).choice(cut.rows, count, replace=False)
+    return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
+
+
+def _rows_of_groups(work: Work, fitted: Fitted, cut: Cut, index: int, members: IntArray | None) -> IntArray:
+    """Rows of a keyed choice of whole groups, whose expected records in all partitions are those of `queries`."""
+    if members is None:
+        return np.empty(0, dtype=np.int64)
+    share, groups = wanted_queries(fitted.job, cut.rows) / cut.rows, np.unique(members)
+    if fitted.procedure.spans_parts:  # every partition must draw the same groups
+        border = np.uint64(min(2**64 - 1, int(share * 2**64)))
+        drawn = number_keys(keyed(work.key, "assess groups"), groups) <= border
+    else:
+        drawn = work.rng("assess groups", index).random(len(groups)) < share
+    return np.flatnonzero(np.isin(members, groups[drawn]))
+
+
+def sample_file(index: int) -> str:
+    """Where the sampled records of a partition lie."""
+    return f"{FOLDER}/sample-{index}.npz"
+
+
+def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
+    """Arrays of all partitions, each below each other in the order of the partitions."""
+    parts: list[list[npt.NDArray[Any]]] = []
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_arrays(sample_file(index))
+        parts.append([file[name] for name in names])
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def read_pairs(work: Work, cut: Cut) -> Sample:
+    """The paired sample."""
+    original, released, labels = read_samples(work, cut, "original", "released", "labels")
+    return Sample(original, released, labels)
+
+
+def read_groups(work: Work, cut: Cut) -> Sample:
+    """Whole groups; no rows where there are no groups."""
+    original, released, labels = read_samples(work, cut, "group_original", "group_released", "group_labels")
+    return Sample(original, released, labels)
+
+
+def group_sizes(work: Work, cut: Cut) -> tuple[IntArray, IntArray]:
+    """Numbers of the groups that span partitions, and how many records each has."""
+    return _added(work, cut, "groups", "group_sizes")
+
+
+def spanning_disclosures(work: Work, fitted: Fitted, cut: Cut) -> dict[str, tuple[ClassDisclosure, IntArray]]:
+    """Of each class column what groups that span partitions tell of it, and their sizes."""
+    found = {}
+    for at, column in enumerate(fitted.classes):
+        (told,) = read_samples(work, cut, f"class_{at}")
+        labels, codes = (np.repeat(told[:, place], told[:, 2]) for place in (0, 1))
+        found[column.name] = class_disclosure(labels, codes, column.shares), counted(labels)[1]
+    return found
+
+
+def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
+    """What all partitions counted under two names."""
+    parts = []
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_arrays(sample_file(index))
+        parts.append((file[names[0]], file[names[1]]))
+    return added(parts)
+
+
+def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
+    """Put the partitions' queries into one file, and rows that ranks are taken from; done once, by the driver.
+
+    Records whose columns are to be guessed go into a file of their own.
+    """
+    names = ("points", "own_row", "own_original", "own_group", "own_size", "own_alike", "original", "released")
+    *queries, original, released = read_samples(work, cut, *names)
+    if fitted.procedure.spans_parts:
+        queries[names.index("own_size")] = looked_up(*group_sizes(work, cut), queries[names.index("own_group")])
+    step = -(-len(original) // RANKED_ROWS)
+    if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
+        members = original[:: -(-len(original) // wanted_queries(fitted.job, cut.rows))]
+        guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
+        work.staging.write_arrays(_GUESSED, guessed)
+    ranked = {"ranked_original": known_points(fitted, original[::step])}
+    ranked |= {"ranked_released": known_points(fitted, released[::step])}
+    work.staging.write_arrays(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
+
+
+def read_queries(work: Work) -> Queries:
+    """The records that are looked for."""
+    file = work.staging.read_arrays(_QUERIES)
+    return Queries(*(file[field.name] for field in fields(Queries)))
+
+
+@dataclass(frozen=True, eq=False)
+class GuessedCells:
+    """Records whose columns are guessed from the release.
+
+    Attributes
+    ----------
+    told
+        Cells of some released records, which the scale is taken of.
+    members, controls
+        Cells of original records that are looked for, and of held-out ones.
+    """
+
+    told: FloatArray
+    members: FloatArray
+    controls: FloatArray
+
+    @property
+    def asked(self) -> FloatArray:
+        """Members, then controls."""
+        return np.concatenate([self.members, self.controls])
+
+
+def read_guessed(work: Work) -> GuessedCells | None:
+    """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
+    if not work.staging.has(_GUESSED):
+        return None
+    file = work.staging.read_arrays(_GUESSED)
+    return GuessedCells(*(file[field.name] for field in fields(GuessedCells)))

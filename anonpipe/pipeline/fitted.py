@@ -1,0 +1,182 @@
+"""What follows from the job and the scan of its input, and stays the same to the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from anonpipe.encoding.beside import BesideCodec
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.classes import ClassColumn, class_columns
+from anonpipe.encoding.points import PointCodec
+from anonpipe.encoding.probabilities import ProbabilityCodec
+from anonpipe.encoding.rare import Suppression
+from anonpipe.encoding.scan import Scan
+from anonpipe.job.model import Job
+from anonpipe.partition.strata import Strata
+from anonpipe.partition.tree import Tree
+from anonpipe.pipeline import by_groups, by_mask
+from anonpipe.pipeline.procedure import Codecs, Procedure
+from anonpipe.types import FloatArray
+from anonpipe.verify.view import View, build_view
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was fitted; everything else here follows from it.
+
+    Attributes
+    ----------
+    job
+        The job.
+    input
+        The schema of its input.
+    scan
+        The merged scan, after suppression of rare categories.
+    cells
+        Table to cells and back.
+    suppression
+        Rare categories and what they are released as.
+    strata
+        Records that never share a group.
+    trees
+        One tree of pre-clusters a stratum; none before they are fitted.
+    """
+
+    job: Job
+    input: pa.Schema
+    scan: Scan
+    cells: CellCodec
+    suppression: Suppression
+    strata: Strata
+    trees: tuple[Tree, ...] = ()
+
+    @cached_property
+    def features(self) -> PointCodec:
+        """Cells to features and back."""
+        return PointCodec.fit(self.cells, self.scan)
+
+    @cached_property
+    def conditioning(self) -> BesideCodec:
+        """The unchanged columns that the masked ones are drawn given, as numbers."""
+        return BesideCodec.fit(self.cells, self.scan, self.job.beside)
+
+    @cached_property
+    def probabilities(self) -> ProbabilityCodec | None:
+        """How categories become columns of probabilities; None where they are released as they are.
+
+        Raises
+        ------
+        JobError
+            Two columns would have one name.
+        """
+        step = self.job.decode.probability_step
+        return None if step is None else ProbabilityCodec.fit(self.cells, self.features, step, self.job.columns)
+
+    @property
+    def codecs(self) -> Codecs:
+        """What a method is built on."""
+        return Codecs(self.scan, self.cells, self.features, self.conditioning, self.probabilities)
+
+    @cached_property
+    def procedure(self) -> Procedure:
+        """What is done with the records; here, and only here, jobs with groups and with a mask part.
+
+        Raises
+        ------
+        JobError, InputError
+            The columns or strata do not allow it: what is wrong, and what to do.
+        """
+        build = by_groups.procedure if self.job.mask is None else by_mask.procedure
+        return build(
+            self.job, Codecs(self.scan, self.cells, self.features, self.conditioning, self.probabilities), self.strata
+        )
+
+    @property
+    def width(self) -> int:
+        """Channels that the method begins with: features, what they are drawn given, and classes."""
+        return self.features.width + self.conditioning.width + len(self.procedure.codes)
+
+    @property
+    def leaves(self) -> int:
+        """Of all trees."""
+        return sum(tree.leaves for tree in self.trees)
+
+    @cached_property
+    def added(self) -> tuple[pa.Field, ...]:
+        """Columns of the release that are no columns of the table: ends of intervals, or probabilities."""
+        codec = self.procedure.decoder.intervals or self.probabilities
+        return () if codec is None else codec.fields
+
+    @cached_property
+    def worked_schema(self) -> pa.Schema:
+        """The released table's, columns by name as they are worked on; probabilities in their place, ends last."""
+        if self.probabilities is not None:
+            return self.probabilities.schema(self.cells.schema)
+        return pa.schema([*self.cells.schema, *self.added])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The same in the order of the input, in which it is written."""
+        intervals = self.procedure.decoder.intervals
+        owners = {field.name: field.name for field in self.worked_schema}
+        if self.probabilities is not None:
+            owners |= {name: str(told["column"]) for name, told in self.probabilities.described().items()}
+        ends = {} if intervals is None else intervals.owners
+        owners |= ends
+        place = {name: at for at, name in enumerate(self.input.names)}
+        return pa.schema(sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]])))
+
+    @cached_property
+    def classes(self) -> tuple[ClassColumn, ...]:
+        """The class columns whose classes can mix in a group."""
+        return class_columns(self.cells, self.scan, self.job.class_columns)
+
+    @cached_property
+    def view(self) -> View:
+        """The variables on which the release is verified."""
+        return view_of(self.cells, self.scan, self.job.as_probabilities)
+
+    @cached_property
+    def synthesized(self) -> list[int]:
+        """Where the columns whose values are replaced stand among the cells."""
+        return [at for at, column in enumerate(self.cells.columns) if column.role.synthesized]
+
+    @cached_property
+    def unchanged_names(self) -> list[str]:
+        """Columns whose true values are released, restored survival times among them."""
+        names = [n for n, column in zip(self.cells.names, self.cells.columns, strict=True) if column.role.unchanged]
+        times = self.procedure.decoder.times
+        return names if times is None or times.jitter else [*names, self.cells.names[times.position]]
+
+    @cached_property
+    def own_positions(self) -> list[int]:
+        """Columns of which every released record keeps one person's value, restored survival times among them."""
+        times = self.procedure.decoder.times
+        restored = None if times is None else times.position
+        return [at for at, column in enumerate(self.cells.columns) if column.role.unchanged or at == restored]
+
+    def encode(self, cells: FloatArray) -> FloatArray:
+        """Features of cells, shape (n_rows, width); of released ones also where probabilities stand beside them.
+
+        Dummies are then those that a reader makes of the probabilities.
+        """
+        features, width = self.features.encode(cells), len(self.cells.names)
+        if self.probabilities is not None and cells.shape[1] > width:
+            self.probabilities.put_dummies(features, cells[:, width:])
+        return features
+
+
+def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = ()) -> View:
+    """The verified variables of a scanned table, of which some columns may be released as probabilities."""
+    columns = dict(zip(codec.names, codec.columns, strict=True))
+    coded = {name for name, column in columns.items() if column.staged_as_codes}
+    counts = {name: scan.code_counts(name) for name in coded}
+    mean = {name: scan.columns[name].mean for name in columns}
+    sd = {name: scan.columns[name].sd for name in columns}
+    log_mean = {name: scan.columns[name].log_mean for name in columns}
+    log_sd = {name: scan.columns[name].log_sd for name in columns}
+    return build_view(columns, mean, sd, counts, log_mean=log_mean, log_sd=log_sd, as_probabilities=as_probabilities)

@@ -1,0 +1,218 @@
+"""Opening a run: job and input checked, the stagings of the job locked, one found again or made, and its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from anonpipe import engine, interrupts
+from anonpipe.engine import Mapper, Task
+from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
+from anonpipe.files import write_atomic
+from anonpipe.job.model import Job
+from anonpipe.pipeline.channels import FOLDER
+from anonpipe.pipeline.context import Context, Work
+from anonpipe.pipeline.staged import FILES, VALUES
+from anonpipe.pipeline.tasks import work
+from anonpipe.progress import OnProgress, Progress, logged
+from anonpipe.rng import keyed, require_secret, steward_secret
+from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
+from anonpipe.storage import release, sealed
+from anonpipe.storage.staging import (
+    Staging,
+    delete,
+    is_gone,
+    lock,
+    make_private,
+    new_root,
+    purge,
+    remove,
+    roots_of,
+    staging_root,
+)
+
+Repeats = Literal["refuse", "warn", "ignore"]
+"""What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job in its staging folder."""
+
+    job: Job
+    staging: Staging
+    token: str
+    on_progress: OnProgress = lambda _: None
+    warnings: tuple[str, ...] = ()
+    repeats: Repeats = "refuse"
+
+    @cached_property
+    def context(self) -> Context:
+        """What the workers see of this run."""
+        return Context(Work(self.staging))
+
+    def map_stage(self, mapper: Mapper, stage: str, count: int, title: str | None = None) -> None:
+        """Run the unfinished pieces of a stage; `title` is what progress shows instead of its name."""
+        shown = title or stage
+        done = self.staging.receipts(stage).done(count)
+        state = {"done": len(done), "rows": 0}
+        self.on_progress(Progress(shown, state["done"], count, 0))
+
+        def on_done(receipt: dict[str, Any]) -> None:
+            state["done"] += 1
+            state["rows"] += int(receipt["rows"])
+            self.on_progress(Progress(shown, state["done"], count, state["rows"]))
+
+        interrupts.safe_point()
+        tasks = [Task(str(self.staging.root), self.token, stage, at) for at in range(count) if at not in done]
+        mapper(work, tasks, on_done)
+
+    def mark(self, stage: str, rows: int = 0) -> None:
+        """Show that a step of the driver is done."""
+        self.on_progress(Progress(stage, 1, 1, rows))
+
+
+def run_id(job: Job) -> str:
+    """The name of a job's stagings: a keyed digest, the same for the same job, input path and output."""
+    return keyed(steward_secret(), "run", job.run_digest()).hex()[:16]
+
+
+@contextlib.contextmanager
+def open_run(
+    job: Job,
+    resume: bool = False,
+    on_progress: OnProgress = lambda _: None,
+    publishes: bool = True,
+    repeats: Repeats = "refuse",
+) -> Iterator[Run]:
+    """Check job and input, lock the job's stagings, and find or make one.
+
+    Parameters
+    ----------
+    resume
+        Go on with a crashed run of the same job, if input and version are
+        still what they were and its staging is whole; otherwise start from
+        the input, with a warning. Without it, what a crashed run left is
+        deleted first.
+    publishes
+        Whether there may be a release: then its place is tried first.
+    """
+    engine.no_core_dumps()
+    if publishes:
+        release.check_writable(release.place(job.output, job.report.internal))
+    if job.run.scheduler is not None:
+        require_secret("run.scheduler, a cluster of yours,")
+    source = open_source(job.input, job.columns)
+    check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+    folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
+    with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that nobody went on with
+        purge(folder, days=job.run.keep_days, but=name)
+    with lock(Staging(folder / name)):
+        identity = {"input": source.identity(), "version": version("anonpipe")}
+        found, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)
+        for root in roots_of(folder, name):
+            if found is None or root != found:
+                delete(root)
+        staging = Staging(found or new_root(folder, name), start)
+        with _removed_if_hopeless(staging):
+            if found is None:
+                _begin(staging, job, source, identity)
+            write_atomic(staging.file(sealed.START), start.encode())
+            begun = () if why is None else (why,)
+            yield Run(job, staging, start, logged(on_progress), begun, repeats)
+
+
+def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
+    """Write what a new run begins with; the last file tells the digests of the others."""
+    make_private(staging.root)
+    write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
+    write_atomic(staging.file(sealed.START), str(staging.start).encode())
+    with sealed.recorded() as files:
+        staging.write("source.arrow", source_to_bytes(source))
+        staging.write_json("job.json", job.model_dump(mode="json"))
+        staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
+        staging.write("records.key", keyed(steward_secret(), "records"))
+    staging.write_json("run.json", {"identity": identity, "files": files})
+    sealed.sync_folders(staging.root, ["run.json"])
+
+
+def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
+    """The folder of a crashed run that can go on; else None and, where there was one, why it cannot."""
+    begun = [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
+    if not begun:
+        return None, None
+    root, staging = begun[-1], Staging(begun[-1])
+    if len(begun) > 1 or not _is_whole(staging):
+        return None, _DAMAGED
+    if staging.read_json("run.json")["identity"] != identity:
+        return None, _STARTED_ANEW
+    return root, None
+
+
+def _is_whole(staging: Staging) -> bool:
+    """Whether all files of a staging are what was written, and none is missing that a receipt tells of.
+
+    Output files that are not what was written are deleted with their
+    receipts, and are written again. Steps delete what later ones do not need.
+    """
+    key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
+    if not key.exists() or key.read_bytes() != right:
+        return False
+    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES, VALUES})
+    if found is None:
+        return False
+    receipts = [name for name in found if name.startswith("receipts/")]
+    for name in ["run.json", *receipts]:
+        told: dict[str, str] = staging.read_json(name)["files"]
+        if any(
+            found.get(file) != digest and not (file not in found and _may_go(file)) for file, digest in told.items()
+        ):
+            return False
+    for name in receipts:
+        if name.startswith("receipts/write/") and not _is_written(staging, staging.read_json(name)):
+            staging.file(name).unlink()
+    return True
+
+
+def _may_go(file: str) -> bool:
+    return file.startswith(f"{FOLDER}/")
+
+
+def _is_written(staging: Staging, receipt: dict[str, Any]) -> bool:
+    path = staging.file(f"{FILES}/{receipt['name']}")
+    return path.is_file() and release.sha256(path) == receipt["sha256"]
+
+
+_STARTED_ANEW = "the input, or anonpipe itself, has changed since the crashed run: the run was started anew"
+_DAMAGED = "the staging of the crashed run is damaged: the run was started from the input"
+
+
+@contextlib.contextmanager
+def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
+    """Keep the staging for `--resume`, unless job, input or the staging are at fault: then it only holds raw data."""
+    try:
+        yield
+    except (InputError, JobError, DamagedError):
+        remove(staging)
+        raise
+
+
+@contextlib.contextmanager
+def open_mapper(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Mapper]:
+    """The mapper that the job asks for: a given scheduler, an own local cluster, or this process."""
+    if not cluster:
+        opened = engine.in_process()
+    elif job.run.scheduler:
+        opened = engine.remote_cluster(job.run.scheduler, job.run.retries)
+    else:
+        run = job.run
+        opened = engine.local_cluster(run.workers, run.memory_per_worker, staging.root / "dask", run.retries)
+    with opened as mapper:
+        yield mapper

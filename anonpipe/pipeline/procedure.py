@@ -1,0 +1,209 @@
+"""What a job asks to be done with records, in one record: steps, decoder, and what all others must know of them.
+
+`anonpipe.pipeline.by_groups` and `anonpipe.pipeline.by_mask` make such records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from anonpipe.encoding.beside import BesideCodec
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.classes import ClassColumn, Compound
+from anonpipe.encoding.points import PointCodec
+from anonpipe.encoding.probabilities import ProbabilityCodec
+from anonpipe.encoding.scan import Scan
+from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.methods.executor import Pass, RowsPass, passes
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Features, Guarantee, Method, Number
+from anonpipe.methods.steps import Columns, Reduce, Step
+from anonpipe.moments import Expected, Moments
+from anonpipe.pipeline.decoder import Decoder
+from anonpipe.types import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Codecs:
+    """What was fitted to the scanned table, and a method is built on.
+
+    Attributes
+    ----------
+    scan
+        The merged scan.
+    cells, features
+        Table to cells, and cells to features, and back.
+    conditioning
+        The unchanged columns that features are drawn given, as numbers.
+    probabilities
+        Columns of probabilities in place of categories; None for none.
+    """
+
+    scan: Scan
+    cells: CellCodec
+    features: PointCodec
+    conditioning: BesideCodec
+    probabilities: ProbabilityCodec | None
+
+    def told(self, k: int, rows: int) -> Features:
+        """What methods are told of the table, of so many rows."""
+        numbers = (
+            Number(each.name, each.start, each.mean, each.sd, each.offset is not None) for each in self.features.numbers
+        )
+        width, categories = self.features.width, self.features.category_columns
+        return Features(k, rows, width, self.conditioning.width, categories, tuple(numbers))
+
+
+Members = Literal["part", "scope", "alike"]
+
+
+@dataclass(frozen=True, eq=False)
+class Procedure:
+    """The methods of a run, put together.
+
+    Attributes
+    ----------
+    name
+        Of the synthesizer or masker.
+    steps
+        What it does with features, in order.
+    decoder
+        Features to cells.
+    weights
+        Multipliers of squared differences of features, shape (width,).
+    codes
+        Classes that are encoded besides, for steps that look at them.
+    fills_first
+        Whether missing numbers are filled before the first step, from the
+        records that the other columns are like.
+    by_stratum
+        Whether each stratum is a table of its own, with draws of its own.
+    members
+        Where the records of one group lie: in one `part`; anywhere in a
+        `scope`; or all rows that come out `alike`, wherever they lie. None
+        where no record is in one group.
+    same_person
+        Whether a released row is of the group of the row beside it, or made of it.
+    exact_groups
+        Whether mean and scatter of every group are kept exactly.
+    one_row_a_group
+        Whether the records of a group are released as one and the same.
+    exact_columns, leaves_scores
+        Whether the values of every column of features are promised, and
+        whether those of categories are not, as they come out as scores.
+    kept_together
+        Whether moments of groups that span parts are counted again at the end.
+    permutes
+        Whether what is expected depends on the largest value of each channel.
+    groups_counted
+        The number of the step that has counted the groups; None for none.
+    guarantee
+        What a synthesizer guarantees; None for masks.
+    expected
+        `expected(moments of the features, largest) -> Expected or None`: what a mask promises.
+    no_link, no_groups
+        Why links, and attacks inside groups, cannot be measured where they cannot.
+    no_bound
+        Why there is no bound of probabilistic anonymity; None where there is one.
+    lines
+        How `anonpipe plan` tells of it: labels and texts.
+    warnings
+        What speaks against it with these columns and strata.
+    title
+        What progress shows before the names of steps.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    decoder: Decoder
+    weights: FloatArray
+    codes: tuple[ClassColumn | Compound, ...] = ()
+    fills_first: bool = False
+    by_stratum: bool = False
+    members: Members | None = None
+    same_person: bool = True
+    exact_groups: bool = False
+    one_row_a_group: bool = False
+    exact_columns: bool = False
+    leaves_scores: bool = False
+    kept_together: bool = False
+    permutes: bool = False
+    groups_counted: int | None = None
+    guarantee: Guarantee | None = None
+    expected: Callable[[Moments, FloatArray | None], Expected | None] | None = None
+    no_link: Reason = Reason.NO_LINK
+    no_groups: Reason = Reason.NO_GROUPS
+    no_bound: Reason | None = None
+    lines: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    title: str = ""
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """All passes over the table, the last ones included."""
+        return passes(self.steps)
+
+    @property
+    def head(self) -> tuple[Pass, ...]:
+        """The passes whose outcome lies in the staging."""
+        every = self.passes
+        return every[:-1] if self.tail is not None else every
+
+    @property
+    def tail(self) -> RowsPass | None:
+        """The last pass where it replaces rows: it is done with each part just before that is decoded."""
+        last = self.passes[-1]
+        return last if isinstance(last, RowsPass) else None
+
+    @property
+    def by_column(self) -> bool:
+        """Whether a step works on whole columns."""
+        return any(isinstance(step, Columns) for step in self.steps)
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether the features are asked for after the first step."""
+        asked = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
+        return asked or self.kept_together
+
+    @property
+    def spans_parts(self) -> bool:
+        """Whether records of one group may lie in several partitions."""
+        return self.members in ("scope", "alike")
+
+
+def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
+    """What exact group moments give away in small groups.
+
+    Raises
+    ------
+    JobError
+        k is 2: the synthetic records would be the original ones.
+    """
+    if k > width + 1:
+        return []
+    if k == 2:
+        raise JobError(
+            f"{method} keeps the moments of every group exactly, and with "
+            f"k=2 the synthetic records are the original ones; raise k, or take {instead}"
+        )
+    return [
+        f"a group may be as small as k={k}, and in one of up to {width + 1} records, the columns of points plus "
+        "one, exact moments keep the synthetic records in the span of the originals: who knows part of a record can "
+        f"solve for the rest; raise k above {width + 1}, or take {instead}"
+    ]
+
+
+def refuse(method: Method, options: MethodOptions, told: Features) -> None:
+    """Refuse a method that cannot be had of such features.
+
+    Raises
+    ------
+    JobError
+        Why, and what to do.
+    """
+    if problem := method.refuses(options, told):
+        raise JobError(problem)

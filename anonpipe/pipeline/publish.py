@@ -1,0 +1,174 @@
+"""The end of a run: what passed is published, all at once, and what did not leaves its verdict, each with a report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from anonpipe import interrupts
+from anonpipe.errors import OutputError
+from anonpipe.files import write_atomic
+from anonpipe.pipeline.collect import release_warnings
+from anonpipe.pipeline.facts import gather
+from anonpipe.pipeline.fit import trace_of
+from anonpipe.pipeline.manifest import manifest
+from anonpipe.pipeline.opening import Run
+from anonpipe.pipeline.repeats import check_repeats, found_repeats, overlaps
+from anonpipe.pipeline.staged import FILES
+from anonpipe.progress import Progress
+from anonpipe.report import documents, internal, releasable
+from anonpipe.rng import steward_secret
+from anonpipe.storage import release, versions
+from anonpipe.storage import release_log as ledger
+from anonpipe.storage.staging import remove
+from anonpipe.verify.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes
+    ----------
+    verdict
+        All checks.
+    version
+        Path of the published version, or None where a gate failed.
+    rows
+        Released rows.
+    warnings
+        What the steward should look at.
+    report
+        Path of the steward's report; None where it could not be written.
+    """
+
+    verdict: Verdict
+    version: str | None
+    rows: int
+    warnings: tuple[str, ...]
+    report: str | None = None
+
+
+def finish(run: Run, verdict: Verdict) -> Outcome:
+    """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way.
+
+    Once readers are led to the release, nothing is an error any more: what
+    fails then is a warning, and Ctrl-C is only noted.
+    """
+    where = release.place(run.job.output, run.job.report.internal)
+    with versions.alone(where), contextlib.ExitStack() as quiet:
+        return _finish(run, verdict, where, quiet)
+
+
+def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
+    rows, warnings = run.context.cut.rows, warnings_of(run)
+    if not verdict.passed:
+        keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
+    listed = run.context.call(manifest, verdict)
+    facts = run.context.call(gather, verdict, listed, tuple(warnings), overlaps(run))
+    name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
+    inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
+    if not verdict.passed:
+        report = _keep_report(where, name, inside)
+        remove(run.staging)
+        return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report)
+
+    reports: list[str | None] = []
+    unlogged: list[str] = []
+
+    def before_switch() -> None:
+        interrupts.safe_point()
+        quiet.enter_context(interrupts.held())
+        unlogged.extend(_note_release(run, name))
+        reports.append(_keep_report(where, name, inside))
+
+    run.on_progress(Progress("publish", 0, 1, 0))
+    files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
+    told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
+    try:
+        published = release.publish(files, listed, where, told, name, before_switch)
+    except BaseException:
+        _take_back(run, where, name)
+        raise
+    warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
+    return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), *reports)
+
+
+def warnings_of(run: Run) -> list[str]:
+    """What the steward should look at."""
+    settled = run.staging.read_json("warnings.json")
+    found = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
+    return [*found, *found_repeats(run).warnings, *found_repeats(run).problems]
+
+
+def _note_release(run: Run, name: str) -> list[str]:
+    """Enter the release in the logs before it is out: an entry too many is taken back, one too few hides a repetition.
+
+    Another release may have come out since the scan, so that the logs are
+    looked into once more. Returns warnings.
+    """
+    if run.repeats != "refuse":
+        return []
+    check_repeats(run)
+    reason = None
+    try:
+        where = release.place(run.job.output, run.job.report.internal)
+        return ledger.note_release(trace_of(run.context.work), steward_secret(), where, name)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "unknown reason"
+    raise OutputError(
+        f"the log of releases beside the output cannot be written: {reason}; nothing was "
+        "published; free space or mend its rights, then --resume"
+    )
+
+
+def _take_back(run: Run, where: versions.Place, name: str) -> None:
+    """Take the entry back, unless the version is there all the same."""
+    there = True
+    with contextlib.suppress(OSError):
+        there = where.filesystem.exists(where.path("versions", name))
+    if run.repeats == "refuse" and not there:
+        ledger.withdraw_note(where, name)
+
+
+def _tidied_up(run: Run, rows: int) -> list[str]:
+    """The last steps of a run whose release is out; what they could not do."""
+    found = []
+    with contextlib.suppress(Exception):  # a display that fails
+        run.mark("publish", rows)
+    try:
+        remove(run.staging)
+    except (OSError, OutputError):
+        found.append(_NOT_DELETED.format(staging=run.staging.root))
+    return found
+
+
+def _missing(report: str | None) -> list[str]:
+    return [] if report else [_NO_REPORT]
+
+
+_NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw data: delete it by hand"
+_NO_REPORT = "the steward's report could not be written beside the releases"
+
+
+def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> str | None:
+    """Keep the steward's report; where it is, or None where it cannot be written: the release is out by then."""
+    try:
+        return release.keep_private(where, name, files)[-1]
+    except OSError:
+        return None
+
+
+def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
+    """Leave the verdict of a failed run for the steward: beside the releases, or in the place of its own."""
+    content = json.dumps(verdict.in_words(), indent=2).encode()
+    folder = where.failures
+    folder.filesystem.makedirs(folder.root, exist_ok=True)
+    path = folder.path(versions.FAILED)
+    if folder.local:
+        write_atomic(Path(path), content)  # counts under k are the steward's business
+    else:
+        folder.filesystem.pipe_file(path, content)

@@ -1,0 +1,42 @@
+"""A run held against earlier releases: what it shares with them, before it and once more before it is published."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from anonpipe.pipeline.fit import trace_of
+from anonpipe.pipeline.opening import Run
+from anonpipe.rng import steward_secret
+from anonpipe.storage import release
+from anonpipe.storage import release_log as ledger
+from anonpipe.storage.release_log import Found
+
+
+def check_repeats(run: Run) -> None:
+    """Hold the scanned input against earlier releases, and leave what is found in the staging.
+
+    Raises
+    ------
+    InputError
+        It overlaps with one without being equal, and the job does not allow that.
+    """
+    if run.repeats == "ignore":
+        return
+    where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
+    found = ledger.look(trace_of(run.context.work), steward_secret(), where)
+    if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
+        raise ledger.refusal(found)
+    run.staging.write_json("repeats.json", asdict(found))
+
+
+def found_repeats(run: Run) -> Found:
+    """What `check_repeats` found."""
+    nothing: dict[str, Any] = {"problems": (), "warnings": ()}
+    content = run.staging.read_json("repeats.json") if run.staging.has("repeats.json") else nothing
+    return Found(tuple(content["problems"]), tuple(content["warnings"]))
+
+
+def overlaps(run: Run) -> bool:
+    """Whether records are in earlier releases, too, which the steward has allowed."""
+    return bool(found_repeats(run).problems) and run.job.repeat.allow is not None

@@ -1,0 +1,99 @@
+"""Reading the input: what each record is by its content, counts, moments, identifiers, and a sample for the trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anonpipe.encoding.contents import LUMP, Contents, contents_of
+from anonpipe.encoding.identifiers import digest_writers
+from anonpipe.encoding.scan import merge_scans, scan_batch, scan_to_bytes
+from anonpipe.encoding.sketch import Tracer
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.holdout import held_in
+from anonpipe.rng import keyed
+from anonpipe.source import read_batches
+from anonpipe.types import BoolArray
+
+
+def scan_unit(work: Work, index: int) -> dict[str, Any]:
+    """Read a unit: first what each record is by its content, then counts, moments, identifiers and a keyed sample."""
+    unit, job = work.source.units[index], work.job
+    contents = _first_pass(work, index)
+    writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
+    scans, sample, keys = [], [], []
+    for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
+        for name, writer in writers.items():
+            writer.add(whole.column(name))
+        batch = whole.select([name for name in whole.schema.names if name not in writers])
+        begin = first_row - unit.first_row
+        part = contents[begin : begin + batch.num_rows]
+        kept = ~held_in(work, part) if job.measure.hold_out else None
+        scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
+        chosen = _sampled(work, part, kept)
+        sample.append(batch.filter(pa.array(chosen)))
+        keys.append(route_keys(work, part)[chosen])
+    scan = merge_scans(scans)
+    work.staging.write(f"scans/{index}.arrow", scan_to_bytes(scan))
+    _keep_sample(work, index, sample, np.concatenate(keys))
+    return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
+        "identifiers": [writer.close().to_dict() for writer in writers.values()]
+    }
+
+
+def _first_pass(work: Work, index: int) -> Contents:
+    """The keyed content of a unit's rows, and on the way what the release logs compare; both are left for later."""
+    unit = work.source.units[index]
+    tracer = Tracer.of(work.source.schema, work.job.columns, bytes(work.staging.read("records.key")))
+    lanes = (tracer.add(batch) for _, batch in read_batches(work.source, unit, tracer.names))
+    contents = contents_of(lanes, work.start_key)
+    work.staging.write_arrays(_contents_file(index), contents.arrays)
+    work.staging.write_arrays(f"sketches/{index}.npz", tracer.arrays)
+    return contents
+
+
+def _contents_file(index: int) -> str:
+    return f"contents/{index}.npz"
+
+
+def unit_contents(work: Work, index: int) -> Contents:
+    """The keyed content of a scanned unit's rows."""
+    return Contents(**work.staging.read_arrays(_contents_file(index)))
+
+
+def route_keys(work: Work, contents: Contents) -> npt.NDArray[np.uint64]:
+    """By which rows with equal features are told apart where a tree splits."""
+    return contents.keys(keyed(work.start_key, "route"), LUMP)
+
+
+def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArray:
+    """The rows that trees are fitted to, by their content; none that are held out."""
+    share = min(1.0, work.job.partition.sample_rows / max(1, work.source.rows))
+    limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
+    chosen: BoolArray = contents.keys(keyed(work.start_key, "sample"), LUMP) <= limit
+    return chosen if kept is None else chosen & kept
+
+
+def _keep_sample(work: Work, index: int, batches: list[pa.RecordBatch], keys: npt.NDArray[np.uint64]) -> None:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    work.staging.write(f"samples/{index}.arrow", memoryview(out.getvalue()))
+    work.staging.write_array(f"samples/{index}.npy", keys)
+
+
+def sampled_batches(work: Work) -> list[pa.RecordBatch]:
+    """The rows that the scan has drawn."""
+    batches: list[pa.RecordBatch] = []
+    for unit in range(len(work.source.units)):
+        batches += pa.ipc.open_stream(pa.py_buffer(work.staging.read(f"samples/{unit}.arrow")))
+    return batches
+
+
+def sampled_keys(work: Work) -> npt.NDArray[np.uint64]:
+    """The `route_keys` of the same rows."""
+    return np.concatenate([work.staging.read_array(f"samples/{unit}.npy") for unit in range(len(work.source.units))])

@@ -1,0 +1,277 @@
+"""The steps of a method over partitions that lie in the staging: what the driver orders, and what a worker does.
+
+A pass over rows and a count have a piece a partition; a pass over columns a
+piece a scope and channel; what is learnt is learnt a scope.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from anonpipe.encoding.row_hash import exact_sums
+from anonpipe.errors import InputError
+from anonpipe.methods.executor import (
+    ColumnsPass,
+    ReducePass,
+    RowsPass,
+    column_made,
+    execute,
+    learnt,
+    rows_made,
+    statistic,
+)
+from anonpipe.methods.steps import Reduce, stream_of
+from anonpipe.pipeline.channels import (
+    FEATURES,
+    FOLDER,
+    channel_shelf,
+    load_params,
+    load_record,
+    of_scope,
+    params_file,
+    place_of,
+    read_channels,
+    read_column,
+    save_record,
+    scope_key,
+    scope_of,
+    scopes_of,
+    statistic_file,
+)
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.group_counts import TableGroups
+from anonpipe.pipeline.partitioning import Cut, Scope
+from anonpipe.rng import generator
+from anonpipe.types import FloatArray
+
+MapStage = Callable[[str, int, str], None]
+"""`map_stage(stage, pieces, title)`: run the unfinished pieces of a stage."""
+
+
+@dataclass(frozen=True)
+class PassTask:
+    """What the workers need to know of one pass, or of one turn of it.
+
+    Attributes
+    ----------
+    at
+        Which of the method's passes it is.
+    given, channels
+        The staged array that it sees, and how many channels that has.
+    made, width
+        The one that it fills, and its channels; None and 0 where it only learns.
+    seen, filled
+        Of each scope, how many of the channels it sees, and fills: scopes
+        may differ, as ranks of covariances do. The rest of an array is zeros.
+    params
+        The name of what was learnt before, None for nothing.
+    again
+        Whether the same step has had a turn before: scopes that have learnt
+        all they want are passed over then.
+    """
+
+    at: int
+    given: str
+    channels: int
+    made: str | None
+    width: int
+    params: str | None
+    again: bool = False
+    seen: tuple[int, ...] = ()
+    filled: tuple[int, ...] = ()
+
+    def write(self, work: Work, stage: str) -> None:
+        """Leave it for the workers."""
+        work.staging.write_json(f"{FOLDER}/{stage}.json", asdict(self))
+
+    @classmethod
+    def read(cls, work: Work, stage: str) -> PassTask:
+        """Read what the driver left."""
+        return cls(**work.staging.read_json(f"{FOLDER}/{stage}.json"))
+
+
+LAST = "last"
+"""The name of what `run_method` leaves for decoding: the last staged array, and what was learnt last."""
+
+
+def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:
+    """One pass over one partition, or for a step over columns over one channel of one scope."""
+    task = PassTask.read(work, stage)
+    one = fitted.procedure.head[task.at]
+    if isinstance(one, ColumnsPass):
+        return _column(work, fitted, cut, task, one, index)
+    scope = scope_of(fitted, cut, index)
+    params, rows = load_params(work, task.params, scope), cut.partitions[index].rows
+    if isinstance(one, ReducePass) and not _wants_more(one.step, task, params):
+        return {"rows": rows}
+    part = read_channels(work, fitted, cut, task.given, task.channels, index)
+    part, place = np.ascontiguousarray(part[:, : task.seen[scope.number]]), place_of(work, fitted, cut, scope, index)
+    if isinstance(one, ReducePass):
+        save_record(work, statistic_file(stage, index), statistic(one.step, part, params, place))
+    else:
+        made = rows_made(one, part, params, place)
+        padded = np.pad(made, ((0, 0), (0, task.width - made.shape[1])))
+        channel_shelf(work, fitted, cut, str(task.made), task.width).write(index, padded)
+    return {"rows": rows}
+
+
+def _wants_more(step: Reduce, task: PassTask, params: Any) -> bool:
+    """Whether a turn still counts a scope of which so much is known."""
+    return not task.again or (step.again is not None and step.again(params))
+
+
+def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, one: ColumnsPass, index: int) -> dict[str, Any]:
+    """One channel of one scope; its largest size, and the sum of what it is promised to hold."""
+    number, place = divmod(index, task.channels)
+    scope = scopes_of(fitted, cut)[number]
+    column = read_column(work, fitted, cut, task.given, task.channels, place, scope)
+    shelf, lengths = of_scope(channel_shelf(work, fitted, cut, str(task.made), task.width), cut, scope)
+    if place >= task.seen[number]:  # the zeros go on
+        shelf.write_column(place, lengths, column)
+        return {"rows": len(column), "largest": 0.0}
+    original = read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if one.step.with_original else None
+    told = {}
+    if one.step.holds is not None and original is not None:
+        told = {"place": place, "column_sums": exact_sums(one.step.holds(original)[:, None])}
+    rng = generator(scope_key(work, scope), stream_of(one.number, one.step), place)
+    params = load_params(work, task.params, scope)
+    shelf.write_column(place, lengths, column_made(one.step, column, place, params, rng, original))
+    return {"rows": len(column), "largest": float(np.abs(column).max()), **told}
+
+
+@dataclass
+class Staged:
+    """The channels of a run as a table of `anonpipe.methods.executor`: each pass is a stage of tasks.
+
+    What a step learnt, and the channels that it made, stay in the staging
+    until the pass after it has ended, so that a run goes on where it stopped.
+
+    Attributes
+    ----------
+    work, fitted, cut
+        The run.
+    map_stage
+        Runs the pieces of a stage.
+    task
+        What the next pass sees.
+    """
+
+    work: Work
+    fitted: Fitted
+    cut: Cut
+    map_stage: MapStage
+    task: PassTask
+
+    @property
+    def _scopes(self) -> list[Scope]:
+        return scopes_of(self.fitted, self.cut)
+
+    def _title(self, name: str) -> str:
+        return f"{self.fitted.procedure.title}{name}"
+
+    def replace_rows(self, one: RowsPass) -> None:
+        """Replace the channels of every partition."""
+        pairs = zip(self.task.seen, self._scopes, strict=True)
+        filled = [one.channels(seen, load_params(self.work, self.task.params, scope)) for seen, scope in pairs]
+        self._replace(one.number, len(self.cut.partitions), one.name, tuple(filled))
+
+    def replace_columns(self, one: ColumnsPass) -> None:
+        """Replace every channel of every scope."""
+        self._replace(one.number, self.task.channels * len(self._scopes), one.name, self.task.seen)
+
+    def _replace(self, number: int, pieces: int, name: str, filled: tuple[int, ...]) -> None:
+        made, given = str(number), self.task.given
+        task = replace(self.task, made=made, width=max(filled), filled=filled)
+        task.write(self.work, stage_name(number))
+        channel_shelf(self.work, self.fitted, self.cut, made, task.width)
+        self.map_stage(stage_name(number), pieces, self._title(name))
+        if given != FEATURES or not self.fitted.procedure.keeps_features:
+            shutil.rmtree(self.work.staging.file(FOLDER) / given, ignore_errors=True)  # it goes with the staging
+        self.task = PassTask(task.at + 1, made, task.width, None, 0, task.params, seen=filled)
+
+    def learn(self, one: ReducePass, turn: int) -> bool:
+        """Count all partitions; whether a scope wants another turn."""
+        name, work = f"{one.number}-{turn}", self.work
+        task = replace(self.task, again=turn > 0)
+        if not all(work.staging.has(params_file(name, scope)) for scope in self._scopes):
+            task.write(work, stage_name(name))
+            self.map_stage(stage_name(name), len(self.cut.partitions), self._title(one.name))
+            for scope in self._scopes:
+                self._finish(one, task, scope, name, turn)
+        again = one.step.again
+        more = again is not None and any(again(load_params(work, name, scope)) for scope in self._scopes)
+        self.task = replace(self.task, at=task.at + (not more), params=name)
+        return more
+
+    def _finish(self, one: ReducePass, task: PassTask, scope: Scope, name: str, turn: int) -> None:
+        """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
+        work, file = self.work, params_file(name, scope)
+        if work.staging.has(file):
+            return
+        params = load_params(work, task.params, scope)
+        if not _wants_more(one.step, task, params):
+            save_record(work, file, params)
+            return
+        files = [statistic_file(stage_name(name), index) for index in range(scope.first, scope.stop)]
+        rng = generator(scope_key(work, scope), stream_of(one.number, one.step), turn)
+        with threadpool_limits(1):  # as in the workers: the bits must not follow the machine's cores
+            save_record(work, file, learnt(one.step, (load_record(work, each) for each in files), params, rng))
+        for each in files:
+            work.staging.file(each).unlink()
+
+
+def stage_name(number: int | str) -> str:
+    """The stage of a pass that begins with this step; of a turn with its number, too."""
+    return f"step-{number}"
+
+
+def run_method(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
+    """Encode the partitions and run the passes of the method but the last, which is done where rows are decoded.
+
+    Every piece is as in `anonpipe.methods.executor.run_steps` with the key of
+    its scope, the partitions being the parts, and so are the draws.
+    """
+    _check_lengths(fitted, cut)
+    channel_shelf(work, fitted, cut, FEATURES, fitted.width)
+    map_stage("encode", len(cut.partitions), "encode")
+    seen = (fitted.width,) * len(scopes_of(fitted, cut))
+    table = Staged(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))
+    execute(fitted.procedure.head, table)
+    table.task.write(work, LAST)
+
+
+def _check_lengths(fitted: Fitted, cut: Cut) -> None:
+    """Refuse before any step what a step cannot do."""
+    least = max(getattr(step, "least", 0) for step in fitted.procedure.steps)
+    if min(cut.lengths) < least:
+        raise InputError(
+            f"a partition has {min(cut.lengths)} records, and {fitted.procedure.name} needs {least}; "
+            "set strata.small to merge or drop"
+        )
+
+
+def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[FloatArray, Any]:
+    """The channels of a partition after the last step, and what was learnt last of its scope."""
+    task, scope = PassTask.read(work, LAST), scope_of(fitted, cut, index)
+    params = load_params(work, task.params, scope)
+    part = read_channels(work, fitted, cut, task.given, task.channels, index)
+    part = np.ascontiguousarray(part[:, : task.seen[scope.number]])
+    if fitted.procedure.tail is None:
+        return part, params
+    return rows_made(fitted.procedure.tail, part, params, place_of(work, fitted, cut, scope, index)), params
+
+
+def learnt_groups(work: Work, fitted: Fitted, cut: Cut) -> TableGroups | None:
+    """What was counted of the groups that form in partitions; None for methods without."""
+    if fitted.procedure.groups_counted is None:
+        return None
+    task = PassTask.read(work, LAST)
+    groups: TableGroups = load_params(work, task.params, scopes_of(fitted, cut)[0])
+    return groups

@@ -1,0 +1,66 @@
+"""The tasks of all stages by name, and what a worker does around each: nothing twice, whole files, then a receipt.
+
+A task takes records of the run (`anonpipe.pipeline.context`), those that its
+signature names, and the number of its piece: an input unit, a partition, an
+output file, a column. It can run twice, or on any worker, with the same
+outcome; its receipt is small and holds no row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from anonpipe.engine import Task
+from anonpipe.pipeline.context import Context, context
+from anonpipe.pipeline.decode import decode_partition
+from anonpipe.pipeline.encode import encode_partition
+from anonpipe.pipeline.evaluation.measures import measure_piece
+from anonpipe.pipeline.evaluation.search import search_partition
+from anonpipe.pipeline.original_values import compare_values
+from anonpipe.pipeline.route import route_unit
+from anonpipe.pipeline.scan import scan_unit
+from anonpipe.pipeline.steps import run_pass
+from anonpipe.pipeline.write import write_file
+from anonpipe.storage import sealed
+from anonpipe.storage.staging import disk_errors
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    "scan": scan_unit,
+    "route": route_unit,
+    "encode": encode_partition,
+    "decode": decode_partition,
+    "search": search_partition,
+    "measure": measure_piece,
+    "write": write_file,
+    "values": compare_values,
+}
+"""Those of the steps of a method are called after the step; see `anonpipe.pipeline.steps.stage_name`."""
+
+
+def work(task: Task) -> dict[str, Any]:
+    """Do one task, unless its receipt says that it is done."""
+    records = context(task.staging, task.token)
+    staging = records.work.staging
+    receipts = staging.receipts(task.stage)
+    before = os.umask(0o077)
+    try:
+        with disk_errors(f"running stage {task.stage}"):
+            sealed.check_start(staging.root, staging.start)
+            if not receipts.has(task.index):
+                with sealed.recorded() as files:
+                    receipt = run_task(records, task.stage, task.index)
+                receipts.write(task.index, receipt, files)
+            receipt = receipts.read(task.index)
+    finally:
+        os.umask(before)
+    return {"stage": task.stage, "index": task.index, "rows": receipt["rows"]}
+
+
+def run_task(records: Context, stage: str, index: int) -> dict[str, Any]:
+    """What a task of a stage finds."""
+    receipt: dict[str, Any] = (
+        records.call(TASKS[stage], index) if stage in TASKS else records.call(run_pass, stage, index)
+    )
+    return receipt
