@@ -83,7 +83,7 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file)
 def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
     given = staging.case(tmp_path, "groups")
     with pipeline.open_run(given) as run, engine.in_process() as mapper:
-        for stage in (pipeline.scan, pipeline.route, pipeline.transform):
+        for stage in (pipeline.scan, pipeline.route, pipeline.encode, pipeline.transform, pipeline.decode):
             stage(run, mapper)
         records, rows = run.context, run.context.cut.lengths[0]
         last = PassTask.read(records.work, LAST)

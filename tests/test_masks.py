@@ -225,7 +225,7 @@ def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, 
         seen.update(found=np.concatenate(found), wanted=np.concatenate(wanted), scopes=len(wanted))
         assert len(run.context.cut.partitions) > 1
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:3], look, *pipeline.MAPPED_STAGES[3:]))
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, *pipeline.MAPPED_STAGES[4:]))
     mask, changes = (None, mask) if "synthesize" in mask else (mask, {})
     small.run(registry_job(tmp_path, registry, mask, strata={"by": ["vital_status"]}, **changes))
     assert np.array_equal(seen["found"], seen["wanted"])
@@ -341,7 +341,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
                 read_column(work, fitted, cut, FEATURES, last.channels, place, scope)
         assert np.array_equal(shelf.read_column(0, cut.lengths), before)
 
-    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:3], look, *pipeline.MAPPED_STAGES[3:]))
+    monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, *pipeline.MAPPED_STAGES[4:]))
     assert small.run(registry_job(tmp_path, registry, MASKS[2])).version
 
 

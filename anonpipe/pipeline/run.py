@@ -1,4 +1,4 @@
-"""The whole run in order: open, scan, route, transform, assess, write, verify, publish.
+"""The whole run in order: open, scan, route, encode, transform, decode, assess, write, verify, publish.
 
 Each stage is a function of the `Run`. A stage that finds its work done
 (receipts, written files) goes on from there, so that a run can be resumed, and
@@ -28,7 +28,7 @@ from anonpipe.pipeline.partitioning import cut_rows
 from anonpipe.pipeline.publish import Outcome, finish
 from anonpipe.pipeline.repeats import check_repeats, overlaps
 from anonpipe.pipeline.staged import make_released, routed_shelf
-from anonpipe.pipeline.steps import run_method
+from anonpipe.pipeline.steps import make_features, run_steps
 from anonpipe.progress import OnProgress, Progress, log_verdict
 from anonpipe.storage import release_log as ledger
 from anonpipe.storage import sealed
@@ -152,14 +152,23 @@ def route(run: Run, mapper: Mapper) -> None:
         run.staging.write_json("plan.json", cut.to_dict())
 
 
+def encode(run: Run, mapper: Mapper) -> None:
+    """Turn the cells of every partition into features."""
+    run.context.call(make_features)
+    run.map_stage(mapper, "encode", len(run.context.cut.partitions))
+
+
 def transform(run: Run, mapper: Mapper) -> None:
-    """Encode every partition, run the steps of the method over all, and decode what they have made of the records."""
-    records = run.context
-    work, fitted, cut = records.work, records.fitted, records.cut
-    run_method(work, fitted, cut, lambda stage, count, title: run.map_stage(mapper, stage, count, title))
-    make_released(work, fitted, cut)
-    run.map_stage(mapper, "decode", len(cut.partitions))
-    decoded = run.staging.receipts("decode").read_all(len(cut.partitions))
+    """Run the steps of grouping and synthesis, or of the mask, over the features of all partitions."""
+    run.context.call(run_steps, lambda stage, count, title: run.map_stage(mapper, stage, count, title))
+
+
+def decode(run: Run, mapper: Mapper) -> None:
+    """Turn what the steps have made of the records into released rows, and sample them beside the original ones."""
+    partitions = len(run.context.cut.partitions)
+    run.context.call(make_released)
+    run.map_stage(mapper, "decode", partitions)
+    decoded = run.staging.receipts("decode").read_all(partitions)
     run.staging.write_json("file_rows.json", [receipt["file_rows"] for receipt in decoded])
 
 
@@ -183,7 +192,15 @@ def write(run: Run, mapper: Mapper) -> None:
         run.map_stage(mapper, "values", columns, "compare values")
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (scan, route, transform, assess, write)
+MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (
+    scan,
+    route,
+    encode,
+    transform,
+    decode,
+    assess,
+    write,
+)
 
 
 def verify(run: Run) -> Verdict:

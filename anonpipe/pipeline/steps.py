@@ -98,7 +98,7 @@ class PassTask:
 
 
 LAST = "last"
-"""The name of what `run_method` leaves for decoding: the last staged array, and what was learnt last."""
+"""The name of what `run_steps` leaves for decoding: the last staged array, and what was learnt last."""
 
 
 def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:
@@ -232,15 +232,18 @@ def stage_name(number: int | str) -> str:
     return f"step-{number}"
 
 
-def run_method(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
-    """Encode the partitions and run the passes of the method but the last, which is done where rows are decoded.
+def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
+    """Make the staged array of the features, once it is known that no step asks for larger partitions."""
+    _check_lengths(fitted, cut)
+    channel_shelf(work, fitted, cut, FEATURES, fitted.width)
+
+
+def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
+    """Run the passes of the procedure but the last, which is done where rows are decoded.
 
     Every piece is as in `anonpipe.methods.executor.run_steps` with the key of
     its scope, the partitions being the parts, and so are the draws.
     """
-    _check_lengths(fitted, cut)
-    channel_shelf(work, fitted, cut, FEATURES, fitted.width)
-    map_stage("encode", len(cut.partitions), "encode")
     seen = (fitted.width,) * len(scopes_of(fitted, cut))
     table = Staged(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))
     execute(fitted.procedure.head, table)
