@@ -31,10 +31,10 @@ class Role(StrEnum):
 
     IDENTIFIER = "identifier"
     MASKED = "masked"
-    CLASS = "class"
+    SENSITIVE = "sensitive"
     SURVIVAL_TIME = "survival_time"
     SURVIVAL_STATUS = "survival_status"
-    KEPT = "kept"
+    KEY = "key"
     DROPPED = "dropped"
 
     @property
@@ -49,7 +49,7 @@ class Role(StrEnum):
 
     @property
     def unchanged(self) -> bool:
-        """Whether its true values are released, which makes it a quasi-identifier."""
+        """Whether its true values are released, which makes it a key variable (quasi-identifier)."""
         return self.released and not self.synthesized
 
 

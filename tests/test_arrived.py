@@ -16,12 +16,12 @@ COLUMNS = {
     "cost": {"kind": "continuous"},
     "grade": {"kind": "ordinal", "levels": ["low", "mid", "high"]},
     "place": {"kind": "categorical"},
-    "ward": {"kind": "categorical", "role": "kept"},
+    "ward": {"kind": "categorical", "role": "key"},
 }
 LOOSE = {
     "mean": 9,
     "covariance": 9,
-    "covariance_unchanged": 9,
+    "covariance_with_keys": 9,
     "category_share": 1,
     "null_share": 1,
     "rows_under_k": 500,
@@ -104,7 +104,7 @@ def test_a_tampered_staging_is_refused(tmp_path, monkeypatch, way, tamper, calls
 def test_drops_merges_hold_outs_and_suppression_are_no_damage(tmp_path, way, small_strata, hold_out):
     change = {"strata": {"by": ["ward"], "small": small_strata}}
     change["measure"] = {"utility": False, "hold_out": hold_out} if hold_out else small.OFF
-    given = small.job(tmp_path, table(), COLUMNS, gates={**LOOSE, "share_as_they_were": 1}, **WAYS[way], **change)
+    given = small.job(tmp_path, table(), COLUMNS, gates={**LOOSE, "unchanged_record_rate": 1}, **WAYS[way], **change)
     outcome = small.run(given)
     told = {check.name: check for check in outcome.verdict.lines}
     assert told[LOST].outcome == told[MOVED].outcome == "passed"

@@ -9,11 +9,11 @@ from anonpipe import anonymize
 GATES = {
     "mean": 9,
     "covariance": 9,
-    "covariance_unchanged": 9,
+    "covariance_with_keys": 9,
     "category_share": 1,
     "null_share": 1,
-    "share_as_they_were": 1,
-    "suppressed_share": 1,
+    "unchanged_record_rate": 1,
+    "local_suppression_rate": 1,
 }
 COLUMNS = {
     "number": {"kind": "continuous"},
@@ -21,7 +21,7 @@ COLUMNS = {
     "constant": {"kind": "integer"},
     "missing": {"kind": "continuous"},
     "place": {"kind": "categorical"},
-    "stratum": {"kind": "binary", "role": "class"},
+    "stratum": {"kind": "binary", "role": "sensitive"},
 }
 SMALL = 10
 STEPS = {"number": 0.1, "twice": 0.1, "missing": 0.1, "constant": 2}
@@ -32,7 +32,7 @@ METHODS = [
     *({"synthesize": {"method": "micro_perturbation", "form": form}} for form in ("centred", "published")),
     {"synthesize": {"method": "micro_perturbation", "form": "exact", "noise_scope": "stratum"}},
     *({"mask": {"method": method}} for method in ("noise", "data_shuffle", "synthesis")),
-    {"mask": {"method": "data_shuffle", "kept": ["stratum"], "scope": "table"}},
+    {"mask": {"method": "data_shuffle", "conditioning": ["stratum"], "scope": "table"}},
     {"mask": {"method": "noise", "form": "exact"}},
     {"mask": {"method": "synthesis", "draw": "quantiles"}},
     {"mask": {"method": "sequential_regression"}},

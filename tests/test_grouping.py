@@ -13,11 +13,11 @@ from tests import small
 COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "income": {"kind": "continuous", "bounds": [0, 1_000_000]},
-    "ward": {"kind": "binary", "role": "kept"},
-    "illness": {"kind": "categorical", "role": "class"},
-    "stage": {"kind": "ordinal", "role": "class", "levels": ["I", "II", "III"]},
+    "ward": {"kind": "binary", "role": "key"},
+    "illness": {"kind": "categorical", "role": "sensitive"},
+    "stage": {"kind": "ordinal", "role": "sensitive", "levels": ["I", "II", "III"]},
 }
-GATES = {"mean": 1.0, "covariance": 1.0, "covariance_unchanged": 1.0, "share_as_they_were": 1.0}
+GATES = {"mean": 1.0, "covariance": 1.0, "covariance_with_keys": 1.0, "unchanged_record_rate": 1.0}
 
 
 def table(rows=1_500):
@@ -71,7 +71,7 @@ def test_a_method_that_cannot_group_refuses_with_its_reason(tmp_path):
 @pytest.mark.parametrize("method", ["mdav", "crest"])
 def test_conditions_on_classes_are_met_and_held_as_gates(tmp_path, method, strata):
     classes = {"l_diversity": 2, "t_closeness": 0.35}
-    outcome = small.run(job(tmp_path, cluster={"method": method}, classes=classes, strata=strata))
+    outcome = small.run(job(tmp_path, cluster={"method": method}, sensitive=classes, strata=strata))
     assert outcome.version
     lines = checks(outcome, "l-diversity") + checks(outcome, "t-closeness")
     assert len(lines) == 4 and all(line.outcome == "passed" and line.mandatory for line in lines)
@@ -79,9 +79,9 @@ def test_conditions_on_classes_are_met_and_held_as_gates(tmp_path, method, strat
 
 
 def test_entropy_and_ordered_distances(tmp_path):
-    columns = {**COLUMNS, "illness": {"kind": "categorical", "role": "kept"}}
+    columns = {**COLUMNS, "illness": {"kind": "categorical", "role": "key"}}
     classes = {"l_diversity": 2.1, "diversity": "entropy", "t_closeness": 0.2, "closeness": "ordered"}
-    outcome = small.run(job(tmp_path, columns=columns, classes=classes, gates={**GATES, "rows_under_k": 1_500}))
+    outcome = small.run(job(tmp_path, columns=columns, sensitive=classes, gates={**GATES, "rows_under_k": 1_500}))
     assert [line.outcome for line in checks(outcome, "'stage'")] == ["passed", "passed"]
     plain = small.run(job(tmp_path, columns=columns, gates={**GATES, "rows_under_k": 1_500}))
     note = next(note for note in plain.verdict.notes if "'stage'" in note)
@@ -90,14 +90,14 @@ def test_entropy_and_ordered_distances(tmp_path):
 
 def test_conditions_that_cannot_be_met_are_refused_before_any_group_is_formed(tmp_path):
     with pytest.raises(InputError, match=r"column 'illness': the whole table .* records of 3 classes; give at most 3"):
-        small.run(job(tmp_path, classes={"l_diversity": 4}))
+        small.run(job(tmp_path, sensitive={"l_diversity": 4}))
     data = table()
     gout = pa.array(["gout"] * 1_500)
     apart = data.set_column(
         3, "illness", pa.compute.if_else(pa.compute.equal(data["ward"], "a"), gout, data["illness"])
     )
     with pytest.raises(InputError, match=r"column 'illness': stratum [12] \(\d+ records\) .* t_closeness is 0.1"):
-        small.run(job(tmp_path, apart, strata={"by": ["ward"]}, classes={"t_closeness": 0.1}))
+        small.run(job(tmp_path, apart, strata={"by": ["ward"]}, sensitive={"t_closeness": 0.1}))
     assert small.left_behind(tmp_path) == []
 
 
@@ -106,7 +106,7 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
     given = job(
         tmp_path,
         cluster={"method": "crest", "block_rows": 300},
-        classes={"several": "average"},
+        sensitive={"several": "average"},
         synthesize={"method": synthesize},
     )
     outcome = small.run(given)
@@ -120,20 +120,20 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"cluster": {"method": "crest"}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role class"),
-        ({"classes": {"l_diversity": 2}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role class"),
+        ({"cluster": {"method": "crest"}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role sensitive"),
+        ({"sensitive": {"l_diversity": 2}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role sensitive"),
         ({"cluster": {"method": "crest", "refine": True}}, "would undo"),
-        ({"classes": {"several": "average"}}, "needs a method that uses classes"),
+        ({"sensitive": {"several": "average"}}, "needs a method that mixes sensitive values"),
         (
-            {"cluster": {"method": "crest"}, "classes": {"several": "average"}, "synthesize": {"method": "gaussian"}},
+            {"cluster": {"method": "crest"}, "sensitive": {"several": "average"}, "synthesize": {"method": "gaussian"}},
             "centroid, or micro_perturbation",
         ),
         (
-            {"cluster": {"method": "crest"}, "classes": {"several": "average", "l_diversity": 2}},
+            {"cluster": {"method": "crest"}, "sensitive": {"several": "average", "l_diversity": 2}},
             "no single grouping",
         ),
-        ({"classes": {"diversity": "entropy"}}, "give l_diversity too"),
-        ({"classes": {"t_closeness": 0.2, "closeness": "ordered"}}, "'illness' is categorical"),
+        ({"sensitive": {"diversity": "entropy"}}, "give l_diversity too"),
+        ({"sensitive": {"t_closeness": 0.2, "closeness": "ordered"}}, "'illness' is categorical"),
         (
             {"cluster": {"distance": "range"}, "columns": {"age": {"kind": "integer"}}},
             "column 'age' has no bounds",

@@ -41,7 +41,7 @@ def test_what_is_not_released_needs_no_kind(role):
     assert "kind" not in Job.model_json_schema()["$defs"]["Column"]["required"]
 
 
-@pytest.mark.parametrize("content", [{}, {"role": "masked"}, {"role": "kept"}, {"role": []}])
+@pytest.mark.parametrize("content", [{}, {"role": "masked"}, {"role": "key"}, {"role": []}])
 def test_what_is_released_needs_a_kind(content):
     with pytest.raises(JobError, match=r"columns\.cauchy\.kind: is missing; add it"):
         parse_job(changed(columns={**BASE["columns"], "cauchy": content}))
@@ -207,7 +207,7 @@ def test_every_grouping_method_can_be_asked_for_with_its_options():
         assert {option: record.options.model_fields[option].default for option in own} == {
             option: record.parameters[option].default for option in own
         }
-        column = {"g": {"kind": "binary", "role": "class"}} if record.classes else {}
+        column = {"g": {"kind": "binary", "role": "sensitive"}} if record.classes else {}
         job = parse_job(changed(cluster={"method": name}, columns=BASE["columns"] | column))
         assert isinstance(job.cluster, record.options) and set(job.cluster.own) == own
 
@@ -244,7 +244,7 @@ def test_a_mask_stands_alone_in_job_digest_and_schema(tmp_path):
 
     grouped, masked = parse_job(BASE), parse_job(changed(mask={"method": "noise"}))
     assert grouped.mask is None and grouped.by_groups.cluster.method == "mdav"
-    assert (masked.cluster, masked.classes, masked.synthesize) == (None, None, None)
+    assert (masked.cluster, masked.sensitive, masked.synthesize) == (None, None, None)
     with pytest.raises(JobError, match="forms no groups"):
         masked.by_groups  # noqa: B018
     for job in (grouped, masked):

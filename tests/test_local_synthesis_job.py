@@ -15,8 +15,14 @@ from tests import small
 from tests.staged import steps_on_disk_and_in_memory
 
 MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}
-GATES = {"mean": 0.5, "covariance": 1.0, "covariance_unchanged": 1.0, "category_share": 0.05, "share_as_they_were": 1.0}
-GATES |= {"suppressed_share": 1.0}
+GATES = {
+    "mean": 0.5,
+    "covariance": 1.0,
+    "covariance_with_keys": 1.0,
+    "category_share": 0.05,
+    "unchanged_record_rate": 1.0,
+}
+GATES |= {"local_suppression_rate": 1.0}
 OFF = {"utility": False, "risk": False}
 
 
@@ -30,7 +36,7 @@ COLUMNS = {
     "height": {"kind": "continuous", "bounds": [0, 400]},
     "weight": {"kind": "continuous", "bounds": [-200, 400]},
     "place": {"kind": "categorical"},
-    "status": {"kind": "categorical", "role": "kept"},
+    "status": {"kind": "categorical", "role": "key"},
 }
 
 
@@ -191,7 +197,7 @@ def test_what_a_user_is_told(tmp_path, table):
         small.run(job_of(tmp_path, table, k=2))
     with pytest.raises(JobError, match="stratum"):
         job_of(tmp_path, table, mask={**MASK, "scope": "table"})
-    only_places = {"place": {"kind": "categorical"}, "status": {"kind": "categorical", "role": "kept"}}
+    only_places = {"place": {"kind": "categorical"}, "status": {"kind": "categorical", "role": "key"}}
     places = pa.table(people(80)).select(["place", "status"])
     with pytest.raises(JobError, match="needs a column of numbers"):
         small.run(job_of(tmp_path, places, only_places))

@@ -107,7 +107,7 @@ def test_counts_of_logarithms_merge():
         ({"kind": "continuous", "bounds": [0, 5], "transform": "log"}, "together with a step"),
         ({"kind": "categorical", "transform": "log"}, "continuous and integer"),
         ({"kind": "date", "transform": "log"}, "continuous and integer"),
-        ({**COST, "role": "kept"}, "continuous and integer"),
+        ({**COST, "role": "key"}, "continuous and integer"),
         ({**COST, "transform": "root"}, "log"),
     ],
 )
@@ -124,7 +124,7 @@ def test_steps_of_intervals_and_logarithms_contradict_each_other():
 
 def test_so_few_records_that_masked_ones_would_be_mixed_from_them_are_refused():
     frame = skewed(60).assign(site=["a"] * 56 + ["b"] * 4)
-    columns = {**COLUMNS, "site": {"kind": "categorical", "role": "class"}}
+    columns = {**COLUMNS, "site": {"kind": "categorical", "role": "sensitive"}}
     job = {"k": 4, "columns": columns, "strata": {"by": ["site"]}, "mask": {"method": "spectral_swap"}}
     with pytest.raises(JobError, match=r"smallest stratum has 4 records, and mask\.method spectral_swap needs 5 for 3"):
         anonymize(frame, job)

@@ -72,7 +72,7 @@ def test_the_columns_that_are_compared_are_counted_not_their_entries():
 
 def test_releases_of_earlier_versions_are_verified_and_their_reports_drawn(tmp_path):
     """Their checks were words without a key."""
-    given = small.job(tmp_path, small.plain_table(300), gates={"mean": 1, "covariance": 1, "suppressed_share": 1})
+    given = small.job(tmp_path, small.plain_table(300), gates={"mean": 1, "covariance": 1, "local_suppression_rate": 1})
     version = Path(small.run(given).version)
     for name in ("_report.json", "_manifest.json"):
         content = json.loads((version / name).read_text())

@@ -32,15 +32,15 @@ ROWS = 1_600
 GATES = {
     "mean": 0.5,
     "covariance": 1.0,
-    "covariance_unchanged": 1.0,
+    "covariance_with_keys": 1.0,
     "category_share": 0.05,
     "null_share": 0.05,
-    "share_as_they_were": 1.0,
+    "unchanged_record_rate": 1.0,
 }
 MASKS = [
     {"method": "noise"},
     {"method": "noise", "form": "exact"},
-    {"method": "data_shuffle", "kept": ["vital_status"]},
+    {"method": "data_shuffle", "conditioning": ["vital_status"]},
     {"method": "spectral_swap"},
     {"method": "synthesis", "draw": "quantiles"},
     {"method": "suppression", "share": 0.1},
@@ -134,7 +134,7 @@ def months_apart(table):
 def test_shuffling_given_a_kept_column_keeps_what_the_others_have_to_do_with_it(tmp_path, registry):
     true, apart = months_apart(registry[1]), {}
     for kept in ((), ("vital_status",)):
-        given = registry_job(tmp_path / str(len(kept)), registry, {"method": "data_shuffle", "kept": kept})
+        given = registry_job(tmp_path / str(len(kept)), registry, {"method": "data_shuffle", "conditioning": kept})
         assert small.run(given).version
         apart[kept] = months_apart(small.released(given))
     assert abs(apart[()]) < 0.25 * abs(true)
@@ -350,16 +350,16 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
     [
         ({"mask": {"method": "noise"}, "cluster": {"method": "mdav"}}, "leave out either mask or cluster"),
         ({"mask": {"method": "noise"}, "synthesize": {"method": "pca"}}, "leave out either mask or synthesize"),
-        ({"mask": {"method": "noise"}, "classes": {"l_diversity": 2}}, "leave out either mask or classes"),
+        ({"mask": {"method": "noise"}, "sensitive": {"l_diversity": 2}}, "leave out either mask or sensitive"),
         ({"mask": {"method": "magic"}}, "mask: unknown method; known are: noise, data_shuffle"),
         ({"mask": {}}, "mask"),
         ({"mask": {"method": "noise", "amount": 0}}, "amount"),
         ({"mask": {"method": "noise", "amount": float("inf")}}, "amount"),
         ({"mask": {"method": "noise", "level": 1}}, "unknown key"),
         ({"mask": {"method": "suppression", "share": 0}}, "suppresses nothing"),
-        ({"mask": {"method": "data_shuffle", "kept": ["age"]}}, "released unchanged"),
-        ({"mask": {"method": "data_shuffle", "kept": ["nowhere"]}}, "released unchanged"),
-        ({"mask": {"method": "data_shuffle", "kept": ["vital_status"] * 2}}, "twice"),
+        ({"mask": {"method": "data_shuffle", "conditioning": ["age"]}}, "released unchanged"),
+        ({"mask": {"method": "data_shuffle", "conditioning": ["nowhere"]}}, "released unchanged"),
+        ({"mask": {"method": "data_shuffle", "conditioning": ["vital_status"] * 2}}, "twice"),
         ({"mask": {"method": "generalize", "steps": {"site": 5}}}, "numbers and dates"),
         ({"mask": {"method": "generalize", "steps": {"age": 0}}}, "greater than 0"),
         ({"mask": {"method": "generalize", "origin": {"age": 0}}}, "without steps"),
@@ -375,7 +375,7 @@ def test_jobs_that_contradict_themselves(tmp_path, registry, changes, text):
 
 def test_what_the_table_does_not_allow_is_refused(tmp_path, registry):
     constant = pa.table({"age": np.full(100, 3), "place": ["a"] * 100})
-    columns = {"age": {"kind": "integer", "role": "kept"}, "place": {"kind": "categorical"}}
+    columns = {"age": {"kind": "integer", "role": "key"}, "place": {"kind": "categorical"}}
     for act in (preview, small.run):
         with pytest.raises(JobError, match="nothing to mask"):
             act(small.job(tmp_path, constant, columns, mask={"method": "noise"}))
@@ -403,7 +403,7 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
 
 def test_same_bytes_here_and_from_two_workers_of_which_one_is_killed(tmp_path, monkeypatch):
     """Swaps and draws follow the run's key, whoever makes them."""
-    changes = {"cluster": None, "mask": {"method": "data_shuffle", "kept": ["vital_status"]}, "gates": GATES}
+    changes = {"cluster": None, "mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "gates": GATES}
     job = str(runs.registry_job(tmp_path, 3_000, 2, **changes))
     for name, value in runs.environment(tmp_path).items():
         monkeypatch.setenv(name, value)

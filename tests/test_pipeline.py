@@ -27,7 +27,7 @@ from tests import small
 from tests.runs import registry_columns
 
 K = 5
-LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_unchanged": 0.5, "category_share": 0.05, "null_share": 0.05}
+LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_with_keys": 0.5, "category_share": 0.05, "null_share": 0.05}
 HANDED_ON = f"values of masked numbers and dates that fewer than {K} records hold, released beyond chance"
 CLUSTERS = [{"method": "mdav"}, {"method": "mdav", "refine": False}, {"method": "kmeans"}]
 SYNTHESIZERS = [
@@ -93,7 +93,7 @@ def apart(made, original):
 @pytest.mark.parametrize("synthesize", SYNTHESIZERS, ids=lambda options: "-".join(map(str, options.values())))
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "mdav-plain", "kmeans"])
 def test_every_combination_releases(tmp_path, registry, cluster, synthesize, strata):
-    gates = {**LOOSE, "share_as_they_were": 1.0} if synthesize["method"] == "r_microhybrid" else LOOSE
+    gates = {**LOOSE, "unchanged_record_rate": 1.0} if synthesize["method"] == "r_microhybrid" else LOOSE
     given = registry_job(tmp_path, registry, cluster=cluster, synthesize=synthesize, strata=strata, gates=gates)
     outcome = small.run(given)
     if synthesize["method"] == "r_microhybrid" and not strata:  # the status beside leaves too little to rotate
@@ -122,7 +122,7 @@ def test_small_strata_share_their_noise(tmp_path, form):
     ward = np.repeat(["a", "b", "c", "d"], [400, 22, 10, 8])
     table = pa.table({"age": rng.normal(40, 9, 440) + 30 * (ward == "a"), "cost": rng.normal(size=440), "ward": ward})
     columns = {"age": {"kind": "continuous"}, "cost": {"kind": "continuous"}}
-    columns["ward"] = {"kind": "categorical", "role": "kept"}
+    columns["ward"] = {"kind": "categorical", "role": "key"}
     synthesize = {"method": "micro_perturbation", "form": form}
     given = small.job(tmp_path, table, columns, strata={"by": ["ward"]}, synthesize=synthesize, gates=LOOSE)
     outcome = small.run(given)
@@ -145,11 +145,11 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     income = 500.0 * age + np.where(ward == "a", 9e3, 0.0) + rng.normal(0, 3e3, 900)
     table = pa.table({"age": age, "income": income, "ward": ward})
     columns = {
-        "age": {"kind": "integer", "role": "kept"},
+        "age": {"kind": "integer", "role": "key"},
         "income": {"kind": "continuous"},
-        "ward": {"kind": "categorical", "role": "class"},
+        "ward": {"kind": "categorical", "role": "sensitive"},
     }
-    gates = {"rows_under_k": 900, "covariance_unchanged": 1e-6, "covariance": 1e-6, "mean": 1e-6}
+    gates = {"rows_under_k": 900, "covariance_with_keys": 1e-6, "covariance": 1e-6, "mean": 1e-6}
     given = small.job(tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, gates=gates)
     assert failed(small.run(given)) == [
         HANDED_ON.replace("5", "6"),
@@ -170,7 +170,7 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
 
 @pytest.mark.parametrize("method", ["centroid", "gaussian"])
 def test_histograms_keep_the_counts_of_every_group(tmp_path, registry, method):
-    gates = {**LOOSE, "covariance": 5, "covariance_unchanged": 5, "mean": 5}
+    gates = {**LOOSE, "covariance": 5, "covariance_with_keys": 5, "mean": 5}
     changes = {"strata": {"by": ["vital_status"]}, "synthesize": {"method": method}, "gates": gates}
     given = registry_job(tmp_path, registry, decode={"categories": "histogram"}, **changes)
     outcome = small.run(given)
@@ -188,7 +188,7 @@ def test_histograms_keep_the_counts_of_every_group(tmp_path, registry, method):
 @pytest.mark.parametrize("rule", ["calibrated", "most_probable", "sampled"])
 @pytest.mark.parametrize("method", ["centroid", "micro_perturbation"])
 def test_rules_of_categories(tmp_path, registry, rule, method):
-    gates = {**LOOSE, "category_share": 1.0, "covariance": 50, "covariance_unchanged": 50, "mean": 5, "null_share": 1}
+    gates = {**LOOSE, "category_share": 1.0, "covariance": 50, "covariance_with_keys": 50, "mean": 5, "null_share": 1}
     given = registry_job(tmp_path, registry, decode={"categories": rule}, synthesize={"method": method}, gates=gates)
     made = check_release(given, registry[1], small.run(given))
     most = max(apart(made[name], registry[1][name]) for name in ("stage", "site", "region"))
@@ -198,7 +198,7 @@ def test_rules_of_categories(tmp_path, registry, rule, method):
 @pytest.mark.parametrize("jitter", [0.0, 2.0])
 @pytest.mark.parametrize("strata", [{}, {"by": ["vital_status"]}], ids=["whole", "strata"])
 def test_restored_survival_times(tmp_path, registry, jitter, strata):
-    gates = {**LOOSE, "rows_under_k": 1_200, "share_as_they_were": 1.0}
+    gates = {**LOOSE, "rows_under_k": 1_200, "unchanged_record_rate": 1.0}
     decode = {"restore_survival_times": True, "jitter_restored_times": jitter}
     given = registry_job(tmp_path, registry, decode=decode, strata=strata, gates=gates)
     outcome = small.run(given)
@@ -318,7 +318,7 @@ def test_rare_categories_are_suppressed(tmp_path):
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "mdav-plain", "kmeans"])
 @pytest.mark.parametrize("k", [3, 5, 12])
 def test_centroid_rows_occur_at_least_k_times(tmp_path, registry, cluster, k):
-    gates = {**LOOSE, "mean": 5, "covariance": 5, "covariance_unchanged": 5, "category_share": 1, "null_share": 1}
+    gates = {**LOOSE, "mean": 5, "covariance": 5, "covariance_with_keys": 5, "category_share": 1, "null_share": 1}
     given = registry_job(tmp_path, registry, k=k, cluster=cluster, synthesize={"method": "centroid"}, gates=gates)
     made = check_release(given, registry[1], small.run(given)).to_pandas().astype(object)
     synthetic = [name for name, column in given.released.items() if column.role.synthesized]
@@ -346,8 +346,8 @@ def test_strata_are_never_mixed(tmp_path, registry):
 
 def test_kept_columns_keep_their_counts(tmp_path, registry):
     columns = registry_columns(registry[1].schema)
-    columns["sex"] = {"kind": "binary", "role": "class"}
-    columns["region"] = {"kind": "categorical", "role": "kept"}
+    columns["sex"] = {"kind": "binary", "role": "sensitive"}
+    columns["region"] = {"kind": "categorical", "role": "key"}
     given = small.job(tmp_path, registry[0], columns, gates={**LOOSE, "rows_under_k": 100})
     made = check_release(given, registry[1], small.run(given))
     names = ["sex", "region", "vital_status"]
@@ -358,7 +358,7 @@ def test_kept_columns_keep_their_counts(tmp_path, registry):
 # --- failed gates ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["mean", "covariance", "covariance_unchanged"])
+@pytest.mark.parametrize("gate", ["mean", "covariance", "covariance_with_keys"])
 def test_a_failed_gate_publishes_nothing(tmp_path, registry, gate):
     first = registry_job(tmp_path, registry)
     old = small.run(first).version

@@ -19,7 +19,7 @@ COLUMNS = {
     "months": {"kind": "continuous", "role": "survival_time", "step": 0.1},
     "status": {"kind": "categorical", "role": "survival_status", "event": ["Dead"]},
 }
-LOOSE = {"mean": 9, "covariance": 99, "covariance_unchanged": 99, "share_as_they_were": 1, "rows_under_k": ROWS}
+LOOSE = {"mean": 9, "covariance": 99, "covariance_with_keys": 99, "unchanged_record_rate": 1, "rows_under_k": ROWS}
 OPTIONS = {"suppression": {"share": 0.5}, "synthesis": {"draw": "quantiles"}}
 HANDING_ON = [
     {"mask": {"method": "spectral_swap", "basis": "columns"}},

@@ -20,11 +20,11 @@ COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "site": {"kind": "categorical"},
     "smoker": {"kind": "binary"},
-    "status": {"kind": "binary", "role": "kept"},
+    "status": {"kind": "binary", "role": "key"},
 }
 NAMES = ["age", "site_breast", "site_lung", "site_null", "smoker_False", "smoker_True", "status"]
 DECODE = {"categories": "probabilities"}
-GATES = {"share_as_they_were": 1.0, "covariance": 0.5, "covariance_unchanged": 1.0}
+GATES = {"unchanged_record_rate": 1.0, "covariance": 0.5, "covariance_with_keys": 1.0}
 METHODS = [
     {"synthesize": {"method": "centroid"}},
     {"mask": {"method": "spectral_swap"}},
@@ -112,14 +112,16 @@ def test_the_whole_run(tmp_path):
     )
     unmeasured = [check.name for check in outcome.verdict.lines if check.measured == "not measured"]
     assert "utility of the columns site, smoker" in unmeasured
-    for start in ("risk, linked_share", "risk, attribute_inference", "analysis 'm'"):
+    for start in ("risk, reidentification_rate", "risk, attribute_inference", "analysis 'm'"):
         assert any(check.name.startswith(start) for check in outcome.verdict.lines)
 
 
 def test_a_wrong_share_fails(monkeypatch):
     """Without calibration the 5 % become 29 %, and the gates say so."""
     monkeypatch.setattr("anonpipe.encoding.probabilities.calibrated_probabilities", lambda chances, *_: chances)
-    table, verdict, _ = anonymize(people(), job(synthesize={"method": "centroid"}, gates={"share_as_they_were": 1.0}))
+    table, verdict, _ = anonymize(
+        people(), job(synthesize={"method": "centroid"}, gates={"unchanged_record_rate": 1.0})
+    )
     assert table is None
     failed = {check.name for check in verdict.lines if check.outcome.value == "failed"}
     assert {"mean", "share of a category"} <= failed

@@ -15,7 +15,7 @@ from tests import small
 COLUMNS = {
     "x": {"kind": "continuous"},
     "place": {"kind": "categorical"},
-    "area": {"kind": "categorical", "role": "kept"},
+    "area": {"kind": "categorical", "role": "key"},
 }
 PLACES = ("north", "south", "east", "west")
 
@@ -34,7 +34,7 @@ def _table(rows=600):
 )
 def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, monkeypatch, how):
     monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
-    gates = {"mean": 9, "covariance": 9, "covariance_unchanged": 9, "category_share": 0.1, "share_as_they_were": 1}
+    gates = {"mean": 9, "covariance": 9, "covariance_with_keys": 9, "category_share": 0.1, "unchanged_record_rate": 1}
     job = small.job(tmp_path, _table(), COLUMNS, strata={"by": ["area"]}, gates=gates, **how)
     outcome = small.run(job)
     assert outcome.verdict.passed, [check for check in outcome.verdict.lines if check.outcome == "failed"]

@@ -19,7 +19,7 @@ from tests import small
 
 NUMBER = {"kind": "continuous"}
 TIME = {"kind": "continuous", "role": "survival_time"}
-LOOSE = {"mean": 1.0, "covariance": 1.0, "share_as_they_were": 1.0, "mean_in_unit": 1e9}
+LOOSE = {"mean": 1.0, "covariance": 1.0, "unchanged_record_rate": 1.0, "mean_in_unit": 1e9}
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_a_lower_bound_that_cuts_the_data_fails_the_mean(tmp_path):
     cost = np.exp(np.random.default_rng(0).normal(3.0, 1.0, 400))
     table = pa.table({"cost": cost, "age": np.arange(400.0)})
     columns = {"cost": {**NUMBER, "bounds": [100, 10_000], "transform": "log"}, "age": NUMBER}
-    gates = {"mean_in_unit": 1e9, "share_as_they_were": 1.0}
+    gates = {"mean_in_unit": 1e9, "unchanged_record_rate": 1.0}
     outcome = small.run(small.job(tmp_path, table, columns, gates=gates))
     assert outcome.version is None
     assert "mean" in [check.name for check in outcome.verdict.lines if check.outcome == "failed"]

@@ -23,7 +23,7 @@ from anonpipe.storage.release_log import Trace, look, note_release, withdraw_not
 from tests import small
 
 SECRET = b"s" * 32
-LOOSE = {"repeat": {}, "gates": {"mean": 1, "covariance": 1, "category_share": 1, "share_as_they_were": 1}}
+LOOSE = {"repeat": {}, "gates": {"mean": 1, "covariance": 1, "category_share": 1, "unchanged_record_rate": 1}}
 COLUMNS = {
     "person": Column(role="identifier"),
     "size": Column(kind="continuous"),

@@ -20,7 +20,7 @@ COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "seen": {"kind": "date"},
     "place": {"kind": "categorical"},
-    "status": {"kind": "binary", "role": "kept"},
+    "status": {"kind": "binary", "role": "key"},
     "name": {"role": "identifier"},
 }
 ROADS = {
@@ -97,7 +97,7 @@ def test_order_files_and_widths_do_not_show_in_the_release(tmp_path, road):
     }
     found = {}
     for name, data in inputs.items():
-        given = {"gates": {"mean": 1, "covariance": 1, "category_share": 1, "covariance_unchanged": 1}}
+        given = {"gates": {"mean": 1, "covariance": 1, "category_share": 1, "covariance_with_keys": 1}}
         job = parse_job(small.content(tmp_path / name, data, COLUMNS, repeat={}, **given, **ROADS[road]))
         try:
             assert small.run(job).version is not None

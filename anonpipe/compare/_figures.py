@@ -16,7 +16,7 @@ from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
 USUAL_UTILITY = ("analyses.overlap", "propensity.tree_ratio", "propensity.logistic_ratio")
-USUAL_RISK = ("linked_share",)
+USUAL_RISK = ("reidentification_rate",)
 """What the map shows unless asked otherwise: the first of these that was measured."""
 
 
@@ -151,6 +151,8 @@ class Study:
         Trials of each setting.
     titles
         By name of a measure, what it is, in words.
+    notices
+        What was asked for under old names.
     """
 
     rows: tuple[Row, ...]
@@ -158,6 +160,7 @@ class Study:
     risk: Axis
     draws: int
     titles: Mapping[str, str]
+    notices: tuple[str, ...] = ()
 
     def place(self, row: Row) -> tuple[float, float] | None:
         """Utility loss and risk of a setting; None where one of them is not defined."""

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate import risk, utility
+from anonpipe.job.aliases import current_measure
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
@@ -21,7 +22,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     >>> asked = parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
     >>> names = known_names(asked)
     >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names
-    (('linked_share', 'homogeneous_share'), True, False)
+    (('reidentification_rate', 'homogeneity'), True, False)
     """
     families = ["analyses"] if job.analyses else []
     families += [f"analysis.{one.name}" for one in job.analyses]
@@ -32,6 +33,12 @@ def known_names(job: Job) -> tuple[str, ...]:
         *(name.replace("*", column) for name in risks for column in (job.columns if "*" in name else ("",))),
         *(f"{name}.{one}" for name in families for one in _ANALYSES),
     )
+
+
+def current_names(axes: tuple[str | None, str | None]) -> tuple[tuple[str | None, str | None], tuple[str, ...]]:
+    """The names of this version for what was asked for as utility and risk, and a notice for each old one."""
+    utility, risk = ((name, ()) if name is None else current_measure(name) for name in axes)
+    return (utility[0], risk[0]), (*utility[1], *risk[1])
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:
@@ -51,6 +58,6 @@ def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:
     for what, name in zip(("utility", "risk"), axes, strict=True):
         if name is not None and name not in known:
             near = get_close_matches(name, known, 3, 0.6)
-            those = [one for one in known if not one.startswith("class.")]
+            those = [one for one in known if not one.startswith("sensitive.")]
             told = f"near to it are: {', '.join(near)}" if near else f"known are: {', '.join(those)}"
             raise JobError(f"--{what} is {name!r}, and no measure is called so; {told}")

@@ -78,7 +78,7 @@ class Setting:
         Examples
         --------
         >>> grid(_example(), ["mask:noise"], [5])[0].overrides
-        ('k=5', 'cluster=null', 'classes=null', 'synthesize=null', 'mask={method: noise}')
+        ('k=5', 'cluster=null', 'sensitive=null', 'synthesize=null', 'mask={method: noise}')
         """
         return (f"k={self.k}", *(f"{name}={_flow(value)}" for name, value in self.sections.items()))
 
@@ -135,7 +135,7 @@ def _sections(base: Job, text: str) -> dict[str, Any]:
         _known(text, "mask", name, in_jobs(MASKERS))
         own = base.mask is not None and base.mask.method == name
         mask = _explicit(base.mask) if own else {}
-        return {"cluster": None, "classes": None, "synthesize": None, "mask": _formed(text, name, form, mask)}
+        return {"cluster": None, "sensitive": None, "synthesize": None, "mask": _formed(text, name, form, mask)}
     grouping, plus, rest = text.partition("+")
     if not plus:
         raise JobError(f"--methods has {text!r}; {_HOW}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.compare._figures import Study, summarise
-from anonpipe.compare._names import check_names
+from anonpipe.compare._names import check_names, current_names
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Receipt, Task, account
@@ -36,7 +36,7 @@ def compare(
     draws: int = 1,
     utility: str | None = None,
     risk: str | None = None,
-    anew: bool = False,
+    refresh: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
 ) -> Study:
@@ -60,7 +60,7 @@ def compare(
     utility, risk
         Names of measures for the map and the choice; see `summarise` for what
         is taken unless given.
-    anew
+    refresh
         Forget what was measured before of this input.
     cluster
         Whether to work on the job's cluster, or in this process.
@@ -74,7 +74,7 @@ def compare(
         disk gave up. Settings that are not feasible are told in the study.
     """
     try:
-        return _compare(job, grid(job, methods, ks), draws, (utility, risk), anew, cluster, on_progress)
+        return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
     except Exception as error:
         failure = account(error, "compare")
     failure.raise_it()
@@ -85,12 +85,13 @@ def _compare(
     settings: tuple[Setting, ...],
     draws: int,
     axes: tuple[str | None, str | None],
-    anew: bool,
+    refresh: bool,
     cluster: bool,
     on_progress: OnProgress,
 ) -> Study:
     if draws < 1:
         raise JobError(f"--draws is {draws}; give at least 1")
+    axes, notices = current_names(axes)
     check_names(job, axes)
     source = open_source(job.input, job.columns)
     check_types(source.schema, job.columns)
@@ -99,12 +100,13 @@ def _compare(
     with lock(staging):
         try:
             make_private(staging.root)
-            kept = _Kept.of(job, source, anew)
+            kept = _Kept.of(job, source, refresh)
             trials, problems = _trials(job, settings, draws, staging)
             results = _measured(job, source, staging, kept, trials, cluster, on_progress)
         finally:
             remove(staging)
-    return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
+    study = summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
+    return replace(study, notices=(*job.notices, *notices))
 
 
 def _name(job: Job) -> str:
@@ -119,12 +121,12 @@ class _Kept:
     folder: Path
 
     @classmethod
-    def of(cls, job: Job, source: Source, anew: bool) -> _Kept:
+    def of(cls, job: Job, source: Source, refresh: bool) -> _Kept:
         """Those of this input as it is now; what was kept of another is deleted."""
         folder = private_home() / "compare" / _name(job)
         identity = {"input": source.identity(), "version": version("anonpipe")}
         known = folder / "input.json"
-        if anew or not known.exists() or read_json(known) != identity:
+        if refresh or not known.exists() or read_json(known) != identity:
             shutil.rmtree(folder, ignore_errors=True)
             make_private(folder)
             write_json(known, identity)

@@ -50,7 +50,7 @@ class BesideCodec:
         >>> from anonpipe.encoding.scan import scan_batch
         >>> from anonpipe.columns import Column
         >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
-        >>> columns = {"age": Column(kind="integer", role="kept"), "sex": Column(kind="binary", role="class")}
+        >>> columns = {"age": Column(kind="integer", role="key"), "sex": Column(kind="binary", role="sensitive")}
         >>> scan = scan_batch(batch, columns, 0, [])
         >>> codec = CellCodec.fit(batch.schema, columns, scan)
         >>> BesideCodec.fit(codec, scan, ["age", "sex"]).encode(codec.to_cells(batch)).tolist()

@@ -1,4 +1,4 @@
-"""The classes of records: codes of the columns with role class, apart or as one compound."""
+"""The classes of records: codes of the columns with role sensitive, apart or as one compound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_CLASSES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class ClassColumn:
-    """One column with role class.
+    """One column with role sensitive.
 
     Attributes
     ----------

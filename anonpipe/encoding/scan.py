@@ -163,7 +163,7 @@ def scan_batch(
     Examples
     --------
     >>> batch = pa.record_batch({"age": [30, 50, None], "sex": ["m", "f", "m"]})
-    >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary", role="kept")}
+    >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary", role="key")}
     >>> scan = scan_batch(batch, columns, 0, ["sex"])
     >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
     (40.0, 1, [1, 2])

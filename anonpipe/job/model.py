@@ -6,6 +6,7 @@ k, methods) is in the job's digest; paths, gates and `run` are not.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,10 +17,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import JobError
+from anonpipe.job import aliases
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -46,7 +56,7 @@ class Strata(Options):
     only cut. `small` applies either way.
 
     `by` lists columns that are released unchanged (roles survival_status,
-    kept, class). `use_event` splits a survival status by event/censored
+    key, sensitive). `use_event` splits a survival status by event/censored
     instead of by its values. `small` says what becomes of a stratum of fewer
     than k records: `error`; `drop` its records; `merge` it into the largest
     stratum of the same event status, whose values its records then take.
@@ -69,16 +79,16 @@ class Partition(Options):
     sample_rows: int = Field(default=50_000, ge=100)
 
 
-class Classes(Options):
-    """What columns with role class ask of the groups; those in strata.by, one value a stratum, are left out.
+class Sensitive(Options):
+    """What columns with role sensitive ask of the groups; those in strata.by, one value per stratum, are left out.
 
-    `several` says how a grouping method that uses classes handles more than
-    one: as one `compound`, or by one run a column whose results are averaged
+    `several` says how a grouping method that mixes sensitive values handles more than
+    one: as one `compound`, or by one run per column whose results are averaged
     (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
-    are held for every class column by merging near groups: `diversity` counts
-    `distinct` classes or takes the exponential of their `entropy`; `closeness`
-    is the `total_variation` between a group's and the table's shares, or, for
-    classes with an order, the earth mover's distance (`ordered`).
+    are held for every sensitive column by merging near groups: `diversity`
+    counts `distinct` values or takes the exponential of their `entropy`;
+    `closeness` is the `total_variation` between a group's and the table's
+    shares, or, for values with an order, the earth mover's distance (`ordered`).
     """
 
     several: Literal["compound", "average"] = "compound"
@@ -98,7 +108,7 @@ class Classes(Options):
         return asked
 
     @model_validator(mode="after")
-    def _nothing_idle(self) -> Classes:
+    def _nothing_idle(self) -> Sensitive:
         for name, needs in (("diversity", "l_diversity"), ("closeness", "t_closeness")):
             if getattr(self, name) != type(self).model_fields[name].default and getattr(self, needs) is None:
                 raise ValueError(f"{name} says how {needs} is measured: give {needs} too")
@@ -396,7 +406,7 @@ class ByGroups:
     """The methods of a job that replaces records group by group; see `Job`."""
 
     cluster: Cluster
-    classes: Classes
+    sensitive: Sensitive
     synthesize: Synthesize
 
 
@@ -404,7 +414,7 @@ class Job(Options):
     """Everything a run needs to know, as the steward writes it.
 
     Records are replaced in one of two ways: group by group (`cluster`,
-    `classes`, `synthesize`; MDAV and micro-perturbation unless given), or by
+    `sensitive`, `synthesize`; MDAV and micro-perturbation unless given), or by
     a `mask`, which works on the whole table (or each stratum) at once, and
     forms no groups. With a `mask` the other three are null.
 
@@ -422,7 +432,7 @@ class Job(Options):
     strata: Strata = Strata()
     partition: Partition = Partition()
     cluster: Cluster | None = None
-    classes: Classes | None = None
+    sensitive: Sensitive | None = None
     synthesize: Synthesize | None = None
     mask: Mask | None = None
     decode: Decode = Decode()
@@ -433,6 +443,17 @@ class Job(Options):
     report: Report = Report()
     repeat: Repeat = Repeat()
     run: Run = Run()
+    _notices: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _under_old_names(cls, content: Any, check: ModelWrapValidatorHandler[Job]) -> Job:
+        if not isinstance(content, Mapping):
+            return check(content)
+        renamed, notices = aliases.current(content)
+        job = check(renamed)
+        job.add_notices(notices)
+        return job
 
     @model_validator(mode="before")
     @classmethod
@@ -472,7 +493,7 @@ class Job(Options):
             if not self.columns[name].role.unchanged:
                 raise ValueError(
                     f"strata.by names {name!r}, whose role is {self.columns[name].role.value}; "
-                    "strata need a column that is released unchanged (survival_status, kept or class)"
+                    "strata need a column that is released unchanged (survival_status, key or sensitive)"
                 )
         if self.strata.use_event and self.event_column not in self.strata.by:
             raise ValueError("strata.use_event needs the survival_status column in strata.by")
@@ -551,33 +572,36 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
-    def _classes_fit(self) -> Job:
+    def _sensitive_fits(self) -> Job:
         if self.mask is not None:
             return self
-        options, classes, synthesize = self.by_groups.cluster, self.by_groups.classes, self.by_groups.synthesize
+        options, asked, synthesize = self.by_groups.cluster, self.by_groups.sensitive, self.by_groups.synthesize
         by_classes = GROUPINGS[options.method].classes
-        needs_some = by_classes or bool(classes.conditions)
-        if needs_some and not self.class_columns:
-            whose = f"cluster.method {options.method}" if by_classes else "classes.l_diversity or t_closeness"
-            raise ValueError(f"{whose} needs a column with role class that is not in strata.by")
+        needs_some = by_classes or bool(asked.conditions)
+        if needs_some and not self.sensitive_columns:
+            whose = f"cluster.method {options.method}" if by_classes else "sensitive.l_diversity or t_closeness"
+            raise ValueError(f"{whose} needs a column with role sensitive that is not in strata.by")
         if by_classes and options.effort is not None:
             raise ValueError(
-                f"cluster.refine does not look at classes and would undo what {options.method} does; set it to false"
+                f"cluster.refine does not look at sensitive values and would undo what {options.method} does; "
+                "set it to false"
             )
-        if classes.several == "average":
-            if not by_classes or len(self.class_columns) < 2:
-                raise ValueError("classes.several: average needs a method that uses classes, and two class columns")
+        if asked.several == "average":
+            if not by_classes or len(self.sensitive_columns) < 2:
+                raise ValueError(
+                    "sensitive.several: average needs a method that mixes sensitive values, and two columns to mix"
+                )
             if not SYNTHESIZERS[synthesize.method].averages(synthesize):
                 raise ValueError(
-                    "classes.several: average needs synthesize.method centroid, or micro_perturbation with form "
+                    "sensitive.several: average needs synthesize.method centroid, or micro_perturbation with form "
                     "independent: the moments of one group mean nothing where a record is in several"
                 )
-            if classes.conditions:
-                raise ValueError("classes.several: average has no single grouping to hold l_diversity or t_closeness")
-        if classes.closeness == "ordered":
-            for name in self.class_columns:
+            if asked.conditions:
+                raise ValueError("sensitive.several: average has no single grouping to hold l_diversity or t_closeness")
+        if asked.closeness == "ordered":
+            for name in self.sensitive_columns:
                 if self.columns[name].kind is Kind.CATEGORICAL:
-                    raise ValueError(f"classes.closeness is ordered, and column {name!r} is categorical: no order")
+                    raise ValueError(f"sensitive.closeness is ordered, and column {name!r} is categorical: no order")
         return self
 
     @model_validator(mode="after")
@@ -608,8 +632,10 @@ class Job(Options):
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
             if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
-            if "classes" in needs and not (grouped and self.class_columns):
-                raise ValueError(f"gates.{name} needs groups, and a column with role class that is not in strata.by")
+            if "sensitive" in needs and not (grouped and self.sensitive_columns):
+                raise ValueError(
+                    f"gates.{name} needs groups, and a column with role sensitive that is not in strata.by"
+                )
         return self
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
@@ -651,22 +677,22 @@ class Job(Options):
         JobError
             The job masks the whole table.
         """
-        if self.cluster is None or self.classes is None or self.synthesize is None:
+        if self.cluster is None or self.sensitive is None or self.synthesize is None:
             raise JobError("the job masks the whole table (mask) and forms no groups; ask for one or the other")
-        return ByGroups(self.cluster, self.classes, self.synthesize)
+        return ByGroups(self.cluster, self.sensitive, self.synthesize)
 
     @property
-    def class_columns(self) -> tuple[str, ...]:
-        """Columns with role class whose classes can mix in a group: not those that make the strata."""
-        named = (name for name, column in self.columns.items() if column.role is Role.CLASS)
+    def sensitive_columns(self) -> tuple[str, ...]:
+        """Columns with role sensitive whose values can mix in a group: not those that make the strata."""
+        named = (name for name, column in self.columns.items() if column.role is Role.SENSITIVE)
         return tuple(name for name in named if name not in self.strata.by)
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """Columns whose combinations the scan counts: the strata, and the classes where groups depend on them."""
+        """Columns whose combinations the scan counts: the strata, and sensitive ones where groups heed them."""
         held = self.cluster is not None and GROUPINGS[self.cluster.method].classes
-        held = held or (self.classes is not None and bool(self.classes.conditions))
-        mixed = self.class_columns if held else ()
+        held = held or (self.sensitive is not None and bool(self.sensitive.conditions))
+        mixed = self.sensitive_columns if held else ()
         return (*self.strata.by, *mixed)
 
     @property
@@ -723,9 +749,18 @@ class Job(Options):
     def _named(self, role: Role) -> str | None:
         return next((name for name, column in self.columns.items() if column.role is role), None)
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the job gives under old names; a part of its warnings."""
+        return self._notices
+
+    def add_notices(self, notices: tuple[str, ...]) -> None:
+        """Also tell these of the job's spelling, each once; they are no part of the job."""
+        self._notices = tuple(dict.fromkeys((*notices, *self._notices)))
+
     def warnings(self) -> list[str]:
         """What the steward should know before running; empty where all is declared."""
-        found = []
+        found = list(self.notices)
         unbounded = [
             repr(name) + _open_side(*column.numeric_bounds)
             for name, column in self.released.items()
@@ -746,11 +781,11 @@ class Job(Options):
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if told := self.replacing.warns(self.replacing_options):
             found.append(told)
-        if self.gates.limits["linked_share"] is not None and self.replacing.link == "none":
+        if self.gates.limits["reidentification_rate"] is not None and self.replacing.link == "none":
             found.append(
-                f"gates.linked_share cannot be held, and nothing will be released: after mask {self.replacing.name} "
-                "no record stands for one person or group; limit membership_auc or attribute_inference instead, with "
-                "measure.hold_out"
+                "gates.reidentification_rate cannot be held, and nothing will be released: after mask "
+                f"{self.replacing.name} no record stands for one person or group; limit membership_auc or "
+                "attribute_inference instead, with measure.hold_out"
             )
         return found
 
@@ -784,7 +819,7 @@ class Job(Options):
         content = self.model_dump(mode="json", exclude=set(left_out))
         if self.decode.probability_step is None:  # what is not asked for draws no other noise
             del content["decode"]["probability_step"]
-        text = "".join((json.dumps(content, sort_keys=True), *also))
+        text = "".join((json.dumps(aliases.as_first_named(content), sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -806,7 +841,7 @@ def _open_side(low: float | None, high: float | None) -> str:
 
 _USUAL: dict[str, dict[str, str]] = {
     "cluster": {"method": "mdav"},
-    "classes": {},
+    "sensitive": {},
     "synthesize": {"method": "micro_perturbation"},
 }
 
@@ -818,8 +853,15 @@ def _with_method(options: Any, usual: dict[str, str]) -> Any:
     return {**usual, **options} if isinstance(options, dict) else options
 
 
-def parse_job(content: Any) -> Job:
+def parse_job(content: Any, notices: tuple[str, ...] = ()) -> Job:
     """Check a mapping (from YAML, JSON or Prefect) and return the job.
+
+    Parameters
+    ----------
+    content
+        Keys and values; old names count for one version, see `aliases`.
+    notices
+        What was found under old names before.
 
     Raises
     ------
@@ -829,16 +871,21 @@ def parse_job(content: Any) -> Job:
     if not isinstance(content, dict):
         raise JobError("the job is not a mapping of keys to values; start from: anonpipe init data.parquet > job.yaml")
     try:
-        return Job.model_validate(content)
+        job = Job.model_validate(content)
     except ValidationError as error:
         problems = [_explain(item) for item in error.errors(include_url=False, include_context=False)]
-        problems = list(dict.fromkeys(problems))
+        with contextlib.suppress(ValueError):
+            notices = (*notices, *aliases.current(content)[1])
+        problems = list(dict.fromkeys((*problems, *notices)))
+    else:
+        job.add_notices(notices)
+        return job
     raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
 
 
 _SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
 _PLAIN_WORDS = {
-    "extra_forbidden": "unknown key; remove it or mend its spelling",
+    "extra_forbidden": "unknown key; remove it or correct its spelling",
     "missing": "is missing; add it",
     "tuple_type": "takes a list, as in [one, two]",
     "too_long": "the list is too long",
@@ -888,10 +935,30 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         line = f" at line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
     else:
-        for dotted, value in (overrides or {}).items():
-            _put(content, dotted, value)
-        return parse_job(content)
+        return parse_job(*_overridden(content, overrides or {}))
     raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
+
+
+def _overridden(content: Any, overrides: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """The content with other values, all under the names of this version, and what was found under old ones."""
+    if not overrides or not isinstance(content, dict):
+        return content, ()
+    problem, spelled = None, dict[tuple[str, ...], tuple[str, bool]]()
+    found: tuple[str, ...] = ()
+    try:
+        content, found = aliases.current(content)
+    except ValueError as error:
+        problem = str(error)
+    if problem is not None:
+        raise JobError(f"the job is not valid:\n  {problem}")
+    for dotted, value in overrides.items():
+        parts, notices = aliases.current_path(_parts(dotted))
+        other, renamed = spelled.setdefault(parts, (dotted, bool(notices)))
+        if renamed != bool(notices):
+            raise JobError(f"--set {other} and --set {dotted} are one key under its old and its new name; give one")
+        found = (*found, *notices)
+        _put(content, dotted, list(parts), value)
+    return content, found
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
@@ -944,8 +1011,8 @@ def _unquoted(part: str) -> str:
     return part[1:-1].replace(quote * 2, quote) if quote in "\"'" else part
 
 
-def _put(content: Any, dotted: str, value: Any) -> None:
-    *path, last = parts = _parts(dotted)
+def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:
+    *path, last = parts
     for at, part in enumerate(path):
         if not isinstance(content, dict):
             break

@@ -37,7 +37,7 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
     options, several = job.by_groups.cluster, layout.groupings > 1
     given = {"block_rows": options.block_rows, **options.own}
     before = group_steps(
-        layout, Asked(options.method, given, options.effort, job.by_groups.classes.conditions), weights
+        layout, Asked(options.method, given, options.effort, job.by_groups.sensitive.conditions), weights
     )
     return Procedure(
         name=chosen.record.name,
@@ -60,18 +60,18 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
 
 def _classes(job: Job, codecs: Codecs) -> tuple[ClassColumn | Compound, ...]:
     """The class columns whose classes can mix in a group, and all as one where groups look at that."""
-    columns = class_columns(codecs.cells, codecs.scan, job.class_columns)
+    columns = class_columns(codecs.cells, codecs.scan, job.sensitive_columns)
     methods = job.by_groups
-    if not GROUPINGS[methods.cluster.method].classes or methods.classes.several == "average":
+    if not GROUPINGS[methods.cluster.method].classes or methods.sensitive.several == "average":
         return columns
     return (*columns, compound_of(codecs.cells, codecs.scan, columns))
 
 
 def _layout(job: Job, codecs: Codecs, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
-    told = len(job.class_columns)
+    told = len(job.sensitive_columns)
     grouped_by: tuple[int, ...] = ()
     if GROUPINGS[job.by_groups.cluster.method].classes:
-        average = job.by_groups.classes.several == "average"
+        average = job.by_groups.sensitive.several == "average"
         grouped_by = tuple(range(told)) if average else (told,)
     return Layout(
         k=job.k,
@@ -154,8 +154,8 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
 
 def _check_classes(job: Job, codecs: Codecs, strata: Strata) -> None:
     """Refuse conditions on classes that a stratum breaks even as one group, and how far they can be met."""
-    classes = job.by_groups.classes
-    for column in class_columns(codecs.cells, codecs.scan, job.class_columns) if classes.conditions else ():
+    classes = job.by_groups.sensitive
+    for column in class_columns(codecs.cells, codecs.scan, job.sensitive_columns) if classes.conditions else ():
         counted = codecs.scan.combination_counts(codecs.cells, (*job.strata.by, column.name))
         table = counted.reshape(-1, len(column.shares))
         for stratum, rows in enumerate(strata.rows):
@@ -172,9 +172,9 @@ def _check_classes(job: Job, codecs: Codecs, strata: Strata) -> None:
 def _lines(job: Job) -> tuple[tuple[str, str], ...]:
     """How `anonpipe plan` tells of the method."""
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
-    told = ", ".join(job.class_columns)
+    told = ", ".join(job.sensitive_columns)
     return (
         ("group", f"{cluster.method}, k={job.k}, {options_text(cluster)}"),
-        *([("classes", f"{told}: {options_text(job.by_groups.classes)}")] if told else []),
+        *([("sensitive", f"{told}: {options_text(job.by_groups.sensitive)}")] if told else []),
         ("synthesize", f"{synthesize.method}, {options_text(synthesize) or 'no options'}"),
     )

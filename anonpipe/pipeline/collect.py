@@ -107,7 +107,7 @@ def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decode
     return GroupEvidence(
         guarantee=guarantee,
         identical=fitted.procedure.one_row_a_group,
-        asked=ClassConditions(**job.by_groups.classes.model_dump(exclude={"several"})),
+        asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
         smallest_group=min(receipt["smallest_group"] for receipt in decoded),
         grouped=groups.grouped,
         spread=groups.spread,

@@ -133,7 +133,7 @@ class Fitted:
     @cached_property
     def classes(self) -> tuple[ClassColumn, ...]:
         """The class columns whose classes can mix in a group."""
-        return class_columns(self.cells, self.scan, self.job.class_columns)
+        return class_columns(self.cells, self.scan, self.job.sensitive_columns)
 
     @cached_property
     def view(self) -> View:

@@ -59,5 +59,5 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
 
 def _methods(job: Job) -> dict[str, Any]:
     """The sections of the job that say how records were replaced."""
-    sections = {"cluster", "classes", "synthesize", "mask", "decode"}
+    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
     return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}

@@ -146,8 +146,8 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
         found.append(f"The table was masked inside each stratum ({', '.join(job.strata.by)}); there are no groups.")
     else:
         found.append("The whole table was masked at once; there are no groups.")
-    if job.classes is not None and job.classes.conditions:
-        asked = job.classes
+    if job.sensitive is not None and job.sensitive.conditions:
+        asked = job.sensitive
         if asked.l_diversity is not None:
             found.append(f"Every group holds {asked.diversity} {asked.l_diversity:g}-diversity in its classes.")
         if asked.t_closeness is not None:

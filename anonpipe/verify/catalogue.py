@@ -63,7 +63,7 @@ class Gate:
         Of such a gate the key of what is told where nothing was measured.
     needs
         What else the job must have: of `measure` the part, `risk` or
-        `utility`, that is to be on; `hold_out`; `classes`.
+        `utility`, that is to be on; `hold_out`; `sensitive`.
     example
         A limit to be named as an example.
     """
@@ -226,14 +226,14 @@ _GATED = (
         Audience.SEVERAL,
         unit="sd x sd",
         gate=Gate(
-            "covariance_unchanged",
+            "covariance_with_keys",
             0.1,
             "covariances with unchanged columns",
             "as covariance, for pairs of a synthetic and an unchanged column",
             above=0,
         ),
         remedy="put an unchanged column of few values into strata.by, so that groups do not cross it, make it "
-        "synthetic, or raise gates.covariance_unchanged",
+        "synthetic, or raise gates.covariance_with_keys",
     ),
     Kind(
         "category_share",
@@ -279,7 +279,7 @@ _GATED = (
         Audience.OPEN,
         counts=Counts.SHARE,
         gate=Gate(
-            "share_as_they_were",
+            "unchanged_record_rate",
             0.01,
             "rows that equal an original one",
             "share of rows that may equal, in all synthetic columns, an original row of their group which fewer than "
@@ -295,7 +295,7 @@ _GATED = (
         scope=Scope.COLUMN,
         counts=Counts.SHARE,
         gate=Gate(
-            "suppressed_share",
+            "local_suppression_rate",
             0.05,
             "rows changed by suppression",
             "share of rows that suppression of rare categories may change in one column",
@@ -323,7 +323,7 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
-            "linked_share",
+            "reidentification_rate",
             None,
             "records linked correctly",
             "records whose closest released record is their own; of a group of n (of the same unchanged columns) that "
@@ -340,18 +340,18 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
-            "homogeneous_share",
+            "homogeneity",
             None,
             "records in groups of one class",
             "records in groups, or sets of equal rows, of one class, of the class column with most",
             least=0,
             most=1,
-            figures=("class.*.homogeneous",),
+            figures=("sensitive.*.homogeneity",),
             unmeasured="unmeasured.classes",
-            needs=("classes",),
+            needs=("sensitive",),
         ),
         "records in groups of one class",
-        "a larger k, or classes.l_diversity with a method that heeds it, mixes classes",
+        "a larger k, or sensitive.l_diversity with a method that heeds it, mixes classes",
     ),
     _of_measure(
         "risk",
@@ -518,7 +518,7 @@ REASONS: dict[Reason, str] = {
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not foresee",
     Reason.ONE_COLUMN: "one column of points leaves nothing to recover from another",
-    Reason.NO_CLASS: "no column with role class can mix in a group",
+    Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }

@@ -26,7 +26,7 @@ Limits = Mapping[str, float]
 
 @dataclass(frozen=True)
 class ClassConditions:
-    """What the job asks of the classes in every group; see the job's `classes`."""
+    """What the job asks of the classes in every group; see the job's `sensitive`."""
 
     l_diversity: float | None
     diversity: str
@@ -191,7 +191,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("rows.lost", lost, 0, about={**files, "held_out": evidence.rows_held_out > 0}),
         *_sizes(evidence, k),
         held("columns.forbidden", forbidden, 0, about=files),
-        held("suppressed", share, limits["suppressed_share"], columns=(column,) if column else ()),
+        held("suppressed", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
     ]
 
@@ -231,7 +231,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     return [
         held("unchanged.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
-        held("rows.as_they_were", equal, limits["share_as_they_were"], about={"inside": inside, "k": k}),
+        held("rows.as_they_were", equal, limits["unchanged_record_rate"], about={"inside": inside, "k": k}),
     ]
 
 
@@ -379,7 +379,7 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         checks.append(compared.against("mean.own_unit", off, limits["mean_in_unit"], evidence, own_unit))
     if kept.any():
         beside = np.ix_(valued, kept)
-        limit = compared.allowance(evidence.point_columns)[1][beside] + limits["covariance_unchanged"]
+        limit = compared.allowance(evidence.point_columns)[1][beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.unchanged", off, limit, evidence, valued, kept))
     return checks

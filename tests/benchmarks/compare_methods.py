@@ -41,7 +41,7 @@ def job(rows, queries):
         "strata": {"by": ["vital"]},
         "cluster": {"method": "mdav", "response_weight": 0.5},
         "synthesize": {"method": "pca", "moments": "expected"},
-        "gates": {"linked_share": 0.05, "share_as_they_were": 0.2},
+        "gates": {"reidentification_rate": 0.05, "unchanged_record_rate": 0.2},
         "measure": {"rows": rows, "queries": queries},
         "analyses": [
             {"name": "linear", "model": "linear", "formula": f"months ~ {PREDICTORS}", "subset": dead},

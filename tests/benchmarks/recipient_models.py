@@ -69,8 +69,8 @@ COLUMNS = {
 STATUS_MASKED = {"columns": COLUMNS | {"vital": {"kind": "binary"}}}
 GATES = {
     "gates": {
-        "mean": 9, "covariance": 9, "covariance_unchanged": 9, "category_share": 1, "null_share": 1,
-        "rows_under_k": 10**9, "share_as_they_were": 1, "suppressed_share": 1,
+        "mean": 9, "covariance": 9, "covariance_with_keys": 9, "category_share": 1, "null_share": 1,
+        "rows_under_k": 10**9, "unchanged_record_rate": 1, "local_suppression_rate": 1,
     }
 }  # fmt: skip
 RESTORED = {"decode": {"restore_survival_times": True}}

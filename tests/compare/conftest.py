@@ -29,7 +29,9 @@ def quick(monkeypatch):
         rows = sum(batch.num_rows for unit in source.units for _, batch in read_batches(source, unit))
         asked.append((job, steward_secret(), rows))
         value = int.from_bytes(steward_secret()[:2], "big") / 2**16
-        found = [Measurement(name, name, value, "share", "lower", "-", 9, 9) for name in ("overlap", "linked_share")]
+        found = [
+            Measurement(name, name, value, "share", "lower", "-", 9, 9) for name in ("overlap", "reidentification_rate")
+        ]
         return Verdict((held("mean", 0, 1),)), Assessment((found[0],), (found[1],), (), ())
 
     monkeypatch.setattr(_trial, "assess_only", assess_only)

@@ -28,11 +28,11 @@ def left(tmp_path):
 
 def test_real_trials_leave_nothing_but_their_figures(job, tmp_path):
     news = []
-    study = compare(job, METHODS[:2], [5], utility="linked_share", cluster=False, on_progress=news.append)
+    study = compare(job, METHODS[:2], [5], utility="reidentification_rate", cluster=False, on_progress=news.append)
     assert [row.problem for row in study.rows] == [None, None] and len(study.front) == 1
-    assert all(0 <= row.figures["linked_share"].mean <= 1 for row in study.rows)
+    assert all(0 <= row.figures["reidentification_rate"].mean <= 1 for row in study.rows)
     assert set(study.titles) <= set(known_names(job))
-    assert study.risk.name == "linked_share" and study.rows[1].figures["linkage.first"].baseline is not None
+    assert study.risk.name == "reidentification_rate" and study.rows[1].figures["linkage.first"].baseline is not None
     assert [(one.done, one.total) for one in news] == [(0, 2), (1, 2), (2, 2)]
     assert left(tmp_path) == []
     home = Path(os.environ["ANONPIPE_HOME"])
@@ -46,12 +46,12 @@ def test_real_trials_leave_nothing_but_their_figures(job, tmp_path):
 def test_settings_are_measured_once(job, quick, tmp_path):
     first = compare(job, METHODS, [5, 6], draws=2, cluster=False)
     assert len(quick) == 8 and [row.problem is None for row in first.rows] == [True] * 4 + [False] * 2
-    assert "role class" in first.rows[-1].problem and "\n" not in first.rows[-1].problem
+    assert "role sensitive" in first.rows[-1].problem and "\n" not in first.rows[-1].problem
     again = compare(job, METHODS, [5, 6], draws=2, cluster=False)
     assert len(quick) == 8 and again == first
     compare(job, METHODS, [5, 6, 7], draws=2, cluster=False)
     assert len(quick) == 12 and {asked.k for asked, _, _ in quick[8:]} == {7}
-    compare(job, ["mdav+centroid"], [5], cluster=False, anew=True)
+    compare(job, ["mdav+centroid"], [5], cluster=False, refresh=True)
     assert len(quick) == 13 and left(tmp_path) == []
 
 

@@ -20,7 +20,7 @@ from anonpipe.job.model import parse_job
 from tests import small
 from tests.naive import compare as naive
 
-LIMIT = {"gates": {"linked_share": 0.2}}
+LIMIT = {"gates": {"reidentification_rate": 0.2}}
 
 
 def job(**changes):
@@ -36,7 +36,7 @@ def measurement(name, value, better="lower", low=None, high=None, baseline=None)
 def result(utility, risk, passed=True, problem=None):
     """What a trial tells; `utility` of None is no figure."""
     found = [measurement("overlap", utility, "higher")] if utility is not None else []
-    found += [measurement("linked_share", risk, low=risk - 0.01, high=risk + 0.02, baseline=0.001)]
+    found += [measurement("reidentification_rate", risk, low=risk - 0.01, high=risk + 0.02, baseline=0.001)]
     return {
         "problem": problem,
         "final": True,
@@ -44,7 +44,7 @@ def result(utility, risk, passed=True, problem=None):
         "failed": [] if passed else [["mean: all", "0.3, limit 0.02"]],
         "measures": {one.name: one.to_dict() for one in found} if problem is None else {},
         "utility": ["overlap"],
-        "risk": ["linked_share"],
+        "risk": ["reidentification_rate"],
         "seconds": 1.0,
     }
 
@@ -78,7 +78,7 @@ def test_the_choice_passes_all_gates_in_all_draws_at_the_least_loss():
     assert [row.setting.method for row in found.front] == ["mdav+pca", "mask:noise"]  # the first fails in a draw
     assert legend(found)[1] == "bold: Pareto front of the settings that pass all gates"
     assert legend(found)[0].startswith("±: two standard errors over draws; [..]: the 95 % interval; (..): the baseline")
-    assert found.risk.limits == (("gates.linked_share", 0.2),) and found.notes == ()
+    assert found.risk.limits == (("gates.reidentification_rate", 0.2),) and found.notes == ()
     assert cells(found, found.rows[0])[2:] == ("1 of 2", "0.1 ±0", "0.3 ±0 [0.29, 0.32] (0.001)")
     assert reasons(found) == ("gate mean: all - mdav+centroid k=5",)
 
@@ -88,15 +88,17 @@ def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     assert study(equal).choice.setting.method == "mdav+pca"
     none = study([(at, result(0.7, 0.1, passed=False)) for at in range(3)])
     assert none.choice is None and none.front and "tends to the least protection" in none.notes[0]
-    assert none.notes[0].endswith("set one by gates.linked_share, as in --set gates.linked_share=0.05")
+    assert none.notes[0].endswith(
+        "set one by gates.reidentification_rate, as in --set gates.reidentification_rate=0.05"
+    )
     assert legend(none)[1] == "bold: Pareto front of all: none passes" and "±" not in legend(none)[0]
     other = study([(0, result(0.7, 0.1))], methods=["mdav+pca"], axes=(None, "overlap"))
-    assert "limits can be set on linked_share, homogeneous_share" in other.notes[0]
+    assert "limits can be set on reidentification_rate, homogeneity" in other.notes[0]
 
 
 def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
     results = [(0, result(0.9, 0.3)), (1, result(None, 0.3))]
-    found = study(results, problems={2: "k is too small"}, axes=("overlap", "linked_share"))
+    found = study(results, problems={2: "k is too small"}, axes=("overlap", "reidentification_rate"))
     assert found.place(found.rows[1]) is None and found.place(found.rows[2]) is None
     assert "mdav+pca" in found.notes[0] and "mask:noise" not in found.notes[0]
     assert cells(found, found.rows[2])[2] == "not feasible"
@@ -107,7 +109,7 @@ def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
     assert lines[0]["overlap mean"] == "0.9" and lines[1]["utility_loss"] == "" and lines[0]["chosen"] == "1"
     told = json.loads(content.read_text())
     assert told["choice"]["set"] == ["k=5", "cluster={method: mdav}", "synthesize={method: centroid}"]
-    assert told["settings"][0]["measures"]["linked_share"]["baseline"] == 0.001
+    assert told["settings"][0]["measures"]["reidentification_rate"]["baseline"] == 0.001
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert all(path.stat().st_mode & 0o077 == 0 for path in (table, content, picture))
 
@@ -126,7 +128,9 @@ def test_draws_on_either_side_of_the_baseline_do_not_make_up_for_each_other():
 def test_axes():
     assert Axis("a", "t", "", "near baseline").loss(3.0, 1.0) == 2.0
     assert Axis("a", "t", "bits", "higher").loss(3.0) == -3.0 and Axis("a", "t", "", "lower").loss(3.0) == 3.0
-    with pytest.raises(JobError, match="--risk is 'nothing', which was not measured; there are: linked_share, overlap"):
+    with pytest.raises(
+        JobError, match="--risk is 'nothing', which was not measured; there are: overlap, reidentification_rate"
+    ):
         study([(0, result(0.9, 0.3))], axes=(None, "nothing"))
     with pytest.raises(JobError, match="no setting could be measured:\n  out of luck"):
         study([(at, result(0.9, 0.3, problem="out of luck")) for at in range(3)])

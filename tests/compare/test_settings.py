@@ -108,11 +108,11 @@ def test_measures_are_named_once_and_gates_name_measures():
 @pytest.mark.parametrize(
     ("axes", "words"),
     [
-        ((None, "linkd_share"), "--risk is 'linkd_share'.*near to it are: linked_share"),
+        ((None, "reidentifcation_rate"), "--risk is 'reidentifcation_rate'.*near to it are: reidentification_rate"),
         (("propensity.tree_ration", None), "--utility .*near to it are: propensity.tree_ratio"),
-        (("zzz", None), "known are: linked_share, .*closest_record.p5"),
+        (("zzz", None), "known are: reidentification_rate, .*closest_record.p5"),
         (("analyses.overlap", None), "no measure is called so"),  # without analyses
-        (("class.months.t", "class.months.u"), "--risk is 'class.months.u'"),
+        (("sensitive.months.t", "sensitive.months.u"), "--risk is 'sensitive.months.u'"),
     ],
 )
 def test_misspelt_measures_are_refused(axes, words):

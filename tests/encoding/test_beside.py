@@ -14,7 +14,7 @@ from anonpipe.errors import InputError
 
 
 def encoded(batch, columns):
-    columns = {name: Column(role="kept", **options) for name, options in columns.items()}
+    columns = {name: Column(role="key", **options) for name, options in columns.items()}
     scan = scan_batch(batch, columns, 0, [])
     cells = CellCodec.fit(batch.schema, columns, scan)
     codec = BesideCodec.fit(cells, scan, list(columns))

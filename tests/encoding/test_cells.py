@@ -40,7 +40,7 @@ def test_numbers_come_back_exactly(name, data):
 
 
 @pytest.mark.parametrize("name", CODED)
-@pytest.mark.parametrize("role", ["masked", "kept"])
+@pytest.mark.parametrize("role", ["masked", "key"])
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_categories_come_back_exactly(name, role, data):
@@ -56,7 +56,7 @@ def test_categories_come_back_exactly(name, role, data):
 def test_unchanged_numbers_come_back_exactly_off_their_steps_too(name, data):
     values, kind, column = NUMERIC[name]
     rows = data.draw(st.lists(st.none() | values, min_size=1, max_size=20))
-    kept = Column(kind=column.kind, role="kept", step=1000 if column.kind != "date" else None)
+    kept = Column(kind=column.kind, role="key", step=1000 if column.kind != "date" else None)
     assert_round_trip(pa.record_batch([array(rows, kind)], names=["x"]), {"x": kept})
 
 
@@ -148,7 +148,7 @@ def test_nan_is_a_null_where_the_type_has_nulls_and_stays_where_not():
 
 def test_ordinals_are_numbers_and_their_nulls_nan_only_where_replaced():
     batch = pa.record_batch({"x": ["b", None, "a"], "y": ["b", None, "a"]})
-    columns = {"x": Column(kind="ordinal", levels=("a", "b")), "y": Column(kind="ordinal", role="kept")}
+    columns = {"x": Column(kind="ordinal", levels=("a", "b")), "y": Column(kind="ordinal", role="key")}
     cells = fitted(batch, columns).to_cells(batch)
     assert np.array_equal(cells, [[1, 1], [np.nan, 2], [0, 0]], equal_nan=True)
 

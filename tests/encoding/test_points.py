@@ -19,7 +19,7 @@ COLUMNS = {
     "two": Column(kind="binary"),
     "many": Column(kind="categorical"),
     "one": Column(kind="categorical"),
-    "kept": Column(kind="categorical", role="kept"),
+    "kept": Column(kind="categorical", role="key"),
     "flat": Column(kind="continuous"),
 }
 GROUPS = 30

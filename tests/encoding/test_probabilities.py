@@ -23,7 +23,7 @@ COLUMNS = {
     "two": Column(kind="binary"),
     "many": Column(kind="categorical"),
     "one": Column(kind="categorical"),
-    "kept": Column(kind="categorical", role="kept"),
+    "kept": Column(kind="categorical", role="key"),
 }
 
 

@@ -33,7 +33,7 @@ def same(a, b):
     ("method", "options"),
     [
         ("noise", {"form": "exact"}),
-        ("data_shuffle", {"kept": (0,)}),
+        ("data_shuffle", {"conditioning": (0,)}),
         ("data_shuffle", {}),
         ("spectral_swap", {}),
         ("suppression", {"outside": 2.0}),

@@ -21,7 +21,7 @@ from tests.naive import codec as naive
 COLUMNS = {
     "n": Column(kind="continuous", bounds=(-50, 50)),
     "i": Column(kind="integer"),
-    "s": Column(kind="categorical", role="kept"),
+    "s": Column(kind="categorical", role="key"),
     "o": Column(kind="ordinal", levels=(3, 1, 2)),
     "b": Column(kind="binary", role="survival_status", event=(True,)),
     "secret": Column(kind="categorical", role="identifier"),
@@ -277,7 +277,7 @@ def test_too_many_dummies_are_refused():
     content = {name: [f"{name}{n}" for n in range(150)] for name in "xyz"}
     with pytest.raises(InputError, match="450 columns of points"):
         check(content, {name: Column(kind="categorical") for name in "xyz"})
-    kept = {name: Column(kind="categorical", role="kept" if name == "z" else "masked") for name in "xyz"}
+    kept = {name: Column(kind="categorical", role="key" if name == "z" else "masked") for name in "xyz"}
     check(content, kept)
 
 
@@ -286,9 +286,9 @@ def test_too_many_dummies_are_refused():
     [
         ([5, 5, 5], Column(kind="integer"), "one value only"),
         ([1, 99, 120], Column(kind="integer", bounds=(0, 90)), "2 rows outside"),
-        (["a", "a", "CANARY"], Column(kind="categorical", role="kept"), "1 category with fewer than k=2"),
-        (["a", "a", "CANARY"], Column(kind="categorical", role="kept"), "gate"),
-        (["a", "a", None], Column(kind="categorical", role="kept"), "gate"),
+        (["a", "a", "CANARY"], Column(kind="categorical", role="key"), "1 category with fewer than k=2"),
+        (["a", "a", "CANARY"], Column(kind="categorical", role="key"), "gate"),
+        (["a", "a", None], Column(kind="categorical", role="key"), "gate"),
         (["lo", "lo", "hi", "hi"], Column(kind="ordinal"), "alphabetical"),
     ],
 )
@@ -316,7 +316,7 @@ def test_many_strata_columns_are_counted_without_overflow():
     rng = np.random.default_rng(0)
     names = [f"c{n}" for n in range(8)]
     content = {name: [str(value) for value in rng.integers(0, 900, 1000)] for name in names}
-    columns = {name: Column(kind="categorical", role="kept") for name in names}
+    columns = {name: Column(kind="categorical", role="key") for name in names}
     whole = pa.record_batch(content)
     scan = scanned([whole.slice(0, 500), whole.slice(500), whole], columns, names)
     seen = {tuple(row) for row in zip(*content.values(), strict=True)}

@@ -200,10 +200,10 @@ COLUMNS: dict[str, Any] = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "income": {"kind": "continuous", "bounds": [0, None]},
     "sex": {"kind": "binary"},
-    "place": {"kind": "categorical", "role": "kept"},
+    "place": {"kind": "categorical", "role": "key"},
 }
-LOOSE: dict[str, float] = {"mean": 5, "covariance": 5, "covariance_unchanged": 5, "category_share": 1, "null_share": 1}
-LOOSE |= {"rows_under_k": 999, "share_as_they_were": 1.0}
+LOOSE: dict[str, float] = {"mean": 5, "covariance": 5, "covariance_with_keys": 5, "category_share": 1, "null_share": 1}
+LOOSE |= {"rows_under_k": 999, "unchanged_record_rate": 1.0}
 CASES: dict[str, dict[str, Any]] = {
     "groups": {"cluster": {"method": "mdav"}},
     "mask": {"mask": {"method": "data_shuffle"}},

@@ -15,7 +15,8 @@ import sys
 from anonpipe.job.model import load_job
 from flows.compare import compare_settings, main
 assert main([]) == 2
-compare_settings(load_job(sys.argv[1]), sys.argv[2], ["kd_tree+centroid", "crest+centroid"], [5], risk="linked_share")
+methods = ["kd_tree+centroid", "crest+centroid"]
+compare_settings(load_job(sys.argv[1]), sys.argv[2], methods, [5], risk="reidentification_rate")
 """
 
 
@@ -40,8 +41,8 @@ def test_table_and_map_are_artifacts_and_nothing_is_released(tmp_path, server):
     assert run["state_name"] == "Completed"
     (table,) = server.artifacts(run["id"], "anonpipe-comparison")
     first, second = json.loads(table["data"])
-    assert first["gates"] == "pass" and first[""] == "choice" and first["linked_share"].endswith(")")
-    assert second["gates"] == "not feasible" and "role class" in second["why"]
+    assert first["gates"] == "pass" and first[""] == "choice" and first["reidentification_rate"].endswith(")")
+    assert second["gates"] == "not feasible" and "role sensitive" in second["why"]
     assert "kd_tree+centroid, k=5" in table["description"]
     (picture,) = server.artifacts(run["id"], "anonpipe-comparison-map")
     assert picture["data"].startswith("data:image/png;base64,")

@@ -48,7 +48,7 @@ def job(**changes: Any) -> Any:
             "income": {"kind": "continuous", "bounds": [0, 81736.45]},
             "diagnosed": {"kind": "date"},
             "site": {"kind": "categorical"},
-            "status": {"kind": "categorical", "role": "kept"},
+            "status": {"kind": "categorical", "role": "key"},
         },
         "strata": {"by": ["status"]},
     }
@@ -93,7 +93,7 @@ def checks(failed: bool = False) -> tuple[Check, ...]:
         held("group.smallest", 3 if failed else 5, 5),
         held("mean", 0.0031, 0.02, about={"files": 2}, records=20000, compared=3),
         held("covariance", 0.034, 0.09, about={"files": 2}, records=20000, compared=3),
-        held("risk.linked_share", 0.034, None, records=2000, of=20000),
+        held("risk.reidentification_rate", 0.034, None, records=2000, of=20000),
     )
 
 

@@ -26,9 +26,9 @@ COLUMNS = {
     "place": {"kind": "categorical"},
     "flag": {"kind": "binary"},
     "grade": {"kind": "ordinal"},
-    "year": {"kind": "integer", "role": "kept"},
-    "since": {"kind": "date", "role": "kept"},
-    "many": {"kind": "integer", "role": "kept"},
+    "year": {"kind": "integer", "role": "key"},
+    "since": {"kind": "date", "role": "key"},
+    "many": {"kind": "integer", "role": "key"},
 }
 
 
@@ -53,8 +53,8 @@ def _table():
     )
 
 
-LOOSE = {name: 1e9 for name in ("mean", "covariance", "covariance_unchanged")}
-LOOSE |= {"rows_under_k": 10**6, "category_share": 1.0, "null_share": 1.0, "share_as_they_were": 1.0}
+LOOSE = {name: 1e9 for name in ("mean", "covariance", "covariance_with_keys")}
+LOOSE |= {"rows_under_k": 10**6, "category_share": 1.0, "null_share": 1.0, "unchanged_record_rate": 1.0}
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
     alike = held("alike.fewest", 6, 5)
     checks = Verdict((*made.checks()[1:], alike))
     given = {"group_sizes": None, "verdict": checks, "identical": True}
-    wide = made.job(gates={"mean": 5, "covariance": 0.05, "rows_under_k": 3, "linked_share": 0.2})
+    wide = made.job(gates={"mean": 5, "covariance": 0.05, "rows_under_k": 3, "reidentification_rate": 0.2})
     told = releasable(made.facts(**given, job=wide))
     page = render(told)
     assert "sets of equal rows in place of groups" in page and "no groups" not in page
@@ -225,7 +225,7 @@ def test_what_is_promised_fits_the_method():
     alike = internal(made.facts(identical=True), "v")
     assert not any("k-anonymity" in sentence for sentence in alike.limits_of_promise)
     assert "Unchanged columns tell apart" in alike.limits_of_promise[0]
-    masked = {"mask": {"method": "noise"}, "cluster": None, "synthesize": None, "classes": None}
+    masked = {"mask": {"method": "noise"}, "cluster": None, "synthesize": None, "sensitive": None}
     verdict = made.Verdict(made.checks()[1:])
     free = made.facts(job=made.job(**masked), verdict=verdict)
     told = internal(free, "v")

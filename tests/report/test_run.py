@@ -18,7 +18,7 @@ from anonpipe.verify.verdict import Verdict
 from tests import small
 from tests.small import CANARY, CANARY_NUMBER
 
-LOOSE = {"mean": 5, "covariance": 5, "covariance_unchanged": 5, "category_share": 1, "null_share": 1}
+LOOSE = {"mean": 5, "covariance": 5, "covariance_with_keys": 5, "category_share": 1, "null_share": 1}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def _check_bins(report, table):
 
 def test_a_failed_run_leaves_the_stewards_report_only(tmp_path, table):
     off = {"utility": False, "risk": False}
-    strict = {**LOOSE, "suppressed_share": 0.0}  # and one category is of one person
+    strict = {**LOOSE, "local_suppression_rate": 0.0}  # and one category is of one person
     outcome = small.run(small.job(tmp_path, table, gates=strict, measure=off))
     assert outcome.version is None
     assert [path.name for path in steward(tmp_path)] == ["failed-report.html", "failed-report.json"]
@@ -127,7 +127,7 @@ def test_a_fault_in_the_report_releases_nothing_and_says_nothing_of_the_data(
     def fails(*_):
         raise ValueError(f"{CANARY} of {CANARY_NUMBER}")
 
-    limits = LOOSE if passes else {**LOOSE, "suppressed_share": 0.0}
+    limits = LOOSE if passes else {**LOOSE, "local_suppression_rate": 0.0}
     given = small.job(tmp_path, table, gates=limits)
     with monkeypatch.context() as broken:
         broken.setattr(pipeline, part, fails)

@@ -77,7 +77,7 @@ def test_a_record_survives_its_file():
 )
 def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
     one = measured("linkage.first", value, low=None if high is None else 0.0, high=high)
-    (line,) = checks(Assessment(risk=(one,)), {"linked_share": limit})
+    (line,) = checks(Assessment(risk=(one,)), {"reidentification_rate": limit})
     assert line.outcome == told
 
 
@@ -85,8 +85,12 @@ def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
     (line,) = checks(Assessment(), {"membership_auc": 0.6})
     assert line.outcome == "failed" and words.measured(line) == "not measured"
     assert checks(Assessment(), {"membership_auc": None}) == ()
-    risk = (measured("class.a.homogeneous", 0.1), measured("class.b.homogeneous", 0.3), measured("class.b.t", 0.9))
-    assert gated("homogeneous_share", risk).name == "class.b.homogeneous"
+    risk = (
+        measured("sensitive.a.homogeneity", 0.1),
+        measured("sensitive.b.homogeneity", 0.3),
+        measured("sensitive.b.t", 0.9),
+    )
+    assert gated("homogeneity", risk).name == "sensitive.b.homogeneity"
 
 
 @pytest.mark.parametrize(

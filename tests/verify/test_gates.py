@@ -27,7 +27,7 @@ from anonpipe.verify.words import line
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
 LIMITS = {name: gate.usual for name, gate in GATES.items() if name not in MEASURED}
-COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="kept")}
+COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="key")}
 
 
 GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped", "scopes")

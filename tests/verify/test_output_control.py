@@ -151,7 +151,7 @@ def test_no_moment_of_one_or_two_columns_is_told_nor_its_column(kind, compared):
 def test_the_tests_above_can_fail(monkeypatch, key):
     """With the rule on few records or on few persons out of work, what it withholds is told."""
     few = {
-        "group.smallest": held("risk.linked_share", 0.8173, 1, records=99, of=ROWS),
+        "group.smallest": held("risk.reidentification_rate", 0.8173, 1, records=99, of=ROWS),
         "unchanged.rare": held(key, 3, 9),
     }
     check = replace(few[key], about=ABOUT)
@@ -188,7 +188,9 @@ def test_measures_are_told_to_whom_they_say(changes, shown):
 
 def test_one_gate_is_one_record(monkeypatch):
     """A gate on a measure that had none: the job's field, the check, its words and its remedy follow from it."""
-    gate = replace(MEASURED["linked_share"], name="closest", figures=("closest_record.p5",), least=0, most=None)
+    gate = replace(
+        MEASURED["reidentification_rate"], name="closest", figures=("closest_record.p5",), least=0, most=None
+    )
     kind = Kind(
         "risk.closest", "risk, closest: distance", "{records:,} of {of:,} records", Audience.ENOUGH, at_least=True,
         gate=gate, remedy="a larger k",

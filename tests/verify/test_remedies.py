@@ -26,8 +26,8 @@ def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
         ("covariance.stratum", "covariance in each stratum", "wider bounds"),
         ("mean", "mean", "gates.mean"),
         ("mean.own_unit", "mean, in its own unit, of a column masked by its logarithm", "gates.mean_in_unit"),
-        ("risk.linked_share", "risk, linked_share: records linked correctly", "larger k"),
-        ("risk.homogeneous_share", "risk, homogeneous_share: records in groups of one class", "l_diversity"),
+        ("risk.reidentification_rate", "risk, reidentification_rate: records linked correctly", "larger k"),
+        ("risk.homogeneity", "risk, homogeneity: records in groups of one class", "l_diversity"),
     ],
 )
 def test_failed_gates_have_a_remedy(key, name, words):
@@ -79,7 +79,7 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
 def test_what_has_no_remedy_and_what_is_said_once():
     assert told("promise.mean", "promise.covariance.stratum", "rows.lost") == ()
     assert len(told("mean", "mean.stratum", "covariance")) == 2
-    missing = held("risk.linked_share", None, 0.1)
+    missing = held("risk.reidentification_rate", None, 0.1)
     assert missing.outcome == "failed" and remedies((missing,)) == ()
 
 
@@ -87,7 +87,7 @@ def test_a_failed_run_prints_remedies(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(display, "out", display.Console(highlight=False, width=80))
     table = small.plain_table(300)
     place = pa.array(["hermitage", *table.column("place").to_pylist()[1:]])  # a category of one person
-    job = small.job(tmp_path, table.set_column(2, "place", place), gates={"suppressed_share": 0})
+    job = small.job(tmp_path, table.set_column(2, "place", place), gates={"local_suppression_rate": 0})
     outcome = small.run(job)
     with pytest.raises(GateError):
         cli._finish(job, outcome, None)

@@ -10,8 +10,8 @@ COLUMNS = {
     "stage": Column(kind="ordinal"),
     "sex": Column(kind="binary"),
     "site": Column(kind="categorical"),
-    "status": Column(kind="categorical", role="kept"),
-    "code": Column(kind="categorical", role="kept"),
+    "status": Column(kind="categorical", role="key"),
+    "code": Column(kind="categorical", role="key"),
 }
 COUNTS = {
     "stage": np.array([1, 2, 1]),

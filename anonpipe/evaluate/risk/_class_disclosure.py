@@ -64,7 +64,7 @@ class ClassRisk:
 
         def one(key: str, title: str, value: float, baseline: float | None = None, **other: str) -> Measurement:
             return Measurement(
-                name=f"class.{self.column}.{key}",
+                name=f"sensitive.{self.column}.{key}",
                 title=f"Class {self.column!r}: {title}",
                 value=float(value),
                 baseline=baseline,
@@ -80,7 +80,7 @@ class ClassRisk:
 
         return (
             one(
-                "homogeneous",
+                "homogeneity",
                 "share of records in groups of one class",
                 told.homogeneous_share,
                 by_chance.homogeneous_share if by_chance else None,
@@ -232,15 +232,15 @@ MEASURE = Measure(
     key="classes",
     title="classes in groups",
     figures=(
-        "class.*.homogeneous",
-        "class.*.singles",
-        "class.*.chi_square",
-        "class.*.divergence",
-        "class.*.divergence_worst",
-        "class.*.distinct_l",
-        "class.*.entropy_l",
-        "class.*.t",
-        "class.*.t_ordered",
+        "sensitive.*.homogeneity",
+        "sensitive.*.singles",
+        "sensitive.*.chi_square",
+        "sensitive.*.divergence",
+        "sensitive.*.divergence_worst",
+        "sensitive.*.distinct_l",
+        "sensitive.*.entropy_l",
+        "sensitive.*.t",
+        "sensitive.*.t_ordered",
     ),
     function=_of_columns,
 )

@@ -46,7 +46,7 @@ class GroupingOptions(MethodOptions):
 
 
 class ClassGroupingOptions(GroupingOptions):
-    """What the methods share that mix the classes of role class; no local search follows, it would undo that."""
+    """What the methods share that mix the classes of role sensitive; no local search follows, it would undo that."""
 
     refine: Refine = False
 

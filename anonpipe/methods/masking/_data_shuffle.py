@@ -48,23 +48,23 @@ class DataShuffleOptions(ScopedMaskOptions):
     Values that k or more records hold stay as they are; others are released
     as means of k to 2k - 1 neighbours, or as the nearest common value.
 
-    `kept` names columns that are released unchanged and that the order is
-    drawn given: what the masked columns have to do with them stays on
+    `conditioning` names columns that are released unchanged and that the order
+    is drawn given: what the masked columns have to do with them stays on
     average. Relations to unchanged columns that are not named are lost.
     """
 
     method: Literal["data_shuffle"]
-    kept: tuple[str, ...] = ()
+    conditioning: tuple[str, ...] = ()
 
 
 def data_shuffle(
-    *, k: int = 1, kept: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()
+    *, k: int = 1, conditioning: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()
 ) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
     Ranks of all columns; their correlations r turned into those of a normal
     law, ρ = 2 sin(π r / 6); a draw Y for each record from that law, given the
-    normal scores of its kept columns; at last each column's own values in the
+    normal scores of its conditioning columns; at last each column's own values in the
     order of Y.
 
     Parameters
@@ -74,7 +74,7 @@ def data_shuffle(
         on every value, the only one of its kind included; from 2 on a column
         hands on averages of k to 2k - 1 neighbours by rank, and no value that
         fewer than k records hold (`averaged_by_rank`).
-    kept
+    conditioning
         Numbers of columns that are released as they are and that the others
         are drawn given (S of the paper). None of them by default.
     categories
@@ -93,7 +93,7 @@ def data_shuffle(
         variance shrinks by that inside the blocks, most where a column has a
         long tail.
         Rank correlations are kept on average, less well where columns have
-        ties. Given the kept columns a record's new values say nothing of its
+        ties. Given these columns a record's new values say nothing of its
         old ones.
 
     Raises
@@ -131,14 +131,14 @@ def data_shuffle(
     """
     if k < 1:
         raise JobError(f"k is {k}; give 1 or more: the records that share a value")
-    if len(set(kept)) != len(kept) or any(column < 0 for column in kept):
-        raise JobError(f"kept are {kept}; give numbers of columns from 0, each once")
+    if len(set(conditioning)) != len(conditioning) or any(column < 0 for column in conditioning):
+        raise JobError(f"conditioning is {conditioning}; give numbers of columns from 0, each once")
     scored = tuple(column for block in categories for column in block)
-    if len(set(scored)) != len(scored) or any(column < 0 or column in kept for column in scored):
-        raise JobError(f"categories are {categories}; give numbers of columns that are not kept, each once")
+    if len(set(scored)) != len(scored) or any(column < 0 or column in conditioning for column in scored):
+        raise JobError(f"categories are {categories}; give numbers of columns that are not in conditioning, each once")
     return (
         Columns("ranks", rank),
-        Reduce("rank correlation", count_moments, partial(find_copula, kept=kept)),
+        Reduce("rank correlation", count_moments, partial(find_copula, kept=conditioning)),
         Columns("scores", score),
         Rows("draw", draw),
         Columns(
@@ -169,7 +169,9 @@ def find_copula(moments: Moments, *, params: object, rng: np.random.Generator, k
     """The conditional normal law from the moments of the ranks."""
     width = len(moments.mean)
     if any(column >= width for column in kept) or len(kept) == width:
-        raise JobError(f"kept are {len(kept)} of {width} columns; name columns that exist, and leave one or more")
+        raise JobError(
+            f"conditioning is {len(kept)} of {width} columns; name columns that exist, and leave one or more"
+        )
     shuffled = np.setdiff1d(np.arange(width), kept)
     fixed = np.array(sorted(kept), dtype=np.int64)
     normal = normal_correlation(moments.scatter)
@@ -251,22 +253,22 @@ def shuffle(
 
 
 def _of_table(options: DataShuffleOptions, features: Features) -> dict[str, Any]:
-    kept = tuple(range(features.width, features.width + features.conditioning))
-    return {"k": features.k, "kept": kept, "categories": features.categories}
+    conditioning = tuple(range(features.width, features.width + features.conditioning))
+    return {"k": features.k, "conditioning": conditioning, "categories": features.categories}
 
 
-def _kept(options: DataShuffleOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
-    return options.kept
+def _conditioning(options: DataShuffleOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
+    return options.conditioning
 
 
-def _check_kept(options: DataShuffleOptions, columns: Mapping[str, Column]) -> str | None:
-    if len(set(options.kept)) != len(options.kept):
-        return "mask.kept names a column twice"
-    for name in options.kept:
+def _check_conditioning(options: DataShuffleOptions, columns: Mapping[str, Column]) -> str | None:
+    if len(set(options.conditioning)) != len(options.conditioning):
+        return "mask.conditioning names a column twice"
+    for name in options.conditioning:
         if name not in columns or not columns[name].role.unchanged:
             return (
-                f"mask.kept names {name!r}; give columns that are released unchanged "
-                "(roles survival_status, kept and class)"
+                f"mask.conditioning names {name!r}; give columns that are released unchanged "
+                "(roles survival_status, key and sensitive)"
             )
     return None
 
@@ -280,7 +282,7 @@ METHOD = Masker(
     about={
         "k": "records that share a value at least: 1 (default) is the paper's form, which hands on every "
         "value, the only one of its kind included; in a job its k",
-        "kept": "columns that stay, and that the others are drawn given; none by default; numbers of columns, "
+        "conditioning": "columns that stay, and that the others are drawn given; none by default; numbers of columns, "
         "in a job names of unchanged ones",
         "categories": "columns of each categorical attribute, in -1 and +1, which come out as normal scores to "
         "be cut into categories; none by default, in a job all",
@@ -288,7 +290,7 @@ METHOD = Masker(
     keeps="with k=1 every column keeps exactly its values, true extremes included; with k above, and so in a "
     "job, values that k or more records hold, and averages of k to 2k - 1 neighbours by rank: means stay, "
     "variances shrink where a column has a long tail; rank correlations on average, less well where "
-    "columns have ties; records have no link to persons but by their kept columns; in a job, decoding "
+    "columns have ties; records have no link to persons but by their conditioning columns; in a job, decoding "
     "exchanges values until covariances are those of the table (within 0.01 on the demonstration "
     "registry, 0.34 without)",
     expect=None,
@@ -299,7 +301,7 @@ METHOD = Masker(
     leaves_scores=True,
     learns=(Copula,),
     follows=_of_table,
-    conditions_on=_kept,
-    check_columns=_check_kept,
+    conditions_on=_conditioning,
+    check_columns=_check_conditioning,
     decodings={"probabilities": no_dummies("data_shuffle", "gives every column its own values again")},
 )

@@ -24,7 +24,7 @@ class RMicrohybridOptions(MethodOptions):
     2 w + u + 1, w and u being the columns of points of the masked and of the
     unchanged columns (`anonpipe plan` tells them), `rank` for u + 2. A record
     that alone in its group has a category of an unchanged column is explained
-    whole and released as it is, whatever the rule: gates.share_as_they_were
+    whole and released as it is, whatever the rule: gates.unchanged_record_rate
     counts them, and strata.by of that column prevents them.
     """
 

@@ -25,9 +25,9 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
     Examples
     --------
     >>> found = Measurement("linkage.first", "Linked", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
-    >>> [line] = checks(Assessment(risk=(found,)), {"linked_share": 0.05})
+    >>> [line] = checks(Assessment(risk=(found,)), {"reidentification_rate": 0.05})
     >>> line.key, line.outcome.value, line.limit
-    ('risk.linked_share', 'failed', 0.05)
+    ('risk.reidentification_rate', 'failed', 0.05)
     """
     found = [line for each in assessment.analyses for line in _of_analysis(each)]
     found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment.measured)]
@@ -43,7 +43,7 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     Examples
     --------
     >>> found = Measurement("membership.auc", "AUC", 0.5, "", "lower", "-", 500, 900)
-    >>> notes(Assessment(risk=(found,)), {"linked_share": 0.05})[0].split("; ")[1]
+    >>> notes(Assessment(risk=(found,)), {"reidentification_rate": 0.05})[0].split("; ")[1]
     'limits on risk that can be held here: gates.membership_auc'
     """
     apply = [f"gates.{name}" for name in MEASURED if gated(name, assessment.measured) is not None]

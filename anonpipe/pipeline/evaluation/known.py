@@ -13,7 +13,7 @@ from anonpipe.types import FloatArray
 
 
 def known_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
-    """All columns that are released, but those of role class, as numbers of equal weight; shape (n_rows, width).
+    """All columns that are released, but those of role sensitive, as numbers of equal weight; shape (n_rows, width).
 
     A number is a z-score on the original's scale, a category as many -1/+1
     dummies as together have variance 1; the job's own weights for grouping
@@ -63,7 +63,7 @@ def known_unchanged(fitted: Fitted) -> tuple[str, ...]:
     """Unchanged columns that count in distances; those of very many categories do not."""
     names, width = [], 0
     for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True):
-        if not column.role.unchanged or column.role is Role.CLASS:
+        if not column.role.unchanged or column.role is Role.SENSITIVE:
             continue
         width += len(fitted.scan.code_counts(name)) if column.kind.coded else 2
         if width > MOST_DUMMIES:

@@ -50,18 +50,18 @@ def test_measurements():
     labels, classes = np.repeat([0, 1, 2], 3), np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
     told = class_disclosure(labels, classes)
     measured = {m.name: m for m in class_risk(told, column="c", shares=[4 / 9, 5 / 9], sizes=[3, 3, 3]).measurements()}
-    assert measured["class.c.homogeneous"].value == pytest.approx(6 / 9)
-    assert measured["class.c.homogeneous"].baseline == pytest.approx((4 + 10) / 84)
-    assert measured["class.c.singles"].value == pytest.approx(1 / 9)
-    assert disclosive(measured["class.c.singles"]) and not disclosive(measured["class.c.homogeneous"])
-    assert measured["class.c.chi_square"].value == pytest.approx(told.chi_square)
-    assert measured["class.c.chi_square"].baseline == pytest.approx(6 / 8)
-    assert measured["class.c.divergence"].value == pytest.approx(told.mean_divergence)
-    assert measured["class.c.divergence_worst"].value == pytest.approx(told.largest_divergence)
-    assert measured["class.c.distinct_l"].value == 1 and measured["class.c.distinct_l"].better == "higher"
-    assert measured["class.c.entropy_l"].value == pytest.approx(1)
-    assert measured["class.c.t"].value == pytest.approx(5 / 9)
-    assert measured["class.c.t_ordered"].value == pytest.approx(5 / 9)
+    assert measured["sensitive.c.homogeneity"].value == pytest.approx(6 / 9)
+    assert measured["sensitive.c.homogeneity"].baseline == pytest.approx((4 + 10) / 84)
+    assert measured["sensitive.c.singles"].value == pytest.approx(1 / 9)
+    assert disclosive(measured["sensitive.c.singles"]) and not disclosive(measured["sensitive.c.homogeneity"])
+    assert measured["sensitive.c.chi_square"].value == pytest.approx(told.chi_square)
+    assert measured["sensitive.c.chi_square"].baseline == pytest.approx(6 / 8)
+    assert measured["sensitive.c.divergence"].value == pytest.approx(told.mean_divergence)
+    assert measured["sensitive.c.divergence_worst"].value == pytest.approx(told.largest_divergence)
+    assert measured["sensitive.c.distinct_l"].value == 1 and measured["sensitive.c.distinct_l"].better == "higher"
+    assert measured["sensitive.c.entropy_l"].value == pytest.approx(1)
+    assert measured["sensitive.c.t"].value == pytest.approx(5 / 9)
+    assert measured["sensitive.c.t_ordered"].value == pytest.approx(5 / 9)
     assert all(m.baseline is None for m in class_risk(told).measurements())
 
 

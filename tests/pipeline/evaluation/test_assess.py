@@ -24,12 +24,12 @@ from anonpipe.verify import words
 from tests import small
 
 RISK = {"utility": False, "risk": True}
-LOOSE = {"mean": 5.0, "covariance": 5.0, "covariance_unchanged": 5.0, "share_as_they_were": 1.0}
+LOOSE = {"mean": 5.0, "covariance": 5.0, "covariance_with_keys": 5.0, "unchanged_record_rate": 1.0}
 COLUMNS = {
     "x": {"kind": "continuous"},
     "y": {"kind": "continuous"},
-    "side": {"kind": "categorical", "role": "kept"},
-    "illness": {"kind": "binary", "role": "class"},
+    "side": {"kind": "categorical", "role": "key"},
+    "illness": {"kind": "binary", "role": "sensitive"},
 }
 
 
@@ -87,10 +87,10 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     assert seen["open"] == [] and seen["partitions"] == 2 and seen["same"]
     assert found.measurement("linkage.group").value == 1.0
     assert found.measurement("linkage.expected").value == pytest.approx(0.2)
-    assert found.measurement("class.illness.homogeneous").value == 1.0
+    assert found.measurement("sensitive.illness.homogeneity").value == 1.0
     assert found.measurement("linkage.group").of == 600 and found.measurement("linkage.group").records == 200
     told = {check.name: check for check in verdict.lines}
-    assert told["risk, homogeneous_share: records in groups of one class"].outcome == "not checked"
+    assert told["risk, homogeneity: records in groups of one class"].outcome == "not checked"
     assert {words.name(each.check) for each in found.not_checked} >= {
         "membership inference",
         "attribute inference",
@@ -103,12 +103,12 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
 
 def test_a_mask_with_hardly_any_noise_gives_every_record_away(tmp_path):
     """Each query's own released row is told rightly through routing, masking and shuffling."""
-    changes = {"mask": {"method": "noise", "amount": 1e-9}, "gates": LOOSE | {"linked_share": 0.9}}
+    changes = {"mask": {"method": "noise", "amount": 1e-9}, "gates": LOOSE | {"reidentification_rate": 0.9}}
     given = job(tmp_path, measure=RISK | {"queries": 200}, **changes)
     outcome = small.run(given)
     assert outcome.version is None
     (line,) = [check for check in outcome.verdict.lines if check.outcome == "failed"]
-    assert line.name.startswith("risk, linked_share") and "200 of 600 records" in line.on
+    assert line.name.startswith("risk, reidentification_rate") and "200 of 600 records" in line.on
     assert not list((tmp_path / "out").rglob("*.parquet")) and small.stagings() == []
 
 
@@ -200,8 +200,8 @@ def test_utility_of_a_copy_by_a_mask(tmp_path):
 
 def test_averaged_groupings_have_no_groups_to_find(tmp_path):
     columns = COLUMNS | {
-        "illness": {"kind": "binary", "role": "class"},
-        "side": {"kind": "categorical", "role": "class"},
+        "illness": {"kind": "binary", "role": "sensitive"},
+        "side": {"kind": "categorical", "role": "sensitive"},
     }
     given = small.job(
         tmp_path,
@@ -209,14 +209,14 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
         columns,
         gates=LOOSE,
         cluster={"method": "crest"},
-        classes={"several": "average"},
+        sensitive={"several": "average"},
         synthesize={"method": "centroid"},
         measure=RISK,
     )
     _, found = pipeline.assess_only(given)
     reasons = {words.name(each.check): words.limit(each.check) for each in found.not_checked}
     assert "several" in reasons["attack through a known attribute"]
-    assert found.measurement("class.side.homogeneous").records == 300
+    assert found.measurement("sensitive.side.homogeneity").records == 300
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
         ({"analyses": [analysis(model="cox")]}, "event goes with model cox"),
         ({"analyses": [analysis(limits={"overlap": 2})]}, "analyses.0.limits.overlap"),
         ({"gates": {"membership_auc": 0.6}}, "give measure.hold_out"),
-        ({"gates": {"linked_share": 0.1}, "measure": small.OFF}, "measure.risk is off"),
-        ({"gates": {"homogeneous_share": 0.1}, "mask": {"method": "noise"}}, "needs groups"),
+        ({"gates": {"reidentification_rate": 0.1}, "measure": small.OFF}, "measure.risk is off"),
+        ({"gates": {"homogeneity": 0.1}, "mask": {"method": "noise"}}, "needs groups"),
         ({"measure": {"risk": False, "hold_out": 0.1}}, "set it to 0"),
         ({"measure": {"hold_out": 0.9}}, "measure.hold_out"),
     ],
