@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from anonpipe.compare._figures import Study, summarise
 from anonpipe.compare._names import check_names, current_names
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
-from anonpipe.compare._trial import Trial, measure_trial, shared_folder
+from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Receipt, Task, account
 from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
@@ -44,10 +43,9 @@ def compare(
     """Try every method with every k on the job's input, and publish nothing.
 
     The input is read once, into a private copy of the released columns that
-    is deleted at the end. Each trial is a run of the job in one worker, with a
-    secret of its draw that follows from the steward's: its draws are never
-    those of a release. The trials of a draw share one scan, the records that it
-    holds out, and the routings of those that would route alike. Figures of finished trials are kept in the
+    is deleted at the end. Each trial is a whole run of the job in one worker,
+    with a secret of its own that follows from the steward's: its draws are
+    never those of a release. Figures of finished trials are kept in the
     steward's private folder, and measured again only where input, job,
     setting or version are others.
 
@@ -183,9 +181,7 @@ def _measured(
 ) -> Results:
     """The results of all trials by their key; those that were kept are not measured again."""
     results = {trial.key: found for trial in trials if (found := kept.read(trial.key)) is not None}
-    unknown = {trial.key: trial for trial in trials if trial.key not in results}
-    todo = sorted(unknown.values(), key=lambda trial: trial.draw)  # those that share a scan together
-    left = Counter(trial.draw for trial in todo)
+    todo = list({trial.key: trial for trial in trials if trial.key not in results}.values())
     total = len(results) + len(todo)
     on_progress(Progress("compare", len(results), total, 0))
     if not todo:
@@ -194,10 +190,6 @@ def _measured(
     def on_done(result: Receipt) -> None:
         kept.write(result)
         results[result["key"]] = result
-        draw = unknown[result["key"]].draw
-        left[draw] -= 1
-        if not left[draw]:
-            shutil.rmtree(shared_folder(staging, draw), ignore_errors=True)
         on_progress(Progress("compare", len(results), total, 0))
 
     _copy(source, list(job.released), staging.file("copy.parquet"))

@@ -1,4 +1,4 @@
-"""One trial on a worker: a setting's job on the private copy of the input, measured and thrown away."""
+"""One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import Assessment, gated
 from anonpipe.pipeline.run import assess_only
-from anonpipe.pipeline.shared import Shared
 from anonpipe.rng import trial_secret
 from anonpipe.storage.staging import Staging, read_json
 from anonpipe.verify import words
@@ -48,11 +47,6 @@ class Trial:
     job: dict[str, Any]
 
 
-def shared_folder(staging: Staging, draw: int) -> Path:
-    """Where the trials of a draw leave their scans and routings for each other."""
-    return staging.file("shared") / str(draw)
-
-
 def measure_trial(task: Task) -> Receipt:
     """Run the job of a trial in this process, and keep its verdict and its figures.
 
@@ -67,8 +61,7 @@ def measure_trial(task: Task) -> Receipt:
     failure = None
     try:
         with trial_secret(staging.file(f"draw-{trial.draw}.key").read_bytes()):
-            shared = Shared(shared_folder(staging, trial.draw))
-            verdict, assessment = assess_only(parse_job(trial.job), stages=shared.stages)
+            verdict, assessment = assess_only(parse_job(trial.job))
     except OutputError:  # the disk: every other trial would fail too
         raise
     except Exception as error:

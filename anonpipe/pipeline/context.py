@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -60,13 +60,7 @@ class Work:
 
 
 def read_fitted(work: Work) -> Fitted:
-    """What the stages `scan` and `route` have fitted."""
-    trees = tuple(Tree.from_dict(content) for content in work.staging.read_json("trees.json"))
-    return replace(read_settled(work), trees=trees)
-
-
-def read_settled(work: Work) -> Fitted:
-    """What the stage `scan` has fitted: all but the trees."""
+    """What the stage `scan` has fitted."""
     staging = work.staging
     return Fitted(
         job=work.job,
@@ -75,6 +69,7 @@ def read_settled(work: Work) -> Fitted:
         cells=CellCodec.from_bytes(staging.read("codec.arrow")),
         suppression=Suppression.from_dict(staging.read_json("suppression.json")),
         strata=Strata.from_dict(staging.read_json("strata.json")),
+        trees=tuple(Tree.from_dict(content) for content in staging.read_json("trees.json")),
     )
 
 

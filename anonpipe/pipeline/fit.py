@@ -1,4 +1,4 @@
-"""What the scan settles: codecs, strata, rare categories, method, key, warnings; then the trees of pre-clusters."""
+"""What the scan settles: codecs, strata, rare categories, method, trees of pre-clusters, key and warnings."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import Trace
 from anonpipe.storage.sketch import merge_sketches, sketches_from
 from anonpipe.types import FloatArray
-
-TREES = "trees.json"
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def by_name(schema: pa.Schema) -> pa.Schema:
 
 
 def fit(work: Work) -> None:
-    """Settle everything but the trees from the scans of the units, and write it into the staging."""
+    """Settle everything from the scans of the units, and write it into the staging."""
     job, staging = work.job, work.staging
     repeats = _repeated_identifiers(work)
     scans = [scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(len(work.source.units))]
@@ -83,12 +81,7 @@ def fit(work: Work) -> None:
     sampled = sampled_batches(work)
     repeats += [] if job.identifiers else warn_of_repeats(sampled, work.source.rows, work.start_key)
     staging.write_json("warnings.json", repeats + settled.warnings)
-
-
-def fit_routing(work: Work, fitted: Fitted) -> None:
-    """Fit the trees by which rows are routed, and write them into the staging."""
-    trees = fit_trees(fitted, sampled_batches(work), sampled_keys(work))
-    work.staging.write_json(TREES, [tree.to_dict() for tree in trees])
+    staging.write_json("trees.json", [tree.to_dict() for tree in fit_trees(fitted, sampled, sampled_keys(work))])
 
 
 def _repeated_identifiers(work: Work) -> list[str]:

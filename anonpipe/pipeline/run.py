@@ -8,7 +8,7 @@ Prefect can retry a stage.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from anonpipe import engine, interrupts
@@ -18,11 +18,10 @@ from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.collect import evidence
-from anonpipe.pipeline.context import read_settled
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
-from anonpipe.pipeline.fit import TREES, fit, fit_routing
+from anonpipe.pipeline.fit import fit
 from anonpipe.pipeline.opening import Repeats, Run, open_mapper, open_run
 from anonpipe.pipeline.original_values import compared_names
 from anonpipe.pipeline.partitioning import cut_rows
@@ -77,22 +76,10 @@ def execute(
     failure.raise_it()
 
 
-Stage = Callable[[Run, Mapper], None]
-
-
 def assess_only(
-    job: Job,
-    *,
-    cluster: bool = False,
-    on_progress: OnProgress = lambda _: None,
-    stages: Sequence[Stage] | None = None,
+    job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
 ) -> tuple[Verdict, Assessment]:
     """Run a job to its verdict and publish nothing; the staging is deleted.
-
-    Parameters
-    ----------
-    stages
-        In place of `MAPPED_STAGES`.
 
     Raises
     ------
@@ -100,7 +87,7 @@ def assess_only(
         As `execute`.
     """
     return unpublished(
-        job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work)), stages
+        job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
     )
 
 
@@ -108,12 +95,7 @@ _Ended = TypeVar("_Ended")
 
 
 def unpublished(
-    job: Job,
-    cluster: bool,
-    on_progress: OnProgress,
-    repeats: Repeats,
-    ended: Callable[[Run], _Ended],
-    stages: Sequence[Stage] | None = None,
+    job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
 ) -> _Ended:
     """What `ended` makes of a run whose files are written; then the staging is deleted.
 
@@ -126,7 +108,7 @@ def unpublished(
         with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
             try:
                 with open_mapper(job, run.staging, cluster) as mapper:
-                    for stage in stages or MAPPED_STAGES:
+                    for stage in MAPPED_STAGES:
                         stage(run, mapper)
                 return ended(run)
             finally:
@@ -145,7 +127,7 @@ def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> 
 
 
 def scan(run: Run, mapper: Mapper) -> None:
-    """Count the input, then fit what later stages need: codecs, strata, the run's key."""
+    """Count the input, then fit what later stages need: codecs, strata, trees of pre-clusters, the run's key."""
     work, settled = run.context.work, run.staging.receipts("fit")
     run.map_stage(mapper, "scan", len(work.source.units))
     if not settled.has(0):
@@ -156,11 +138,8 @@ def scan(run: Run, mapper: Mapper) -> None:
 
 
 def route(run: Run, mapper: Mapper) -> None:
-    """Fit trees of pre-clusters and send every row to its partition; afterwards the cut of the run is known."""
-    work = run.context.work
-    if not run.staging.has(TREES):
-        fit_routing(work, read_settled(work))
-    fitted = run.context.fitted
+    """Send every row to its partition; afterwards the cut of the run is known."""
+    work, fitted = run.context.work, run.context.fitted
     units = len(work.source.units)
     routed_shelf(work, fitted)
     run.map_stage(mapper, "route", units)
@@ -213,7 +192,7 @@ def write(run: Run, mapper: Mapper) -> None:
         run.map_stage(mapper, "values", columns, "compare values")
 
 
-MAPPED_STAGES: tuple[Stage, ...] = (
+MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (
     scan,
     route,
     encode,

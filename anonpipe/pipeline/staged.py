@@ -29,10 +29,6 @@ SLAB_ROWS = 262_144
 """Input rows that are sorted by leaf at once."""
 
 
-ROUTED = "routed"
-"""The staged array of the routed rows."""
-
-
 def slab_rows(source: Source) -> list[list[int]]:
     """Rows of each slab of each input unit: a unit is routed slab by slab, so that memory does not grow with it."""
     return [[min(SLAB_ROWS, unit.rows - at) for at in range(0, unit.rows, SLAB_ROWS)] for unit in source.units]
@@ -41,7 +37,7 @@ def slab_rows(source: Source) -> list[list[int]]:
 def routed_shelf(work: Work, fitted: Fitted) -> Shelf:
     """The routed rows; a region a slab."""
     rows = [count for slabs in slab_rows(work.source) for count in slabs]
-    return create_shelf(work.staging, ROUTED, rows, len(fitted.cells.names), "float64", fitted.leaves)
+    return create_shelf(work.staging, "routed", rows, len(fitted.cells.names), "float64", fitted.leaves)
 
 
 def partition_cells(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:

@@ -418,14 +418,6 @@ def lock(staging: Staging) -> Iterator[None]:
         handle.close()
 
 
-@contextlib.contextmanager
-def wait_for_lock(staging: Staging) -> Iterator[None]:
-    """Hold a lock beside the folder as soon as no other task does; its file goes with the folder that both are in."""
-    with open(_lock_path(staging.root), "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _lock_path(root: Path) -> Path:
     """Beside the run's folder, and the same for all folders of a job: deleting a folder keeps the lock."""
     return root.with_name(f"{_job_of(root)}.lock")

@@ -24,7 +24,7 @@ def quick(monkeypatch):
     """Trials that take no time: what they were asked, and the figures that they gave."""
     asked = []
 
-    def assess_only(job, stages):
+    def assess_only(job):
         source = open_source(job.input, job.columns)
         rows = sum(batch.num_rows for unit in source.units for _, batch in read_batches(source, unit))
         asked.append((job, steward_secret(), rows))

@@ -83,9 +83,7 @@ def test_unforeseen_errors_are_told_and_tried_again(job, quick, monkeypatch):
         raise ValueError(small.CANARY) if asked.k == 6 else InputError("k is not to my liking")
 
     whole = _trial.assess_only
-    monkeypatch.setattr(
-        _trial, "assess_only", lambda asked, stages: whole(asked, stages) if asked.k == 5 else fails(asked)
-    )
+    monkeypatch.setattr(_trial, "assess_only", lambda asked: whole(asked) if asked.k == 5 else fails(asked))
     for _ in range(2):
         study = compare(job, ["mdav+centroid"], [5, 6, 7], cluster=False)
         assert study.rows[1].problem.startswith("this setting: ValueError at") and small.CANARY not in str(study)
@@ -97,10 +95,10 @@ def test_unforeseen_errors_are_told_and_tried_again(job, quick, monkeypatch):
 def test_a_full_disk_stops_all_and_keeps_what_is_finished(job, quick, monkeypatch, tmp_path):
     whole = _trial.assess_only
 
-    def full(asked, stages):
+    def full(asked):
         if asked.k == 6:
             raise OutputError("the disk is full")
-        return whole(asked, stages)
+        return whole(asked)
 
     monkeypatch.setattr(_trial, "assess_only", full)
     with pytest.raises(OutputError, match="disk is full"):
