@@ -258,7 +258,10 @@ def summary(
 def _compared(source: str | Path, internal: str | None = None) -> Report:
     """The report in a file, or of the release in an output folder, which must hold figures of both tables."""
     from anonpipe.report import read_report, report_of_release
+    from anonpipe.storage.release import check
 
+    if isinstance(source, str):  # figures of files that are no longer those
+        _refuse_damaged(source, check(source))
     made = read_report(source) if isinstance(source, Path) else report_of_release(source, internal)
     if made.audience != "internal":
         raise InputError(f"{source} is the recipients' report, which tells nothing of the original; give the steward's")
@@ -285,6 +288,19 @@ def report(
     display.line(f"{page}: for {'the steward, not for recipients' if private else 'recipients'}")
 
 
+def _refuse_damaged(release: str, problems: list[str]) -> None:
+    """Refuse a release that is not what was published.
+
+    Raises
+    ------
+    InputError
+        With each difference from the manifest.
+    """
+    if problems:
+        found = "".join(f"\n  {problem}" for problem in problems)
+        raise InputError(f"the release at {release} is damaged, it does not match its manifest:{found}")
+
+
 @app.command()
 def verify(
     release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
@@ -301,9 +317,7 @@ def verify(
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
         display.as_json({"intact": not problems, "version": where.root, **told, "problems": problems})
-    if problems:
-        found = "".join(f"\n  {problem}" for problem in problems)
-        raise InputError(f"the release at {release} is damaged, it does not match its manifest:{found}")
+    _refuse_damaged(release, problems)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
         display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are as published")

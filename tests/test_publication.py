@@ -15,6 +15,7 @@ import pytest
 
 from anonpipe import cli, interrupts
 from anonpipe.errors import BusyError, InputError
+from anonpipe.pipeline import publish
 from anonpipe.pipeline import run as pipeline
 from anonpipe.storage import release, versions
 from anonpipe.storage import staging as store
@@ -190,7 +191,7 @@ def test_who_waits_too_long_for_another_run_is_told(tmp_path, stage, url, monkey
     where = release.place(str(tmp_path / "out") if url == "local" else f"memory://{tmp_path.name}/out")
     code = f"""
 import sys, time
-from anonpipe import release, versions
+from anonpipe.storage import release, versions
 with versions.alone(release.place({str(tmp_path / "out")!r})):
     print("here", flush=True); time.sleep(60)
 """
@@ -337,7 +338,7 @@ def test_what_fails_once_the_release_is_out_is_a_warning(tmp_path, monkeypatch, 
         if fault == "display" and (news.stage, news.done) == ("publish", 1):
             raise ConnectionError("of a server")
 
-    monkeypatch.setattr(pipeline, "remove", remove)
+    monkeypatch.setattr(publish, "remove", remove)
     try:
         outcome = pipeline.execute(given, cluster=False, on_progress=on_progress)
     finally:

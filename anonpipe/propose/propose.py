@@ -650,7 +650,11 @@ def _quoted(text: str) -> str:
 
 
 def _flow(values: tuple[Scalar, ...]) -> str:
-    """A list of values on one line."""
+    """A list of values on one line; texts whose line breaks YAML would fold are quoted so that they stay."""
+    if any(isinstance(value, str) and not value.isprintable() for value in values):
+        return (
+            "[" + ", ".join(_quoted(each) if isinstance(each, str) else _flow((each,))[1:-1] for each in values) + "]"
+        )
     return str(yaml.safe_dump(list(values), default_flow_style=True, width=10**9, allow_unicode=True)).rstrip("\n")
 
 

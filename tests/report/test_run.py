@@ -11,7 +11,7 @@ import pytest
 
 from anonpipe.cli import main
 from anonpipe.errors import EngineError
-from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline import publish
 from anonpipe.report import read_report
 from anonpipe.storage import release
 from anonpipe.verify.verdict import Verdict
@@ -130,7 +130,7 @@ def test_a_fault_in_the_report_releases_nothing_and_says_nothing_of_the_data(
     limits = LOOSE if passes else {**LOOSE, "local_suppression_rate": 0.0}
     given = small.job(tmp_path, table, gates=limits)
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, part, fails)
+        broken.setattr(publish, part, fails)
         with pytest.raises(EngineError, match="ValueError at") as told:
             small.run(given)
     assert CANARY not in str(told.value) and str(CANARY_NUMBER) not in str(told.value)
@@ -151,7 +151,7 @@ def test_what_cannot_be_written_whole_leaves_no_draft(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         release.keep_private(where, "v1", {"report.json": b"1"})
     with pytest.raises(OSError, match="no space"):
-        pipeline.keep_verdict(Verdict(()), where)
+        publish.keep_verdict(Verdict(()), where)
     assert [path.name for path in tmp_path.rglob("*")] == ["steward"]
 
 
