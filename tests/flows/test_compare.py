@@ -16,7 +16,7 @@ from anonpipe.job.model import load_job
 from flows.compare import compare_settings, main
 assert main([]) == 2
 methods = ["kd_tree+centroid", "crest+centroid"]
-compare_settings(load_job(sys.argv[1]), sys.argv[2], methods, [5], risk="reidentification_rate")
+compare_settings(load_job(sys.argv[1]), sys.argv[2], methods, [5], utility="analyses.outside", risk="reidentification_rate")
 """
 
 
