@@ -41,6 +41,7 @@ MASKS = [
     {"method": "noise"},
     {"method": "noise", "form": "exact"},
     {"method": "data_shuffle", "conditioning": ["vital_status"]},
+    {"method": "rank_swap", "percent": 2},
     {"method": "spectral_swap"},
     {"method": "synthesis", "draw": "quantiles"},
     {"method": "suppression", "share": 0.1},

@@ -285,3 +285,25 @@ def sequential_regression(points, parts, key, binary, penalty):
                 row.append(value)
         out.extend(made)
     return out
+
+
+def swap_partners(draws, reach):
+    """Moore's rank-based proximity swap: from the lowest rank up, with one of the next that are still unswapped.
+
+    Those form a list, in which the last one takes the place of one that leaves: only so are draws used alike.
+    """
+    partner, pool = list(range(len(draws))), []
+
+    def leaves(rank):
+        pool[pool.index(rank)] = pool[-1]
+        pool.pop()
+
+    for rank in range(len(draws)):
+        pool += [ahead for ahead in range(len(draws)) if ahead == rank + reach or (rank == 0 and 0 < ahead < reach)]
+        if rank in pool:
+            leaves(rank)
+        if partner[rank] == rank and pool:
+            other = pool[int(draws[rank] * len(pool))]
+            leaves(other)
+            partner[rank], partner[other] = other, rank
+    return partner

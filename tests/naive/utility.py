@@ -24,6 +24,14 @@ def wasserstein_distance(original, released):
     return statistics.fmean(abs(x - y) for x, y in zip(old, new, strict=True)) / statistics.pstdev(original)
 
 
+def hellinger_distance(original, released):
+    levels = set(original) | set(released)
+    overlap = sum(
+        math.sqrt(original.count(level) / len(original) * released.count(level) / len(released)) for level in levels
+    )
+    return math.sqrt(max(0.0, 1 - overlap))
+
+
 def total_variation(original, released):
     levels = {*original, *released}
     shares = [{level: side.count(level) / len(side) for level in levels} for side in (original, released)]

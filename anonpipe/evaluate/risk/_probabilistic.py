@@ -97,11 +97,12 @@ def link_of(method: str) -> Link:
 
 def link_by(record: Synthesizer | Masker) -> Link:
     """The same by the method's record."""
-    if isinstance(record, Masker) and record.exact_columns:
-        return "unknown"  # made from the whole table, but of true values of persons
+    masker = record if isinstance(record, Masker) else None
     # Records that are alike cannot be told apart, whoever they were made from.
-    alike = isinstance(record, Masker) and record.identical_rows
-    return "own" if record.link == "person" and not alike else "none"
+    if record.link == "person" and not (masker and masker.identical_rows):
+        return "own"
+    # Made from the whole table, but of true values of persons.
+    return "unknown" if masker and masker.exact_columns else "none"
 
 
 def fewest_alike(labels: npt.ArrayLike, own_cells: npt.ArrayLike) -> int:

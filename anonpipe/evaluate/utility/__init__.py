@@ -24,6 +24,7 @@ from anonpipe.evaluate.utility._distributions import (
     distributions,
 )
 from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
+from anonpipe.evaluate.utility._hellinger import hellinger_distance
 from anonpipe.evaluate.utility._measurement import Curve, Measurement
 from anonpipe.evaluate.utility._moment_changes import moment_changes
 from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
@@ -66,6 +67,7 @@ __all__ = [
     "distributions",
     "eigenvalue_change",
     "fit_models",
+    "hellinger_distance",
     "il1s",
     "interaction_terms",
     "ks_distance",

@@ -15,6 +15,7 @@ from anonpipe.methods.masking import (
     _generalize,
     _local_synthesis,
     _noise,
+    _rank_swap,
     _sequential_regression,
     _spectral_swap,
     _suppression,
@@ -29,6 +30,7 @@ MASKERS: dict[str, Masker] = by_name(
     (
         _noise,
         _data_shuffle,
+        _rank_swap,
         _spectral_swap,
         _synthesis,
         _suppression,

@@ -1,13 +1,17 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from anonpipe.columns import Kind
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility import ks_distance, total_variation, wasserstein_distance
+from anonpipe.evaluate.utility import hellinger_distance, ks_distance, total_variation, wasserstein_distance
+from anonpipe.evaluate.utility._hellinger import hellinger
+from anonpipe.evaluate.utility._typed import typed_tables
 from tests.naive import utility as naive
 
 numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=9)
@@ -23,7 +27,10 @@ def test_as_the_twins(old, new):
         assert math.isnan(found)
     else:
         assert found == pytest.approx(naive.wasserstein_distance(old, new))
-    for measure in (ks_distance, total_variation):
+    assert hellinger_distance(old, new) == pytest.approx(naive.hellinger_distance(old, new), abs=1e-7)
+    assert hellinger_distance(old, new) ** 2 <= total_variation(old, new) + 1e-12
+    assert total_variation(old, new) <= math.sqrt(2) * hellinger_distance(old, new) + 1e-12
+    for measure in (ks_distance, total_variation, hellinger_distance):
         assert measure(old, new) == measure(new, old)
         assert 0 <= measure(old, new) <= 1
         assert measure(old, old[::-1]) == 0
@@ -50,3 +57,26 @@ def test_what_is_refused():
             measure([1.0], [])
         with pytest.raises(InputError, match="not finite"):
             measure([np.nan], [1.0])
+
+
+def test_a_lost_category_weighs_by_the_root_of_its_share():
+    old = np.repeat([0, 1], [96, 4])
+    assert hellinger_distance(old, np.zeros(50)) == pytest.approx(math.sqrt(1 - math.sqrt(0.96)))
+    assert total_variation(old, np.zeros(50)) == pytest.approx(0.04)
+    with pytest.raises(InputError, match="finite codes"):
+        hellinger_distance([0, np.nan], [0])
+
+
+def test_numbers_are_compared_in_bins_of_the_original():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=4_000)
+    frame = pd.DataFrame({"x": x, "c": rng.choice(["a", "b"], 4_000), "n": np.nan})
+    kinds = {"x": Kind.CONTINUOUS, "c": Kind.CATEGORICAL, "n": Kind.CONTINUOUS}
+    (same,) = hellinger(typed_tables(frame, frame, kinds))
+    assert same.value == 0.0 and dict(same.parts) == {"x": 0.0, "c": 0.0}
+    far = frame.assign(x=x + 100, c="a")
+    (other,) = hellinger(typed_tables(frame, far, kinds))
+    shares = np.bincount(np.searchsorted(np.quantile(x, np.arange(1, 20) / 20), x), minlength=20) / 4_000
+    assert dict(other.parts)["x"] == pytest.approx(math.sqrt(1 - math.sqrt(shares[-1])))
+    (lost,) = hellinger(typed_tables(frame, frame.assign(x=np.nan), kinds))
+    assert dict(lost.parts)["x"] == 1.0

@@ -18,6 +18,7 @@ from tests.methods.masking.tables import KEY, correlated, run, split_tables, spl
 OPTIONS = {
     "noise": [{}, {"form": "centred", "amount": 0.1}, {"basis": "columns"}],
     "data_shuffle": [{}],
+    "rank_swap": [{}, {"k": 2, "percent": 50.0}],
     "spectral_swap": [{}, {"basis": "columns"}],
     "synthesis": [{}, {"draw": "quantiles"}, {"basis": "columns"}],
     "suppression": [{"share": 0.2, "outside": 2.0}, {"outside": 1.0, "basis": "columns"}],
