@@ -193,10 +193,11 @@ def test_a_summary_from_the_job_and_from_the_report_alone(call, job_file, tmp_pa
     told = json.loads(out)
     assert code == 0 and {one["name"] for one in told["numbers"]} == {"age", "income"}
     assert sum(one["original"] for one in told["shares"]) == pytest.approx(1.0)
-    (tmp_path / "data.parquet").unlink()  # neither the input nor the release is read
-    next((tmp_path / "out" / "release").resolve().glob("*.parquet")).unlink()
+    (tmp_path / "data.parquet").unlink()  # the input is not read
     assert call("summary", report, "--json")[:2] == call("summary", job_file, "--json")[:2] == (0, out)
-    code, out, _ = call("summary", job_file, "--quiet", "--picture", tmp_path / "a.png")
+    next((tmp_path / "out" / "release").resolve().glob("*.parquet")).unlink()  # the report stands alone
+    assert call("summary", report, "--json")[:2] == (0, out) and call("summary", job_file)[0] == 2
+    code, out, _ = call("summary", report, "--quiet", "--picture", tmp_path / "a.png")
     assert code == 0 and len(out.splitlines()) == 3 and (tmp_path / "a.png").exists()
     assert all(line.startswith("largest change of a ") for line in out.splitlines())
 

@@ -18,7 +18,7 @@ def test_shuffling_given_a_column_is_that_of_the_twin(tied):
     points, parts = correlated(40, 2), [13, 27]
     if tied:
         points[:, 0] = np.sign(points[:, 0])
-    new = run(points, "data_shuffle", parts, kept=(0,))
+    new = run(points, "data_shuffle", parts, conditioning=(0,))
     draws = naive.shuffled_order(points.tolist(), parts, KEY, 0)
     ranked = sorted(range(40), key=lambda i: draws[i])
     wanted = np.empty(40)
@@ -31,7 +31,7 @@ def test_shuffling_given_a_column_is_that_of_the_twin(tied):
 def test_every_column_keeps_exactly_its_values_and_a_kept_one_its_places(case, data):
     points, parts = case
     kept = tuple(data.draw(st.sets(st.integers(0, points.shape[1] - 1), max_size=points.shape[1] - 1)))
-    masked = run(points, "data_shuffle", parts, kept=kept)
+    masked = run(points, "data_shuffle", parts, conditioning=kept)
     assert np.array_equal(np.sort(masked, axis=0), np.sort(points, axis=0))
     assert np.array_equal(masked[:, kept], points[:, kept])
 
@@ -46,7 +46,7 @@ def test_rank_correlations_are_kept_and_the_link_to_the_record_is_cut():
 
 def test_given_the_kept_columns_new_values_say_nothing_of_the_old():
     points = correlated(20_000, 3)
-    masked = mask(points, "data_shuffle", rng=np.random.default_rng(4), kept=(0,))
+    masked = mask(points, "data_shuffle", rng=np.random.default_rng(4), conditioning=(0,))
     old, new = (p[:, 1] - np.polyval(np.polyfit(p[:, 0], p[:, 1], 1), p[:, 0]) for p in (points, masked))
     assert abs(np.corrcoef(old, new)[0, 1]) < 5.5 / np.sqrt(20_000)
     assert abs(spearmanr(points[:, :2])[0] - spearmanr(masked[:, :2])[0]) < 0.04
@@ -56,7 +56,7 @@ def test_a_kept_column_with_ties_keeps_its_correlation():
     rng = np.random.default_rng(5)
     hidden, other = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 20_000).T
     points = np.column_stack([np.sign(hidden), other])
-    masked = mask(points, "data_shuffle", rng=rng, kept=(0,))
+    masked = mask(points, "data_shuffle", rng=rng, conditioning=(0,))
     assert abs(spearmanr(points)[0] - spearmanr(masked)[0]) < 0.05
 
 
