@@ -1,0 +1,177 @@
+"""The released distribution of a column: its shape, and what it tells of one person."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.encoding.quantiles import DOMINANCE, Quantiles
+from anonpipe.encoding.radix import Radix
+
+TOP = 98_765_432.0
+
+
+def fitted(values, k=5, low=-np.inf, high=np.inf):
+    return Quantiles.fit(Radix.of(np.asarray(values, dtype=float)), k, low, high)
+
+
+def released(found, rows=None):
+    """One value a rank."""
+    rows = found.rows if rows is None else rows
+    return found.at((np.arange(rows) + 0.5) / rows)
+
+
+def distance(before, after):
+    """Kolmogorov and Smirnov's, by sorting everything."""
+    where = np.concatenate([before, after])
+    ranks = [np.searchsorted(np.sort(each), where, side="right") / len(each) for each in (before, after)]
+    return np.abs(ranks[0] - ranks[1]).max()
+
+
+def literal(values, k):
+    """Pieces as lists of values: atoms, and runs cut from below on; few between atoms go to the nearest."""
+    values, least = np.sort(values), max(k, 3)
+    distinct, counts = np.unique(values, return_counts=True)
+    atoms = distinct[counts >= k]
+    pieces = {float(a): ["atom", list(values[values == a])] for a in atoms}
+    edges = [-np.inf, *atoms, np.inf]
+    for below, above in itertools.pairwise(edges):
+        inside = list(values[(values > below) & (values < above)])
+        if len(inside) < least and len(atoms):
+            for value in inside:
+                near = below if np.isinf(above) or (np.isfinite(below) and value - below <= above - value) else above
+                pieces[float(near)][1].append(value)
+            continue
+        while inside:
+            taken = [v for v in np.unique(inside)]
+            size, run = 0, []
+            for value in taken:
+                run += [value] * inside.count(value)
+                size = len(run)
+                if size >= least and len(inside) - size >= least:
+                    break
+            pieces[(run[0] + run[-1]) / 2] = ["run", run]
+            inside = inside[size:]
+    return [pieces[at] for at in sorted(pieces)]
+
+
+VALUES = st.lists(st.integers(-6, 30), min_size=8, max_size=80).map(lambda v: np.array(v, dtype=float))
+
+
+@settings(deadline=None, max_examples=150)
+@given(VALUES, st.integers(2, 8))
+def test_pieces_are_those_of_the_literal_twin(values, k):
+    found, pieces = fitted(values, k), literal(values, k)
+    assert found.edges.tolist() == np.cumsum([0, *(len(held) for _, held in pieces)]).tolist()
+    assert min(np.diff(found.edges)) >= min(k, len(values))
+    ranked, edges = np.sort(values), found.edges
+    for at, (kind, held) in enumerate(pieces):
+        if kind == "atom":
+            assert found.halves[at] == 0 and list(held).count(found.centres[at]) >= k
+        else:
+            assert ranked[max(0, edges[at] - 1)] <= found.centres[at] <= ranked[min(len(ranked), edges[at + 1] + 1) - 1]
+
+
+@settings(deadline=None, max_examples=150)
+@given(VALUES, st.integers(3, 8), st.booleans())
+def test_it_ascends_keeps_its_means_and_stays_inside_bounds(values, k, bounded):
+    low, high = (-2.0, 20.0) if bounded else (-np.inf, np.inf)
+    found = fitted(values, k, low, high)
+    made = released(found)
+    assert (np.diff(made) >= -1e-9).all() and made.min() >= low - 1e-9 and made.max() <= high + 1e-9
+    assert np.isclose(made.mean(), found.mean) and np.isclose(found.mean - found.shift, values.mean())
+
+
+def test_runs_keep_their_means_and_the_table_its_mean():
+    values = np.random.default_rng(0).normal(size=1_000)
+    found = fitted(values)
+    ranked = np.sort(values)
+    for begin, end, centre in list(zip(found.edges, found.edges[1:], found.centres, strict=False))[1:-1]:
+        assert np.isclose(ranked[begin:end].mean(), centre) and end - begin >= 5
+    assert abs(found.shift) < 2e-3 and abs(released(found).mean() - values.mean() - found.shift) < 1e-12
+
+
+SHAPES = {
+    "normal": lambda rng: rng.normal(size=3_000),
+    "skewed": lambda rng: np.exp(rng.normal(3, 1.5, 3_000)),
+    "a tenth zeros": lambda rng: np.where(rng.random(3_000) < 0.1, 0.0, rng.gamma(2, 10, 3_000)),
+    "heaped at fives": lambda rng: np.where(rng.random(3_000) < 0.5, 5 * rng.integers(0, 20, 3_000), 97 * rng.random()),
+    "bounded": lambda rng: np.clip(rng.normal(0.5, 0.5, 3_000), 0, 1),
+    "few integers": lambda rng: rng.integers(0, 4, 3_000).astype(float),
+    "negative": lambda rng: -np.exp(rng.normal(size=3_000)),
+    "near a billion": lambda rng: 1e9 + rng.random(3_000),
+    "denormal": lambda rng: rng.integers(0, 3_000, 3_000) * 5e-324,
+    "halves": lambda rng: rng.integers(0, 40, 3_000) + 0.5,
+    "constant": lambda rng: np.full(3_000, 7.0),
+    "zeros of both signs": lambda rng: np.where(rng.random(3_000) < 0.5, 0.0, -0.0),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_distribution_is_that_of_the_column(shape):
+    values = SHAPES[shape](np.random.default_rng(3))
+    found = fitted(values)
+    assert distance(values, released(found)) <= 8 / len(values)
+    assert abs(found.shift) <= 0.02 * values.std() + 1e-300
+
+
+@pytest.mark.parametrize("rows", [5, 9, 10, 14, 15])
+def test_fewest_records(rows):
+    values = np.sort(np.random.default_rng(rows).normal(size=rows))
+    found = fitted(values)
+    assert len(found.centres) == rows // 5 and min(np.diff(found.edges)) >= 5
+    assert not np.isin(np.round(released(found), 12), np.round(values, 12)).any()
+
+
+def test_the_largest_income_does_not_come_back():
+    """Its holder is one of a run of five: the mean of five would be a fifth of it, and five times the mean is known."""
+    for seed in range(20):
+        values = np.append(np.exp(np.random.default_rng(seed).normal(10, 1, 499)), TOP)
+        for found in (fitted(values), fitted(values, 3), fitted(-values), fitted(values[-7:]), fitted(values[-5:], 2)):
+            assert np.abs(found.centres).max() + found.halves.max() < 0.05 * TOP
+            assert abs(found.shift) * found.rows > 0.9 * TOP  # what that costs the sum is known
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.floats(0, 1e6), min_size=10, max_size=40), st.integers(3, 7))
+def test_nobody_in_the_outermost_run_can_tell_the_largest_value(values, k):
+    """The second largest takes all that he can know, his own and what lies at the border, off the sum of the run."""
+    values = np.sort(np.array(values))
+    found = fitted(values, k)
+    if found.halves[-1] == 0.0 or len(found.centres) == 1:
+        return
+    begin = found.edges[-2]
+    held, border = values[begin:], values[begin - 1]
+    largest = held[-1] - border
+    if largest <= 1e-6 * max(1.0, border):
+        return
+    estimate = len(held) * (found.centres[-1] - border) - (held[-2] - border)
+    assert abs(estimate - largest) >= 0.999 * DOMINANCE * largest or np.isclose(held[-2], held[-1])
+
+
+def test_a_value_of_k_minus_one_records_is_no_atom_and_no_mean():
+    rng = np.random.default_rng(5)
+    values = np.concatenate([rng.normal(size=500), np.full(4, 2.0), np.full(5, 3.0)])
+    found = fitted(values)
+    assert 3.0 in found.centres and not np.isclose(found.centres, 2.0, atol=1e-9).any()
+
+
+def test_few_records_beyond_an_atom_count_as_it():
+    values = np.concatenate([np.zeros(50), np.ones(30), [7.0, 8.0, 9.0, 1e6]])
+    found = fitted(values)
+    assert found.centres.tolist() == [0.0, 1.0] and found.edges.tolist() == [0, 50, 84]
+    assert np.isclose(found.shift, (34 - values[50:].sum()) / 84)
+
+
+def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
+    """The means of a column are kept: two of them give the value that is between. Releases of overlapping tables are
+    what the release log refuses; an extreme is not even then told."""
+    rng = np.random.default_rng(8)
+    values = rng.normal(size=400)
+    without = fitted(values)
+    for extra, told in ((0.3, True), (1_000.0, False)):
+        both = fitted(np.append(values, extra))
+        guess = both.mean * both.rows - without.mean * without.rows
+        assert (abs(guess - extra) < 2.0) == told
