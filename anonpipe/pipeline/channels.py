@@ -11,6 +11,7 @@ What is masked as one table is a scope: all partitions, or those of a stratum.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut, Scope
 from anonpipe.rng import generator, keyed
-from anonpipe.storage.staging import Shelf, create_shelf
+from anonpipe.storage.staging import Shelf, Staging, create_shelf
 from anonpipe.types import FloatArray
 
 FEATURES = "features"
@@ -98,8 +99,14 @@ def params_file(name: str, scope: Scope) -> str:
 
 
 def load_params(work: Work, name: str | None, scope: Scope) -> Any:
-    """What a step learnt of a scope; None for nothing."""
-    return None if name is None else load_record(work, params_file(name, scope))
+    """What a step learnt of a scope; None for nothing. Nobody may change it: the next task of a worker sees it, too."""
+    return None if name is None else _loaded(work.staging, params_file(name, scope))
+
+
+@lru_cache(maxsize=2)
+def _loaded(staging: Staging, file: str) -> Any:
+    """A record, read once by each process: of many strata it is large, and every task of a pass needs it."""
+    return from_bytes(bytes(staging.read(file)), RECORDS)
 
 
 def statistic_file(stage: str, index: int) -> str:
