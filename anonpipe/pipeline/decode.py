@@ -25,8 +25,8 @@ from anonpipe.verify.unchanged import rows_as_they_were
 
 def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
-    cells, scope = partition_cells(work, fitted, cut, index), scope_of(fitted, cut, index)
     channels, params = last_channels(work, fitted, cut, index)
+    cells, scope = partition_cells(work, fitted, cut, index), scope_of(fitted, cut, index)
     decoded = fitted.procedure.decoder.decode(channels, cells, params, index - scope.first, work.draws(index))
     if fitted.procedure.kept_together:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
@@ -102,8 +102,8 @@ def _fewest_alike(cells: FloatArray) -> int:
 
 def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, made: FloatArray, labels: IntArray) -> None:
     """Count records and synthetic features of each group anew, for the gate that holds them together."""
-    features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)
-    save_record(work, _groups_file(index), RecordsAndDraws.of(features[:, : made.shape[1]], made, labels))
+    features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : made.shape[1]]
+    save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(made), labels))
 
 
 def counted_groups(work: Work, index: int) -> RecordsAndDraws:

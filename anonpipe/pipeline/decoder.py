@@ -147,7 +147,7 @@ class Decoder:
         """The features to decode: the first channels, or the middles of intervals whose ends the channels are."""
         width = self.features.width
         low = channels[:, :width]
-        return np.ascontiguousarray(low if self.intervals is None else low + (channels[:, width:] - low) / 2)
+        return low if self.intervals is None else low + (channels[:, width:] - low) / 2
 
     def _plain(self, features: FloatArray, given: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
         return self.features.decode(

@@ -162,11 +162,12 @@ def _constrained(
 
 def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
     """Features with missing numbers filled from records of their group or near it; what cannot be stays at the mean."""
-    known, columns, out = part.copy(), [at for at, _ in layout.numbers], part.copy()
-    for at, flag in layout.numbers:
+    columns, out = [at for at, _ in layout.numbers], part.copy()
+    known = part[:, columns]
+    for at, (_, flag) in enumerate(layout.numbers):
         if flag is not None:
             known[part[:, flag] > 0, at] = np.nan
     order, starts = sort_groups(layout.labels(part)[0])
-    filled = fill_missing(known, columns, order, starts, layout.k, rng)[:, columns]
+    filled = fill_missing(known, range(len(columns)), order, starts, layout.k, rng)
     out[:, columns] = np.where(np.isnan(filled), 0.0, filled)
     return out
