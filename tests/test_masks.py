@@ -49,6 +49,7 @@ MASKS = [
     {"method": "generalize", "steps": {"age": 5}},
     {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3},
 ]
+BY_NAME = {mask["method"]: mask for mask in MASKS}
 GROUPS = [
     {"synthesize": {"method": "micro_perturbation", "form": "exact", "noise_scope": "table"}},
     {"synthesize": {"method": "gaussian"}, "cluster": {"method": "mdav", "refine": False}},
@@ -214,7 +215,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize(
     "mask",
-    [{**MASKS[1], "scope": "table"}, MASKS[2], MASKS[6], *GROUPS],
+    [{**MASKS[1], "scope": "table"}, BY_NAME["data_shuffle"], BY_NAME["sequential_regression"], *GROUPS],
     ids=lambda mask: mask.get("method") or mask["synthesize"]["method"],
 )
 def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, mask):
@@ -253,12 +254,12 @@ def _stop_at(monkeypatch, title):
 @pytest.mark.parametrize(
     ("mask", "title"),
     [
-        (MASKS[2], "encode"),
-        (MASKS[2], "mask: rank correlation"),
-        (MASKS[2], "mask: shuffle"),
-        (MASKS[2], "mask: categories"),
-        (MASKS[2], "decode"),
-        (MASKS[6], "mask: logistic regressions"),
+        (BY_NAME["data_shuffle"], "encode"),
+        (BY_NAME["data_shuffle"], "mask: rank correlation"),
+        (BY_NAME["data_shuffle"], "mask: shuffle"),
+        (BY_NAME["data_shuffle"], "mask: categories"),
+        (BY_NAME["data_shuffle"], "decode"),
+        (BY_NAME["sequential_regression"], "mask: logistic regressions"),
     ],
     ids=lambda value: value if isinstance(value, str) else value["method"],
 )
@@ -343,7 +344,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
         assert np.array_equal(shelf.read_column(0, cut.lengths), before)
 
     monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, *pipeline.MAPPED_STAGES[4:]))
-    assert small.run(registry_job(tmp_path, registry, MASKS[2])).version
+    assert small.run(registry_job(tmp_path, registry, BY_NAME["data_shuffle"])).version
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def test_the_only_value_of_a_group_is_not_released(tmp_path, method):
     released = small.released(given_)
     for at in range(6):
         found = released[f"x{at}"].drop_null().to_numpy()
-        assert len(found) and not np.isclose(found[:, None], values[~gone[:, at], at], rtol=1e-7, atol=0).any()
+        # a value that comes back through its z-score is off by 1e-13; draws come this near to some value once in 10,000
+        assert len(found) and not np.isclose(found[:, None], values[~gone[:, at], at], rtol=1e-9, atol=0).any()
 
 
 def test_same_seed_same_filling():
