@@ -45,9 +45,9 @@ class Anonymized:
     remedies
         What can be done about the gates that failed; empty where none did.
     report
-        The steward's report. It tells of the original: not for recipients.
+        The internal report. It tells of the original: not for recipients.
     for_recipients
-        The report that may go with the table; None where there is no table.
+        The external report, which may go with the table; None where there is no table.
     """
 
     table: Any
@@ -79,7 +79,7 @@ class Anonymized:
         return found.astype({name: float for name in ("value", "low", "high", "baseline")})
 
     def save_report(self, path: str | Path) -> None:
-        """Write the steward's report as a page that only its owner can read."""
+        """Write the internal report as a page that only its owner can read."""
         write_atomic(Path(path), render(self.report).encode())
 
     def __repr__(self) -> str:
@@ -112,13 +112,13 @@ def anonymize(
 ) -> Anonymized:
     """Anonymise a table in memory by the same stages as `anonpipe run`.
 
-    Nothing is published: what is handed back is no release, stands in no log
-    of releases, and leaves no file.
+    Nothing is published: what is handed back is no release, is entered in no
+    release log, and leaves no file.
 
     Parameters
     ----------
     table
-        One row a person: a pandas frame, an Arrow table, or any table that
+        One row per person: a pandas frame, an Arrow table, or any table that
         offers the Arrow PyCapsule interface (`__arrow_c_stream__`), as those
         of polars do.
     job

@@ -39,7 +39,7 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a key of the job: --set cluster.method=kmeans --set 'columns.\"a.b\".step=5'"),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one a core)")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 
@@ -92,7 +92,7 @@ def init(
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     analyses: Annotated[
         Path | None,
-        typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is made to fit"),
+        typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is proposed to fit"),
     ] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output; it holds column names but no value of the data."""
@@ -192,25 +192,25 @@ def compare(
         display.warn(notice)
     paths = comparing.write_study(study, folder)
     display.show_study(study, str(job), [current_setting(setting) for setting in settings or []])
-    display.line("for the steward, not for recipients: " + ", ".join(map(str, paths)))
+    display.line("internal, for the data steward only: " + ", ".join(map(str, paths)))
 
 
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the made-up registry")] = 50_000,
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the invented registry")] = 50_000,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     workers: Workers = None,
     verbose: Verbose = False,
 ) -> None:
-    """Make a cancer-registry-like table and anonymise it: the whole main job on made-up data."""
+    """Make a cancer-registry-like table and anonymise it: the whole main job on invented data."""
     from anonpipe.propose.demo import demo_job, write_registry
 
     folder.mkdir(parents=True, exist_ok=True)
     data, job_file = folder / "registry.parquet", folder / "job.yaml"
     write_registry(data, rows)
     job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k))
-    display.line(f"made {data} ({rows:,} invented persons) and {job_file}")
+    display.line(f"generated {data} ({rows:,} invented persons) and {job_file}")
     loaded = _load(job_file, None, {"run.workers": workers})
     if verbose:
         display.show_log()
@@ -227,13 +227,13 @@ def demo(
 
 @app.command()
 def summary(
-    source: Annotated[Path, typer.Argument(help="The job file of a release, or the steward's report.json of a run")],
+    source: Annotated[Path, typer.Argument(help="The job file of a release, or the internal report.json of a run")],
     settings: Setting = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
-    """Show means, deviations and correlations of the input beside its release: for the steward, not for recipients."""
+    """Show means, deviations and correlations of the input beside its release: for the data steward only."""
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
@@ -264,7 +264,7 @@ def _compared(source: str | Path, internal: str | None = None) -> Report:
         _refuse_damaged(source, check(source))
     made = read_report(source) if isinstance(source, Path) else report_of_release(source, internal)
     if made.audience != "internal":
-        raise InputError(f"{source} is the recipients' report, which tells nothing of the original; give the steward's")
+        raise InputError(f"{source} is the external report, which tells nothing of the original; give the internal one")
     if made.compared is None:
         raise InputError(
             f"the report of {source} is of an earlier version of anonpipe ({made.anonpipe}) and holds no figures of "
@@ -275,7 +275,7 @@ def _compared(source: str | Path, internal: str | None = None) -> Report:
 
 @app.command()
 def report(
-    source: Annotated[Path, typer.Argument(help="The report.json of a run: the steward's, or a release's")],
+    source: Annotated[Path, typer.Argument(help="The report.json of a run, internal or external")],
     page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
 ) -> None:
     """Draw the page of a report again from its JSON."""
@@ -285,7 +285,9 @@ def report(
     made = read_report(source)
     private = made.audience == "internal"
     write_atomic(page, render(made).encode(), private)
-    display.line(f"{page}: for {'the steward, not for recipients' if private else 'recipients'}")
+    display.line(
+        f"{page}: {'internal report, for the data steward only' if private else 'external report, for recipients'}"
+    )
 
 
 def _refuse_damaged(release: str, problems: list[str]) -> None:

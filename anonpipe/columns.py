@@ -84,7 +84,7 @@ class Column(BaseModel):
         `log`: the column is masked by its natural logarithm, for positive
         values with a long tail to the right (Lasko & Vinterbo 2010, section
         IV.A). The lower bound must be declared, above 0, or 0 with a step,
-        which is then added to every value before. What methods promise of
+        which is then added to every value before. What methods keep of
         means and covariances holds for the logarithms.
     """
 

@@ -101,7 +101,7 @@ def show_outcome(outcome: Outcome, form: Form) -> None:
     if form is Form.TABLES:
         show_verdict(outcome.verdict)
         if outcome.report is not None:
-            line(f"report for the steward, not for recipients: {outcome.report}")
+            line(f"internal report, for the data steward only: {outcome.report}")
         for remedy in remedies_of(outcome):
             out.print("[cyan]remedy:[/] ", end="")
             line(remedy)
@@ -339,7 +339,7 @@ def method_table(title: str, record: Any) -> Table:
         if key in content:
             table.add_row(heading, escape(content[key]))
     if needs is not None:
-        table.add_row("needs", escape(", ".join(needs) or "nothing but the points"))
+        table.add_row("needs", escape(", ".join(needs) or "nothing but the features"))
     for name, text in options.items():
         table.add_row("option", escape(f"{name}: {text}"))
     if not options:
@@ -352,7 +352,7 @@ _HEADINGS = {
     "reference": "source",
     "cost": "cost",
     "sizes": "sizes",
-    "promise": "promise",
+    "keeps": "keeps",
 }
 
 
@@ -365,9 +365,13 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
         options = {
             name: f"{parameters[name].annotation}, default {parameters[name].default!r}" for name in record.takes
         }
-        return told | {"sizes": record.sizes, "needs": ["classes"] if record.classes else [], "options": options}
+        return told | {
+            "sizes": record.sizes,
+            "needs": ["a sensitive column"] if record.classes else [],
+            "options": options,
+        }
     options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
-    return told | {"promise": record.keeps, "options": options}
+    return told | {"keeps": record.keeps, "options": options}
 
 
 # --- settings side by side ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def logged(on_progress: OnProgress) -> OnProgress:
     def listen(news: Progress) -> None:
         if news.stage not in begun:
             begun[news.stage] = time.perf_counter()
-            LOG.debug("%s begins: %d of %d pieces are done", news.stage, news.done, news.total)
+            LOG.debug("%s begins: %d of %d tasks are done", news.stage, news.done, news.total)
         if news.done == news.total:
             _log_end(news, time.perf_counter() - begun.pop(news.stage))
         on_progress(news)
@@ -51,7 +51,7 @@ def logged(on_progress: OnProgress) -> OnProgress:
 def _log_end(news: Progress, seconds: float) -> None:
     figures = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
     LOG.info(
-        "%s: %d rows, %d piece%s, %.2f s",
+        "%s: %d rows, %d task%s, %.2f s",
         news.stage,
         news.rows,
         news.total,

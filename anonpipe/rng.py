@@ -40,7 +40,7 @@ def private_home() -> Path:
         home.chmod(0o700)
     except OSError:
         raise OutputError(
-            f"the private folder {home} of secret and ledger cannot be made; set ANONPIPE_HOME to another folder"
+            f"the private folder {home} of secret and release log cannot be made; set ANONPIPE_HOME to another folder"
         ) from None
     return home
 
@@ -154,7 +154,7 @@ def require_secret(what: str) -> None:
     """
     if _TRIAL.get() is None and not any(map(_setting, (SECRET_VARIABLE, SECRET_FILE_VARIABLE))):
         raise JobError(
-            f"{what} needs a secret that stays: in a home that is made anew with every container each run would draw "
+            f"{what} needs a secret that stays: in a home that every container makes again each run would draw "
             f"other noise, which can be averaged away; set {SECRET_FILE_VARIABLE} to a file (0600) with what "
             'python -c "import secrets; print(secrets.token_hex(32))" prints, and keep it'
         )

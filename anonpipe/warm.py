@@ -79,10 +79,10 @@ def _jobs(folder: Path) -> Iterator[tuple[str, Job]]:
     plain = load_yaml(demo_job(str(data), str(folder / "out"), 5))
     plain |= {"run": {"staging": str(folder / "staging")}, "partition": {"rows": 1_000}}  # so that strata are cut
     quiet = {"measure": {"utility": False, "risk": False}}
-    classed = {**plain["columns"], "stage": plain["columns"]["stage"] | {"role": "class"}}
+    classed = {**plain["columns"], "stage": plain["columns"]["stage"] | {"role": "sensitive"}}
     asked = {"l_diversity": 2, "t_closeness": 0.5}
     yield "measures", parse_job(plain | {"measure": {"hold_out": 0.1}})
-    yield "classes", parse_job(plain | {"columns": classed, "classes": asked})
+    yield "classes", parse_job(plain | {"columns": classed, "sensitive": asked})
     for rule in ("most_probable", "sampled", "histogram", "probabilities"):
         yield rule, parse_job(plain | quiet | {"decode": {"categories": rule}})
     for name in in_jobs(SYNTHESIZERS):

@@ -55,7 +55,7 @@ def refuse_open_api() -> None:
     url = str(settings.api.url or get_client(sync_client=True).api_url)
     status = _status(SyncPrefectClient(url))
     if status is None:
-        raise JobError(f"the Prefect API at {url} does not answer; start the server, or mend PREFECT_API_URL")
+        raise JobError(f"the Prefect API at {url} does not answer; start the server, or correct PREFECT_API_URL")
     if status not in (401, 403):
         raise JobError(
             f"the Prefect API at {url} answers without a password: any user of the machine could run programs as you, "

@@ -165,7 +165,7 @@ def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS, k
         Go on with a crashed run of the same job on the same input. Without
         it, what a crashed run left is deleted first.
     stage_hours
-        A stage that takes longer is stopped and tried again from its receipts.
+        A stage that takes longer is stopped and tried again from its finished tasks.
     keep
         How many versions stay afterwards, the new one counted; 0 for all.
     """
@@ -210,7 +210,7 @@ def _report_line(path: str | None) -> list[str]:
     if path is None:
         return []
     shown = f"[{path}]({Path(path).as_uri()})" if os.path.isabs(path) and os.path.exists(path) else f"`{path}`"
-    return [f"Report for the steward, not for recipients: {shown}"]
+    return [f"Internal report, for the data steward only: {shown}"]
 
 
 def _text(text: str) -> str:

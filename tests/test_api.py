@@ -261,7 +261,7 @@ FAILING = PLAIN | {"gates": {"covariance": 1e-12, "mean": 1e-12}, "synthesize": 
 
 def test_measures_and_both_reports_are_handed_back(tmp_path):
     made = anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
-    assert made.passed and made.report.audience == "internal" and made.for_recipients.audience == "releasable"
+    assert made.passed and made.report.audience == "internal" and made.for_recipients.audience == "external"
     assert made.report.source == "a table in memory" and made.report.warnings == made.warnings
     figures = {each.name: each for each in (*made.report.utility, *made.report.risk)}
     assert set(made.measures.index) == set(figures) and len(figures) > 20

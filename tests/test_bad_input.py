@@ -291,7 +291,7 @@ def test_unchanged_column_with_rare_values_fails_the_gate(tmp_path):
     assert outcome.version is None
     assert any("'place'" in warning and "coarsen" in warning for warning in outcome.warnings)
     assert [check.name for check in outcome.verdict.lines if check.outcome == "failed"] == [
-        "rows whose unchanged columns (place) occur fewer than 5 times together"
+        "records whose key variables (place) occur fewer than 5 times together"
     ]
     assert small.stagings() == []
 
@@ -497,7 +497,7 @@ def test_input_that_changed_before_resume(tmp_path, monkeypatch):
             small.run(given)
     small.write_table(tmp_path, small.plain_table(seed=9))
     anew = small.run(given, resume=True)
-    assert anew.version and any("started anew" in warning for warning in anew.warnings)
+    assert anew.version and any("started again" in warning for warning in anew.warnings)
     assert small.stagings() == []
 
 

@@ -85,7 +85,7 @@ def test_entropy_and_ordered_distances(tmp_path):
     assert [line.outcome for line in checks(outcome, "'stage'")] == ["passed", "passed"]
     plain = small.run(job(tmp_path, columns=columns, gates={**GATES, "rows_under_k": 1_500}))
     note = next(note for note in plain.verdict.notes if "'stage'" in note)
-    assert "fewest classes in a group 1" in note
+    assert "fewest values in a group 1" in note
 
 
 def test_conditions_that_cannot_be_met_are_refused_before_any_group_is_formed(tmp_path):
@@ -111,10 +111,10 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
     )
     outcome = small.run(given)
     assert outcome.version
-    assert all(line.outcome == "passed" for line in checks(outcome, "as promised"))
+    assert all(line.outcome == "passed" for line in checks(outcome, "agrees with its expectation"))
     assert "averaged" in outcome.verdict.notes[0]
     single = small.run(job(tmp_path / "one", cluster={"method": "crest", "block_rows": 300}))
-    assert "no grouping of this k loses less" in single.verdict.notes[0]
+    assert "lower bound of any grouping with this k" in single.verdict.notes[0]
 
 
 @pytest.mark.parametrize(

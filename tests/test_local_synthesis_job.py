@@ -98,9 +98,16 @@ def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_pa
     assert set(labels[: parts[0]]) & set(labels[parts[0] :])
     groups = sum(int(found[:, -1].max()) + 1 for found, _, _ in seen)
     assert any(f"formed {groups} groups across partitions" in note for note in outcome.verdict.notes)
-    for name in ("smallest group", "mean in each group: as promised", "covariance in each group: as promised"):
+    for name in (
+        "smallest group",
+        "mean in each group: agrees with its expectation",
+        "covariance in each group: agrees with its expectation",
+    ):
         assert checks(outcome)[name].outcome == "passed" and checks(outcome)[name].mandatory
-    assert {"mean in each stratum: as promised", "covariance in each stratum: as promised"} <= set(checks(outcome))
+    assert {
+        "mean in each stratum: agrees with its expectation",
+        "covariance in each stratum: agrees with its expectation",
+    } <= set(checks(outcome))
 
 
 class Stopped(Exception):
@@ -141,7 +148,10 @@ def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monke
     monkeypatch.setattr(_local_synthesis, "settle", leaky)
     outcome = small.run(job_of(tmp_path, table))
     assert outcome.version is None
-    assert failed(outcome) == {"mean in each group: as promised", "covariance in each group: as promised"}
+    assert failed(outcome) == {
+        "mean in each group: agrees with its expectation",
+        "covariance in each group: agrees with its expectation",
+    }
 
 
 def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):

@@ -31,9 +31,9 @@ ABOUT = {"files": 1, "names": "c", "inside": "group", "analysis": "s", "coeffici
 
 @pytest.mark.parametrize("rows", [0, 4, 5, 1234])
 def test_counts_under_k(rows):
-    assert told(held("unchanged.rare", rows, 9999)) == ("fewer than 5" if 0 < rows < 5 else f"{rows:,}")
-    assert told(held("suppressed", rows / 1e3, 9)) == (
-        "fewer than 5 rows" if 0 < rows < 5 else line(held("suppressed", rows / 1e3, 9)).measured
+    assert told(held("keys.rare", rows, 9999)) == ("fewer than 5" if 0 < rows < 5 else f"{rows:,}")
+    assert told(held("local_suppression", rows / 1e3, 9)) == (
+        "fewer than 5 rows" if 0 < rows < 5 else line(held("local_suppression", rows / 1e3, 9)).measured
     )
 
 
@@ -49,7 +49,7 @@ def test_risks_and_analyses_on_few_records(records):
     given = {"records": records, "of": 2000, "about": {"end": True}}
     for key in ("risk.membership_auc", "analysis.outside"):
         assert told(held(key, 0.5263, 0.6, **given)) == ("within the limit" if records < 100 else "0.526")
-        assert told(held(key, 0.5263, None, **given)) == ("not told" if records < 100 else "0.526")
+        assert told(held(key, 0.5263, None, **given)) == ("not reported" if records < 100 else "0.526")
 
 
 def test_differences_of_one_or_two_columns_give_their_moments():

@@ -117,7 +117,7 @@ def test_shuffled_columns_hold_their_values_averaged_by_rank(tmp_path, registry)
     given = registry_job(tmp_path, registry, {"method": "data_shuffle"})
     outcome = small.run(given)
     made, table = small.released(given), registry[1]
-    assert "columns that hold other values than promised" in names_of_checks(outcome)
+    assert "columns that hold other values than guaranteed" in names_of_checks(outcome)
     for name, step in (("age", 1), ("diagnosis_date", 1), ("follow_up_months", 0.1)):
         new, old = (t[name].to_numpy().astype("datetime64[D]" if "date" in name else float) for t in (made, table))
         wanted = averaged_by_rank(old.astype(float), given.k)
@@ -299,7 +299,7 @@ def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, mo
     monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * 1.5)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "noise"}))
     failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
-    assert outcome.version is None and "covariance: as promised" in failed
+    assert outcome.version is None and "covariance: agrees with its expectation" in failed
 
 
 def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, monkeypatch):
@@ -315,7 +315,7 @@ def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, 
     monkeypatch.setattr(_data_shuffle, "shuffle", leaky)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "data_shuffle"}))
     failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
-    assert outcome.version is None and failed == ["columns that hold other values than promised"]
+    assert outcome.version is None and failed == ["columns that hold other values than guaranteed"]
 
 
 def test_a_step_that_makes_nonsense_is_found_out(tmp_path, registry, monkeypatch):

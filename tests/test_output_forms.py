@@ -180,7 +180,7 @@ def plain_logger():
 def test_verbose_shows_the_log(call, job_file, plain_logger):
     code, out, err = call("run", job_file, "--quiet", "--verbose")
     assert code == 0 and len(out.splitlines()) == 1
-    assert [line for line in err.splitlines() if " scan: 400 rows, 1 piece, " in line]
+    assert [line for line in err.splitlines() if " scan: 400 rows, 1 task, " in line]
     assert [line for line in err.splitlines() if " verdict: passed, 0 of " in line]
 
 
@@ -206,7 +206,7 @@ def test_a_summary_says_which_report_it_needs(call, job_file, tmp_path):
     report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
     recipients = (tmp_path / "out" / "release").resolve() / "_report.json"
     code, out, err = call("summary", recipients)
-    assert code == 2 and out == "" and "the recipients' report" in err and "give the steward's" in err
+    assert code == 2 and out == "" and "the external report" in err and "give the internal one" in err
     told = json.loads(open(report).read())
     del told["compared"]  # as versions before wrote it
     with open(report, "w") as old:

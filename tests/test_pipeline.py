@@ -106,7 +106,7 @@ def test_every_combination_releases(tmp_path, registry, cluster, synthesize, str
         assert apart(made[name], registry[1][name]) <= (4 * K if synthesize["method"] == "centroid" else 0)
     checks = {check.name: check for check in outcome.verdict.lines}
     assert checks["smallest group"].outcome == "passed"
-    names = [name for name in checks if "as promised" in name]
+    names = [name for name in checks if "agrees with its expectation" in name]
     by_stratum = strata and synthesize.get("noise_scope") != "table"
     if by_stratum and synthesize.get("moments") != "expected":
         assert any("in each stratum" in name for name in names)
@@ -153,7 +153,8 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     given = small.job(tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, gates=gates)
     assert failed(small.run(given)) == [
         HANDED_ON.replace("5", "6"),
-        "share of rows that equal an original row of their group shared by fewer than 6",  # alone with their ward
+        # alone with their ward
+        "unchanged-record rate: records that equal an original one of their group, shared by fewer than 6",
     ]
     given = small.job(
         tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, strata={"by": ["ward"]}, gates=gates
@@ -164,7 +165,7 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     assert not set(made["income"].to_pylist()) & set(income.tolist())
     assert counts(made["ward"]) == counts(table["ward"])
     for act in (preview, small.run):
-        with pytest.raises(JobError, match=r"k is 5, .* needs 6 with rule argus: .* 1 columns of points, .* ones 3"):
+        with pytest.raises(JobError, match=r"k is 5, .* needs 6 with rule argus: .* 1 feature columns, .* variables 3"):
             act(small.job(tmp_path, table, columns, synthesize={"method": "r_microhybrid"}, gates=gates))
 
 

@@ -150,7 +150,7 @@ def test_tables_of_repeated_rows_are_told(tmp_path, method, repeated, warned):
     told = [each for each in small.run(job).warnings if "without any spread" in each]
     assert len(told) == (warned is not None)
     if warned is not None:
-        assert told[0].startswith(f"{warned} of the rows") and "one row a person" in told[0]
+        assert told[0].startswith(f"{warned} of the rows") and "one row per person" in told[0]
         assert ("noise" in told[0]) == (method == "micro_perturbation" and repeated < 40)
 
 

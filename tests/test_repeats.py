@@ -212,7 +212,7 @@ def test_runs_refuse_warn_and_allow(tmp_path, monkeypatch):
     allowed = small.run(parse_job({**grown.model_dump(mode="json"), "repeat": {"allow": "a yearly register"}}))
     assert f"{ledger.ALLOWED}a yearly register" in allowed.verdict.notes
     report = json.loads(Path(allowed.version, "_report.json").read_text())
-    assert any("in earlier releases, too" in each for each in report["limits_of_promise"])
+    assert any("in earlier releases, too" in each for each in report["not_guaranteed"])
     assert "yearly" not in json.dumps(report)
     manifest = json.loads(Path(allowed.version, "_manifest.json").read_text())
     assert manifest["secret_mark"] == ledger.mark(steward_secret())

@@ -61,7 +61,7 @@ class BesideCodec:
         width = sum(table.shape[1] for table in tables)
         if width > MOST_DUMMIES:
             raise InputError(
-                f"the unchanged columns {', '.join(map(repr, names))} make {width} columns of numbers, more than "
+                f"the conditioning variables {', '.join(map(repr, names))} make {width} columns of numbers, more than "
                 f"{MOST_DUMMIES}; coarsen or drop those with most categories"
             )
         return cls(positions, tables)

@@ -108,7 +108,7 @@ class CellCodec:
         if not happened.any():
             raise InputError(
                 f"none of the values that the job's event lists for column {name!r} occurs in the input; "
-                "mend the list (spelling, upper and lower case, text in quotes)"
+                "correct the list (spelling, upper and lower case, text in quotes)"
             )
         return happened
 

@@ -336,7 +336,7 @@ def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Coll
     dummies = sum(point_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
     if dummies > MOST_DUMMIES:
         problems.append(
-            f"the masked categories make {dummies} columns of points, more than {MOST_DUMMIES}; "
+            f"the masked categories make {dummies} feature columns, more than {MOST_DUMMIES}; "
             "drop or coarsen the columns with most categories"
         )
     if problems:
@@ -356,12 +356,12 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     if column.missing == "error" and scanned.nulls:
         found.append(
             f"column {name!r} holds {_rows(scanned.nulls)} with a null, and the job says missing: error; "
-            "mend the input or say missing: carry"
+            "correct the input or say missing: carry"
         )
     if column.levels is not None and scanned.outside:
         found.append(
             f"column {name!r} holds {_rows(scanned.outside)} whose value is not among its declared levels; "
-            "mend the input or complete the levels"
+            "correct the input or complete the levels"
         )
     if column.kind is Kind.BINARY and scanned.counts is not None and np.count_nonzero(scanned.counts) > 2:
         found.append(
@@ -384,7 +384,7 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
     if rare and column.role.unchanged:
         found.append(
             f"column {name!r} is released unchanged and has {_categories(rare)} with fewer than k={k} records: "
-            "the gate on combinations of unchanged columns will fail; coarsen or mask it"
+            "the gate on combinations of key variables will fail; coarsen or mask it"
         )
     return found
 

@@ -206,7 +206,9 @@ def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: p
     except (pa.ArrowException, ValueError, TypeError):
         pass
     if found is None or len(found.unique()) != len(levels):
-        raise InputError(f"the declared levels or events of column {name!r} do not fit its type {plain}; mend the list")
+        raise InputError(
+            f"the declared levels or events of column {name!r} do not fit its type {plain}; correct the list"
+        )
     return found
 
 

@@ -68,7 +68,7 @@ class Strata(Options):
 
 
 class Partition(Options):
-    """Coarse pre-clusters: the largest piece that one worker holds.
+    """Coarse pre-clusters: the most records that one worker holds.
 
     `rows` is the aimed size of a partition; the number of partitions follows
     from it and the data alone, never from the workers. `sample_rows` records
@@ -116,7 +116,7 @@ class Sensitive(Options):
 
 
 class Decode(Options):
-    """How points become values again.
+    """How features become values again.
 
     `categories`: `calibrated` keeps each category's count inside the group
     (inside the partition for `centroid`, whose groups stay identical, and for
@@ -176,7 +176,7 @@ class _Gates(Options):
 
     Those on means and covariances are what decoding (steps, bounds, nulls) may
     add to the method's own error; covariances of categories that are released
-    as probabilities are told without a limit.
+    as probabilities are reported without a limit.
 
     Those on risk need `measure.risk`; without a limit they are measured and
     judged by nobody. The upper end of a 95 % interval is held against the
@@ -220,7 +220,7 @@ else:
 
 
 class Measure(Options):
-    """What is measured of the release beside the gates that every run has.
+    """What is measured of the release, besides the gates that every run has.
 
     `utility` and `risk` switch the measures on. Both tables are compared on a
     keyed sample of `rows` records; `queries` records are looked for in the
@@ -300,14 +300,14 @@ class RecipientAnalysis(Options):
 
 
 class Release(Options):
-    """The written files: rows a file (in expectation) and rows a row group."""
+    """The written files: rows per file (in expectation) and rows per row group."""
 
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 
 
 class Report(Options):
-    """Where the reports go that only the steward may see, and the verdicts of failed runs.
+    """Where internal reports go, which only the data steward may see, and the verdicts of failed runs.
 
     `internal` is a folder or URL outside the output. Without it they lie in
     the folder `steward` beside the releases, which only its owner can enter.
@@ -508,7 +508,7 @@ class Job(Options):
         place = self.report.internal
         if place is None and "://" in self.output and not self.output.startswith(_LOCAL):
             raise ValueError(
-                f"output {self.output!r} is an object store, where recipients would find the steward's reports too: "
+                f"output {self.output!r} is an object store, where recipients would find the internal reports too: "
                 "give report.internal, a folder or URL that only stewards can read"
             )
         if place is not None and (_inside(place, self.output) or _inside(self.output, place)):

@@ -148,7 +148,7 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
         return []
     return [
         f"{few:,} of {len(strata.rows):,} strata may have fewer than {least} records beyond their groups, too few for "
-        "noise of a covariance of their own: they share one, and means and covariances are promised of them together"
+        "noise of a covariance of their own: they share one, and means and covariances are expected of them together"
     ]
 
 

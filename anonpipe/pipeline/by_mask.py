@@ -124,8 +124,8 @@ def _checked(job: Job, masker: Masker, told: Features, strata: Strata) -> list[s
     if rows < channels + 2:
         remedy = "set mask.scope to table, or take fewer strata" if apart else "mask fewer columns"
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {channels + 2} for {channels} columns "
-            f"of points; {remedy}"
+            f"{what} has {rows} records, and mask.method {masker.name} needs {channels + 2} for {channels} feature "
+            f"columns; {remedy}"
         )
     return []
 

@@ -80,7 +80,7 @@ def _whole(values: FloatArray) -> FloatArray:
     return values
 
 
-_GONE = "masked points are missing from the staging; run again, and the run starts from the input"
+_GONE = "masked records are missing from the staging; run again, and the run starts from the input"
 
 
 def save_record(work: Work, file: str, record: Any) -> None:

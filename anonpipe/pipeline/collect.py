@@ -253,7 +253,7 @@ def _repeated_rows(fitted: Fitted, groups: TableGroups | None) -> list[str]:
     how = "with no more than the noise that the other groups ask for" if noise else "nearly as they are"
     return [
         f"{100 * share:.0f} % of the rows lie in groups without any spread, as the same row occurs again and again: "
-        f"they are released {how}; where one person has several rows, make one row a person first"
+        f"they are released {how}; where one person has several rows, make one row per person first"
     ]
 
 

@@ -50,7 +50,7 @@ def gather(
         pictures = {
             "distributions": {
                 "internal": distributions(*given, bins_for_steward(job.k)),
-                "releasable": distributions(*given, bins_for_recipients(job.k)),
+                "external": distributions(*given, bins_for_recipients(job.k)),
             },
             "correlations": correlation_changes(*given),
             "pictured": len(tables.original),

@@ -16,7 +16,7 @@ from anonpipe.pipeline.repeats import overlaps
 from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.staged import FILES
 from anonpipe.progress import OnProgress
-from anonpipe.report import Report, internal, releasable
+from anonpipe.report import Report, external, internal
 from anonpipe.verify.verdict import Verdict
 
 
@@ -61,7 +61,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
 def _ended(run: Run) -> InMemory:
     verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
     facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, overlaps(run))
-    table, for_recipients = (_written(run), releasable(facts)) if verdict.passed else (None, None)
+    table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
     return InMemory(verdict, table, warnings, internal(facts, None), for_recipients)
 
 

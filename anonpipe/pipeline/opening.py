@@ -190,7 +190,9 @@ def _is_written(staging: Staging, receipt: dict[str, Any]) -> bool:
     return path.is_file() and release.sha256(path) == receipt["sha256"]
 
 
-_STARTED_ANEW = "the input, or anonpipe itself, has changed since the crashed run: the run was started anew"
+_STARTED_ANEW = (
+    "the input, or anonpipe itself, has changed since the crashed run: the run was started again from the input"
+)
 _DAMAGED = "the staging of the crashed run is damaged: the run was started from the input"
 
 

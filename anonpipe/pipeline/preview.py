@@ -89,7 +89,7 @@ class Preview:
         strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
         return [
             f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
-            f"{_counted(len(self.source.units), 'unit')}",
+            f"{_counted(len(self.source.units), 'input split')}",
             f"output     {job.output}",
             "columns",
             *columns,
@@ -98,7 +98,7 @@ class Preview:
             *(_wrapped(label, text) for label, text in self.methods),
             _wrapped("decode", options_text(job.decode)),
             f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
-            f"point columns, {_counted(self.files, 'output file')}",
+            f"feature columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
             _wrapped("gates", f"{options_text(job.gates)}; {_WIDER}"),
@@ -307,7 +307,7 @@ def _unmet(unmet: _Condition) -> str:
     of = "no record of its subset has" if unmet.what == "event" and unmet.wanted.subset else "no record meets"
     return (
         f"analysis {unmet.wanted.name!r}: {of} the {unmet.what} {getattr(unmet.wanted, unmet.what)!r}, and it cannot "
-        "be fitted; mend the spelling of values, or widen it"
+        "be fitted; correct the spelling of values, or widen it"
     )
 
 

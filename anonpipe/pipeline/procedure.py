@@ -191,7 +191,7 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
             f"k=2 the synthetic records are the original ones; raise k, or take {instead}"
         )
     return [
-        f"a group may be as small as k={k}, and in one of up to {width + 1} records, the columns of points plus "
+        f"a group may be as small as k={k}, and in one of up to {width + 1} records, the feature columns plus "
         "one, exact moments keep the synthetic records in the span of the originals: who knows part of a record can "
         f"solve for the rest; raise k above {width + 1}, or take {instead}"
     ]

@@ -19,7 +19,7 @@ from anonpipe.pipeline.opening import Run
 from anonpipe.pipeline.repeats import check_repeats, found_repeats, overlaps
 from anonpipe.pipeline.staged import FILES
 from anonpipe.progress import Progress
-from anonpipe.report import documents, internal, releasable
+from anonpipe.report import documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, versions
 from anonpipe.storage import release_log as ledger
@@ -87,7 +87,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
 
     run.on_progress(Progress("publish", 0, 1, 0))
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
-    told = {f"_{file}": content for file, content in documents(releasable(facts)).items()}
+    told = {f"_{file}": content for file, content in documents(external(facts)).items()}
     try:
         published = release.publish(files, listed, where, told, name, before_switch)
     except BaseException:
@@ -120,8 +120,8 @@ def _note_release(run: Run, name: str) -> list[str]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "unknown reason"
     raise OutputError(
-        f"the log of releases beside the output cannot be written: {reason}; nothing was "
-        "published; free space or mend its rights, then --resume"
+        f"the release log beside the output cannot be written: {reason}; nothing was "
+        "published; free space or correct its permissions, then --resume"
     )
 
 
@@ -151,7 +151,7 @@ def _missing(report: str | None) -> list[str]:
 
 
 _NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw data: delete it by hand"
-_NO_REPORT = "the steward's report could not be written beside the releases"
+_NO_REPORT = "the internal report could not be written beside the releases"
 
 
 def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> str | None:

@@ -439,7 +439,7 @@ def demo_job(input: str, output: str, k: int) -> str:
 
 _JOB = """\
 # Anonymise the demonstration registry. All persons in it are invented.
-# Every bound and every list of categories below is from the code book (here: anonpipe/demo.py),
+# Every bound and every list of categories below is from the code book (here: anonpipe/propose/demo.py),
 # none from the data: an observed smallest or largest value is one person's true value.
 
 input: {input}

@@ -366,8 +366,8 @@ def _alone(look: Look) -> Guess:
 
 
 _DECIMAL_COMMAS = (
-    "CHECK: looks like numbers with decimal commas; convert them to points and write role: masked, or, if they are "
-    "codes, kind: categorical, role: masked"
+    "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
+    "they are codes, kind: categorical, role: masked"
 )
 
 

@@ -1,6 +1,6 @@
 """The report of a run: `report.json` first, and the page that is drawn from it."""
 
-from anonpipe.report.build import Facts, internal, releasable
+from anonpipe.report.build import Facts, external, internal
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.report.page import cell, documents, read_report, render, report_of_release
 
@@ -10,9 +10,9 @@ __all__ = [
     "Report",
     "cell",
     "documents",
+    "external",
     "internal",
     "read_report",
-    "releasable",
     "render",
     "report_of_release",
 ]

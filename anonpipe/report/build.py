@@ -1,6 +1,6 @@
 """From the facts of a run to the two reports: pure, and the place that decides what recipients may see.
 
-The releasable report is put together from what is allowed, not by deleting
+The external report is put together from what is allowed, not by deleting
 from the steward's: a new fact is not in it before somebody puts it there.
 """
 
@@ -103,7 +103,7 @@ class Facts:
 
 
 def internal(facts: Facts, version: str | None) -> Report:
-    """The steward's report: everything.
+    """The internal report: everything.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.input,
         output=facts.job.output,
         version=version,
-        columns=words.columns(facts.job, facts.columns, releasable=False),
+        columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
         utility=tuple(_figure(one) for one in assessed.utility),
@@ -130,20 +130,20 @@ def internal(facts: Facts, version: str | None) -> Report:
     )
 
 
-def releasable(facts: Facts) -> Report:
-    """The recipients' report: nothing of single persons, no original moment, no place of the input."""
+def external(facts: Facts) -> Report:
+    """The external report: nothing of single persons, no original moment, no place of the input."""
     assessed, k = facts.assessment, facts.job.k
     open_ones = (released_check(each.check, k, facts.rows) for each in assessed.not_checked)
     return Report(
-        audience="releasable",
-        columns=words.columns(facts.job, facts.columns, releasable=True),
+        audience="external",
+        columns=words.columns(facts.job, facts.columns, external=True),
         correlations=_correlations(facts.correlations, with_original=False),
         utility=tuple(_figure(one) for one in released_measures(assessed.utility, k)),
         risk=tuple(_figure(one) for one in released_measures(assessed.risk, k)),
         analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
         files=_files(facts),
-        **_common(facts, "releasable", released_checks(facts.verdict, k, facts.rows)),
+        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows)),
     )
 
 
@@ -170,8 +170,8 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "strata": job.strata.by,
         "partitions": facts.partitions,
         "methods": words.methods(job),
-        "promises": words.promises(job, grouped, facts.identical),
-        "limits_of_promise": (*words.limits_of_promise(job, grouped, facts.identical), *overlaps),
+        "guarantees": words.guarantees(job, grouped, facts.identical),
+        "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical), *overlaps),
         "checks": lines,
         "group_sizes": tuple(
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])

@@ -1,21 +1,27 @@
 """What a report holds: the schema of `report.json`, from which the page is drawn.
 
-There are two versions. The steward's (`internal`) holds everything that was
-measured. The recipients' (`releasable`) is built from what they may know:
-fields that only the steward may see are empty there, and `Report` refuses a
-releasable report in which one of them is filled.
+There are two versions. The `internal` one, for the data steward, holds
+everything that was measured. The `external` one is built from what recipients
+may know: fields that only the steward may see are empty there, and `Report`
+refuses an external report in which one of them is filled.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 FORMAT = "anonpipe-report-1"
 """Changes when a reader of `report.json` has to."""
 
-Audience = Literal["internal", "releasable"]
+Audience = Literal["internal", "external"]
+
+
+def _audience(given: Any) -> Any:
+    """The audience as this version calls it; reports of earlier ones are read, too."""
+    return "external" if given == "releasable" else given
+
 
 Treatment = Literal[
     "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released"
@@ -53,13 +59,13 @@ class ColumnLine(Part):
 
 
 class MethodLine(Part):
-    """A method of the run: where it is published, what it promises, and how it was set."""
+    """A method of the run: where it is published, what it keeps, and how it was set."""
 
     step: str
     name: str
     published: str
     reference: str
-    promise: str
+    keeps: str = Field(validation_alias=AliasChoices("keeps", "promise"))
     options: tuple[tuple[str, str], ...]
 
 
@@ -270,8 +276,8 @@ class Report(Part):
         there were.
     source, output, version
         Where the data came from and went to; for the steward only.
-    methods, columns, promises, limits_of_promise
-        What was done, what that promises, and what it does not.
+    methods, columns, guarantees, not_guaranteed
+        What was done, what that guarantees, and what it does not.
     checks, group_sizes
         The gates; sizes of groups, empty where a mask forms none.
     pictures, correlations, pictured
@@ -290,7 +296,7 @@ class Report(Part):
     """
 
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
-    audience: Audience
+    audience: Annotated[Audience, BeforeValidator(_audience)]
     created: str
     anonpipe: str
     passed: bool
@@ -305,8 +311,8 @@ class Report(Part):
     version: str | None = None
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
-    promises: tuple[str, ...]
-    limits_of_promise: tuple[str, ...]
+    guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
+    not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     checks: tuple[Line, ...]
     group_sizes: tuple[SizeLine, ...] = ()
     pictures: tuple[Picture, ...] = ()
@@ -342,5 +348,5 @@ class Report(Part):
             "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],
         }
         if filled := [name for name, content in empty.items() if content]:
-            raise ValueError(f"a releasable report may not hold {', '.join(filled)}; please report this")
+            raise ValueError(f"an external report may not hold {', '.join(filled)}; please report this")
         return self

@@ -1,4 +1,4 @@
-"""What was done, what that promises and what it does not, in sentences."""
+"""What was done, what that guarantees and what it does not, in sentences."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
     return (
         *lines,
-        MethodLine(step="decoding", name="", published="", reference="", promise="", options=_told(job.decode)),
+        MethodLine(step="decoding", name="", published="", reference="", keeps="", options=_told(job.decode)),
     )
 
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
     record = registry.get(options.method)
-    texts = {"published": record.published, "reference": record.reference, "promise": getattr(record, "keeps", "")}
+    texts = {"published": record.published, "reference": record.reference, "keeps": getattr(record, "keeps", "")}
     form = getattr(options, "form", None) or getattr(options, "moments", None)
-    texts["promise"] = of_form(texts["promise"], form) if form else texts["promise"]
+    texts["keeps"] = of_form(texts["keeps"], form) if form else texts["keeps"]
     return MethodLine(step=step, name=options.method, options=_told(options), **texts)
 
 
-def of_form(promise: str, form: str) -> str:
-    """Of a promise that tells of several forms, what it says of one.
+def of_form(keeps: str, form: str) -> str:
+    """Of what a method of several forms keeps, what is said of one form.
 
     Examples
     --------
@@ -58,8 +58,8 @@ def of_form(promise: str, form: str) -> str:
     >>> of_form("means and covariances", "exact")
     'means and covariances'
     """
-    found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", promise)
-    return found.group(1) if found else promise
+    found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", keeps)
+    return found.group(1) if found else keeps
 
 
 def _told(options: Any) -> tuple[tuple[str, str], ...]:
@@ -85,7 +85,7 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
-def columns(job: Job, written: Mapping[str, Mapping[str, Any]], releasable: bool) -> tuple[ColumnLine, ...]:
+def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
     """The columns of the files, in their order, and for the steward those of the input that are not in them.
 
     Recipients are not told of declared limits.
@@ -100,12 +100,12 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], releasable: bool
             name=name,
             kind=told.get("kind", ""),
             treatment=told["treatment"],
-            limits="" if releasable or name not in job.columns else _limits(job.columns[name]),
+            limits="" if external or name not in job.columns else _limits(job.columns[name]),
         )
         for name, told in written.items()
     ]
     for name, column in job.columns.items():
-        if not releasable and name not in written:
+        if not external and name not in written:
             treatment: Treatment = "as probabilities" if column.role.released else "not released"
             lines.append(ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=_limits(column)))
     return tuple(lines)
@@ -123,8 +123,8 @@ def _limits(column: Any) -> str:
     return ", ".join(told)
 
 
-def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
-    """What a release of this job promises; every sentence stands for a gate.
+def guarantees(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
+    """What a release of this job guarantees; every sentence stands for a gate.
 
     Parameters
     ----------
@@ -149,9 +149,13 @@ def promises(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     if job.sensitive is not None and job.sensitive.conditions:
         asked = job.sensitive
         if asked.l_diversity is not None:
-            found.append(f"Every group holds {asked.diversity} {asked.l_diversity:g}-diversity in its classes.")
+            found.append(
+                f"Every group holds {asked.diversity} {asked.l_diversity:g}-diversity of its sensitive values."
+            )
         if asked.t_closeness is not None:
-            found.append(f"No group's classes are further than {asked.t_closeness:g} from the table's (t-closeness).")
+            found.append(
+                f"No group's sensitive values are further than {asked.t_closeness:g} from the table's (t-closeness)."
+            )
     found += [
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
         "and decoding.",
@@ -172,7 +176,7 @@ def _wider(job: Job) -> list[str]:
     return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
 
 
-def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
+def not_guaranteed(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     """What nobody should read into it."""
     found = []
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
@@ -181,10 +185,10 @@ def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ..
     if grouped and not identical:
         found.append(
             f"Groups of at least {job.k} are not k-anonymity of the released rows: rows of a group differ from each "
-            "other. What an attacker gains is told by the attacks under “Risk”, where they were measured."
+            "other. What an attacker gains is reported by the attacks under “Risk”, where they were measured."
         )
     if identical and unchanged:
-        found.append("Unchanged columns tell apart rows that are alike in all others.")
+        found.append("Key variables tell apart rows that are alike in all other columns.")
     if not grouped and not identical:
         found.append(f"Without groups, k={job.k} says nothing about how many persons stand behind a released row.")
     if unchanged:
@@ -198,12 +202,12 @@ def limits_of_promise(job: Job, grouped: bool, identical: bool) -> tuple[str, ..
         )
     if job.decode.restore_survival_times:
         jitter = job.decode.jitter_restored_times
-        how = f"shifted by up to {jitter:g}" if jitter else "as they are, the extremes included"
+        how = f"shifted by up to {jitter:g}" if jitter else "unchanged, the extremes included"
         found.append(f"The column {job.time_column} holds true times of persons, {how}.")
     found += [
         "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
         "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
-        "told under “Utility” and “Analyses”.",
+        "reported under “Utility” and “Analyses”.",
     ]
     return tuple(found)
 
@@ -231,5 +235,5 @@ def summary(checks: Sequence[Line]) -> tuple[str, ...]:
     ]
     passed = sum(check.outcome == "passed" for check in checks)
     left = sum(check.outcome == "not checked" for check in checks)
-    rest = f" {counted(left, 'check')} not made or without a limit." if left else ""
+    rest = f" {counted(left, 'check')} not carried out or without a limit." if left else ""
     return (*failed, *missing, f"{passed} of {counted(len(checks), 'check')} passed.{rest}")

@@ -27,7 +27,7 @@ def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     anonpipe.errors.InputError: column 'age' holds string, and its kind integer needs numbers; convert the column
     """
     problems = [
-        f"the job names column {name!r}, which the input does not have; remove it or mend its spelling"
+        f"the job names column {name!r}, which the input does not have; remove it or correct its spelling"
         for name in columns
         if name not in schema.names
     ]

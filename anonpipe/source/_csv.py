@@ -258,7 +258,9 @@ class _Pass:
         line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.delimiter, len(self.types))
         where = f", the first is line {line}" if line else ""
         many = "1 line has" if self.ragged == 1 else f"{self.ragged:,} lines have"
-        return f"{self.path}: {many} another number of fields than the header's {len(self.types)}{where}; mend the file"
+        return (
+            f"{self.path}: {many} another number of fields than the header's {len(self.types)}{where}; correct the file"
+        )
 
     def _misfit_text(self, name: str) -> str:
         kind = self.types[name]
@@ -268,7 +270,7 @@ class _Pass:
         many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
         return (
             f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form; "
-            "mend the file, or declare another kind (missing values are empty fields or NA)"
+            "correct the file, or declare another kind (missing values are empty fields or NA)"
         )
 
 

@@ -127,7 +127,7 @@ def _probed(where: Place, what: str) -> set[str]:
             folder.rmdir()
     if reason is not None:
         raise OutputError(
-            f"the {what} {where.root} cannot be written: {reason}; choose another folder or mend its rights"
+            f"the {what} {where.root} cannot be written: {reason}; choose another folder or correct its permissions"
         )
     return found
 
@@ -207,8 +207,8 @@ def _publish(
     if reason is not None and led_to(where) != version:
         _discard(where, version)
         raise OutputError(
-            f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or mend its "
-            "rights, then --resume"
+            f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or correct "
+            "its permissions, then --resume"
         )
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
         forget_private(where, FAILED_RUN)
@@ -450,5 +450,7 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else "the storage refuses"
     if reason is not None:
-        raise OutputError(f"old versions at {where.root} cannot be deleted: {reason}; mend its rights, then try again")
+        raise OutputError(
+            f"old versions at {where.root} cannot be deleted: {reason}; correct its permissions, then try again"
+        )
     return deleted

@@ -281,7 +281,9 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else "the storage refuses"
         if reason is not None:
-            raise OutputError(f"the output {where.root} cannot be written: {reason}; mend its rights or free space")
+            raise OutputError(
+                f"the output {where.root} cannot be written: {reason}; correct its permissions or free space"
+            )
         token = _HELD.set(_HELD.get() | {output})
         try:
             yield

@@ -138,7 +138,7 @@ def scoped(key: str, scope: Scope) -> str:
 
 
 _FILES = "{files:written file}"
-_POINTS = "synthetic points before decoding"
+_POINTS = "synthetic records before decoding"
 _STAGING = "all rows in the staging, at every reading, against the scan of the input"
 _RECORDS = "{records:,} of {of:,} records"
 
@@ -209,9 +209,16 @@ _COVARIANCE = Kind(
     gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
     remedy=f"{_DECODING} raise gates.covariance",
 )
-_PROMISED_MEAN = Kind("promise.mean", "mean{where}: as promised", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True)
+_PROMISED_MEAN = Kind(
+    "expectation.mean", "mean{where}: agrees with its expectation", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True
+)
 _PROMISED_COVARIANCE = Kind(
-    "promise.covariance", "covariance{where}: as promised", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True
+    "expectation.covariance",
+    "covariance{where}: agrees with its expectation",
+    _POINTS,
+    Audience.SEVERAL,
+    unit="sd",
+    mandatory=True,
 )
 
 _GATED = (
@@ -220,19 +227,19 @@ _GATED = (
     _COVARIANCE,
     _COVARIANCE.within(Scope.STRATUM),
     Kind(
-        "covariance.unchanged",
-        lambda about: f"{_covariance(about)} with unchanged columns",
+        "covariance.keys",
+        lambda about: f"{_covariance(about)} with key variables",
         _FILES,
         Audience.SEVERAL,
         unit="sd x sd",
         gate=Gate(
             "covariance_with_keys",
             0.1,
-            "covariances with unchanged columns",
-            "as covariance, for pairs of a synthetic and an unchanged column",
+            "covariances with key variables",
+            "as covariance, for pairs of a synthetic column and a key variable",
             above=0,
         ),
-        remedy="put an unchanged column of few values into strata.by, so that groups do not cross it, make it "
+        remedy="put a key variable of few values into strata.by, so that groups do not cross it, make it "
         "synthetic, or raise gates.covariance_with_keys",
     ),
     Kind(
@@ -257,8 +264,8 @@ _GATED = (
         gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0),
     ),
     Kind(
-        "unchanged.rare",
-        "rows whose unchanged columns ({names}) occur fewer than {k} times together",
+        "keys.rare",
+        "records whose key variables ({names}) occur fewer than {k} times together",
         _FILES,
         Audience.OPEN,
         counts=Counts.ROWS,
@@ -266,30 +273,31 @@ _GATED = (
         gate=Gate(
             "rows_under_k",
             0,
-            "rows that unchanged columns single out",
-            "rows whose combination of unchanged columns may occur fewer than k times",
+            "records that key variables single out",
+            "records whose combination of key variables (all columns that are released unchanged) may occur "
+            "fewer than k times",
             least=0,
         ),
         remedy="make a column of many values synthetic or dropped, or coarsen it in the input",
     ),
     Kind(
-        "rows.as_they_were",
-        "share of rows that equal an original row of their {inside} shared by fewer than {k}",
+        "records.unchanged",
+        "unchanged-record rate: records that equal an original one of their {inside}, shared by fewer than {k}",
         "all {inside}s, after decoding",
         Audience.OPEN,
         counts=Counts.SHARE,
         gate=Gate(
             "unchanged_record_rate",
             0.01,
-            "rows that equal an original one",
-            "share of rows that may equal, in all synthetic columns, an original row of their group which fewer than "
-            "k persons share",
+            "unchanged records",
+            "share of records that may equal, in all synthetic columns, an original record of their group that "
+            "fewer than k persons share",
             least=0,
         ),
     ),
     Kind(
-        "suppressed",
-        "share of rows changed by suppression of rare categories, in the column with most",
+        "local_suppression",
+        "local-suppression rate: records changed because their category is rare, in the column with most",
         "the input",
         Audience.OPEN,
         scope=Scope.COLUMN,
@@ -297,8 +305,8 @@ _GATED = (
         gate=Gate(
             "local_suppression_rate",
             0.05,
-            "rows changed by suppression",
-            "share of rows that suppression of rare categories may change in one column",
+            "local suppression",
+            "share of records that suppression of rare categories may change in one column",
             least=0,
         ),
         remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
@@ -326,7 +334,7 @@ _GATED = (
             "reidentification_rate",
             None,
             "records linked correctly",
-            "records whose closest released record is their own; of a group of n (of the same unchanged columns) that "
+            "records whose closest released record is their own; of a group of n (of the same key variables) that "
             "has no single sources, each counts 1/n. A mask after which no record or group stands for one of the "
             "original has no such share, and fails the limit",
             least=0,
@@ -342,16 +350,16 @@ _GATED = (
         Gate(
             "homogeneity",
             None,
-            "records in groups of one class",
-            "records in groups, or sets of equal rows, of one class, of the class column with most",
+            "records in groups with one sensitive value",
+            "records in groups, or sets of equal rows, with one value of a sensitive column; of the column with most",
             least=0,
             most=1,
             figures=("sensitive.*.homogeneity",),
-            unmeasured="unmeasured.classes",
+            unmeasured="unmeasured.sensitive",
             needs=("sensitive",),
         ),
-        "records in groups of one class",
-        "a larger k, or sensitive.l_diversity with a method that heeds it, mixes classes",
+        "records in groups with one sensitive value",
+        "a larger k, or sensitive.l_diversity with a method that heeds it, mixes sensitive values",
     ),
     _of_measure(
         "risk",
@@ -438,17 +446,17 @@ _FIXED = (
         remedy=_DAMAGED,
     ),
     Kind(
-        "class.l_diversity",
+        "sensitive.l_diversity",
         "{diversity} l-diversity of {column!r}, the least diverse group",
         "all groups",
         Audience.OPEN,
-        unit="classes",
+        unit="values",
         scope=Scope.GROUP,
         at_least=True,
         mandatory=True,
     ),
     Kind(
-        "class.t_closeness",
+        "sensitive.t_closeness",
         lambda about: f"t-closeness of {{column!r}} ({str(about['closeness']).replace('_', ' ')}), the furthest group",
         "all groups",
         Audience.OPEN,
@@ -473,8 +481,8 @@ _FIXED = (
     _PROMISED_COVARIANCE.within(Scope.STRATUM),
     _PROMISED_COVARIANCE.within(Scope.GROUP),
     Kind(
-        "promise.columns",
-        "columns that hold other values than promised",
+        "expectation.columns",
+        "columns that hold other values than guaranteed",
         _POINTS,
         Audience.OPEN,
         mandatory=True,
@@ -516,8 +524,8 @@ REASONS: dict[Reason, str] = {
     Reason.NO_GROUP_SAMPLED: "no group was sampled; raise measure.queries",
     Reason.ONE_GROUP_SAMPLED: "fewer than two groups were sampled; raise measure.queries",
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
-    Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not foresee",
-    Reason.ONE_COLUMN: "one column of points leaves nothing to recover from another",
+    Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
+    Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",

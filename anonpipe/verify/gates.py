@@ -191,7 +191,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("rows.lost", lost, 0, about={**files, "held_out": evidence.rows_held_out > 0}),
         *_sizes(evidence, k),
         held("columns.forbidden", forbidden, 0, about=files),
-        held("suppressed", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
+        held("local_suppression", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
     ]
 
@@ -207,17 +207,17 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
 
 
 def _classes(by: GroupEvidence) -> list[Check]:
-    """Conditions on the classes in groups, which are released: one line a class column and condition."""
+    """Conditions on the sensitive values in groups, which are released: one line a class column and condition."""
     checks, asked = [], by.asked
     for name, told in by.classes.items():
         if asked.l_diversity is not None:
             measured = told.smallest_distinct if asked.diversity == "distinct" else told.smallest_entropy_l
             about = {"column": name, "diversity": asked.diversity}
-            checks.append(held("class.l_diversity", measured, asked.l_diversity, about=about))
+            checks.append(held("sensitive.l_diversity", measured, asked.l_diversity, about=about))
         if asked.t_closeness is not None:
             measured = told.largest_ordered if asked.closeness == "ordered" else told.largest_total_variation
             about = {"column": name, "closeness": asked.closeness}
-            checks.append(held("class.t_closeness", measured, asked.t_closeness, about=about))
+            checks.append(held("sensitive.t_closeness", measured, asked.t_closeness, about=about))
     return checks
 
 
@@ -229,9 +229,9 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     equal = evidence.rows_as_they_were / max(1, evidence.rows_out)
     columns = (column,) if column else ()
     return [
-        held("unchanged.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
+        held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
-        held("rows.as_they_were", equal, limits["unchanged_record_rate"], about={"inside": inside, "k": k}),
+        held("records.unchanged", equal, limits["unchanged_record_rate"], about={"inside": inside, "k": k}),
     ]
 
 
@@ -243,7 +243,7 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
         pairs = zip(by.strata, together(evidence.synthesized, by.scopes), strict=True)
         checks += worst([against_promise(Scope.STRATUM, target, made, names) for target, made in pairs])
     if isinstance(by, MaskEvidence) and by.columns_changed is not None:
-        checks.append(held("promise.columns", by.columns_changed, 0))
+        checks.append(held("expectation.columns", by.columns_changed, 0))
     return checks
 
 
@@ -381,7 +381,7 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         beside = np.ix_(valued, kept)
         limit = compared.allowance(evidence.point_columns)[1][beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
-        checks.append(compared.against("covariance.unchanged", off, limit, evidence, valued, kept))
+        checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
     return checks
 
 
@@ -422,14 +422,15 @@ def _bound_in_words(bound: LossBound | None) -> str:
     how = "exact neighbours of every record"
     if bound.sampled is not None:
         how = f"exact neighbours of {bound.sampled} records, confidence {CONFIDENCE:.0%}"
-    return f"and no grouping of this k loses less than {bound.percent:.2f} % ({how})"
+    return f"lower bound of any grouping with this k {bound.percent:.2f} % ({how})"
 
 
 def _classes_in_words(name: str, told: ClassDisclosure) -> str:
     return (
-        f"class {name!r}: {100 * told.homogeneous_share:.2f} % of the records are in groups of one class, chi-square "
-        f"{told.chi_square:.3g}, mean Jensen-Shannon divergence {told.mean_divergence:.3g}, fewest classes in a group "
-        f"{told.smallest_distinct}, largest distance from the table's shares {told.largest_total_variation:.3g}"
+        f"sensitive {name!r}: {100 * told.homogeneous_share:.2f} % of the records are in groups with one value, "
+        f"chi-square {told.chi_square:.3g}, mean Jensen-Shannon divergence {told.mean_divergence:.3g}, fewest values "
+        f"in a group {told.smallest_distinct}, largest distance from the table's shares "
+        f"{told.largest_total_variation:.3g}"
     )
 
 
@@ -441,7 +442,7 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
         notes = [
             *notes,
             f"released as probabilities of categories: {', '.join(names)}. Shares are held against those of the "
-            "original; covariances are told, and held against no limit after decoding: a logit makes them smaller. "
+            "original; covariances are reported, and held against no limit after decoding: a logit makes them smaller. "
             "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked",
         ]
     return (
@@ -456,7 +457,7 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     whole = merge_all(by.grouped)
     loss = 100.0 * np.trace(whole.within) / max(np.trace(whole.total.scatter), np.finfo(float).tiny)
     notes = [
-        f"group centroids keep {100 - loss:.2f} % of the variance of the points (z-scores and -1/+1 indicators); "
+        f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
         f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
         *(_classes_in_words(name, told) for name, told in by.classes.items()),
     ]
@@ -464,7 +465,7 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     if by.guarantee.scope != "table" and shared:
         notes.append(
             f"{len(shared)} of {len(by.scopes)} strata share the covariance of their noise, as each has too few "
-            "records beyond their groups; means and covariances are promised of these strata together, not of each"
+            "records beyond their groups; means and covariances are expected of these strata together, not of each"
         )
     if not by.identical:
         notes.append("groups have at least k records; that is not k-anonymity of the release")
@@ -474,8 +475,8 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
 def _of_mask_in_words(by: MaskEvidence) -> list[str]:
     if by.fewest_alike is not None:
         notes = [
-            f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; columns that are "
-            "released unchanged tell the rows of a set apart"
+            f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; key variables "
+            "tell the rows of a set apart"
         ]
     elif by.groups is not None:
         notes = [
@@ -485,8 +486,10 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
     else:
         notes = [
             f"{by.method} masks {'each stratum' if by.strata else 'the whole table'} and forms no groups: k governs "
-            "the suppression of rare categories and the combinations of unchanged columns, and nothing else"
+            "the suppression of rare categories and the combinations of key variables, and nothing else"
         ]
     if by.whole.expected is None:
-        notes.append(f"means and covariances after {by.method} are not foretold: only the written rows are compared")
+        notes.append(
+            f"means and covariances after {by.method} have no known expectation: only the written rows are compared"
+        )
     return notes

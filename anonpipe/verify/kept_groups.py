@@ -82,6 +82,6 @@ class KeptGroups:
         """What is promised of every group, its points being made of so many columns."""
         whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
         return [
-            held("promise.mean.group", self.mean_off, EXACT, **whole),
-            held("promise.covariance.group", self.covariance_off, EXACT, **whole),
+            held("expectation.mean.group", self.mean_off, EXACT, **whole),
+            held("expectation.covariance.group", self.covariance_off, EXACT, **whole),
         ]

@@ -134,7 +134,7 @@ def _hidden_count(one: Measurement, k: int) -> Measurement:
         return tuple(math.nan if few(share) else share for share in shares)
 
     if few(one.value):
-        note = f"fewer than {k} records, or all but fewer; the figure is not told. {one.note}".strip()
+        note = f"fewer than {k} records, or all but fewer; the figure is not reported. {one.note}".strip()
         return replace(one, value=math.nan, note=note, parts=(), curves=())
     parts = tuple(zip((name for name, _ in one.parts), told([share for _, share in one.parts]), strict=True))
     curves = tuple(replace(line, y=told(line.y), baseline=told(line.baseline)) for line in one.curves)

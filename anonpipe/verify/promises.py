@@ -107,7 +107,7 @@ def against_promise(scope: Scope, target: Target, made: Moments, names: Sequence
     covariance_off = np.abs(made.covariance - expected.covariance)
     square = np.outer(scale, scale)
     about: dict[str, Any] = {"records": int(made.n)}
-    mean_key, covariance_key = scoped("promise.mean", scope), scoped("promise.covariance", scope)
+    mean_key, covariance_key = scoped("expectation.mean", scope), scoped("expectation.covariance", scope)
     return [
         _held(mean_key, mean_off, mean, expected.mean_error, scale, names=(names,), **about),
         _held(

@@ -113,7 +113,7 @@ def measured(check: Check, short: bool = False) -> str:
     if check.withheld is Withheld.FEW_OF_SHARE:
         return f"fewer than {k} rows"
     if check.withheld is not None:
-        return "within the limit" if check.outcome is Outcome.PASSED else "not told"
+        return "within the limit" if check.outcome is Outcome.PASSED else "not reported"
     if check.measured is None:
         return NOT_MEASURED
     unit = _SHORT.get(check.unit, check.unit) if short else check.unit
@@ -134,12 +134,12 @@ def limit(check: Check, short: bool = False) -> str:
 def remedies(checks: tuple[Check, ...]) -> tuple[str, ...]:
     """For each failed check that has a known remedy a line, with what to do; the same advice once.
 
-    What a method promises and did not keep, or what was not measured, has none.
+    What does not agree with its expectation, or was not measured, has none.
 
     Examples
     --------
     >>> from anonpipe.verify.check import held
-    >>> failed = held("mean.stratum", 0.3, 0.1), held("mean", 0.2, 0.1), held("promise.mean", 9, 6)
+    >>> failed = held("mean.stratum", 0.3, 0.1), held("mean", 0.2, 0.1), held("expectation.mean", 9, 6)
     >>> (advice,) = remedies(failed)
     >>> advice.partition(",")[0]
     'mean in each stratum: for a column with many values at a bound that it cannot cross (counts and costs with many 0)'

@@ -8,7 +8,7 @@ paper the group size is raised until no more records are linked than the table
 says; groups and release are compared there. Benchmarks release group means,
 the authors' methods micro-perturbed records as published, five draws each.
 Their benchmark is MST with t-closeness, t and k both tried out.
-X2 is their chi-square of classes in groups; ABIM, ABISD and ABICO are biases
+X2 is their chi-square of sensitive values in groups; ABIM, ABISD and ABICO are biases
 of means, standard deviations and correlations in per cent.
 
 figure5.png, written to the folder, has ABICO as linkage falls from 10 to 1 %.

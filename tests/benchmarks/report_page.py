@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from anonpipe.report import internal, releasable, render
+from anonpipe.report import external, internal, render
 from tests.report import made
 
 SCRIPT = """
@@ -66,11 +66,11 @@ const [executablePath, ...pages] = process.argv.slice(2);
 def made_pages(folder: Path) -> list[Path]:
     """Made-up reports of all three kinds, with many columns."""
     names = tuple(f"a rather long column name {at}" for at in range(30))
-    distributions = {"internal": made.distributions(), "releasable": made.distributions(20)}
+    distributions = {"internal": made.distributions(), "external": made.distributions(20)}
     facts = made.facts(distributions=distributions, correlations=made.matrices(names))
     reports = {
         "internal": internal(facts, "/releases/versions/20260131T120000-0a1b2c3d"),
-        "releasable": releasable(facts),
+        "external": external(facts),
         "failed": internal(made.facts(failed=True), None),
     }
     for name, report in reports.items():

@@ -275,7 +275,7 @@ def test_all_problems_are_told_at_once_and_few_rows_too():
 
 def test_too_many_dummies_are_refused():
     content = {name: [f"{name}{n}" for n in range(150)] for name in "xyz"}
-    with pytest.raises(InputError, match="450 columns of points"):
+    with pytest.raises(InputError, match="450 feature columns"):
         check(content, {name: Column(kind="categorical") for name in "xyz"})
     kept = {name: Column(kind="categorical", role="key" if name == "z" else "masked") for name in "xyz"}
     check(content, kept)

@@ -223,7 +223,7 @@ def facts(failed: bool = False, **changes: Any) -> Facts:
         "identical": False,
         "group_sizes": [{"from": 5, "to": 5, "groups": 3000}, {"from": 6, "to": 9, "groups": 420}],
         "files": [{"name": "part-00000.parquet", "rows": 20000, "bytes": 123456, "sha256": "ab" * 32}],
-        "distributions": {"internal": distributions(), "releasable": distributions(20)},
+        "distributions": {"internal": distributions(), "external": distributions(20)},
         "correlations": matrices(),
         "pictured": 20000,
     }

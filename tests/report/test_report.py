@@ -18,7 +18,7 @@ from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
 from anonpipe.evaluate.utility import Analysis, Curve, Distribution, compare_models
-from anonpipe.report import Report, documents, internal, read_report, releasable, render, words
+from anonpipe.report import Report, documents, external, internal, read_report, render, words
 from anonpipe.verify.check import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
@@ -59,7 +59,7 @@ class Page(HTMLParser):
 def reports():
     facts = made.facts()
     failed = internal(made.facts(failed=True), None)
-    return {"internal": internal(facts, "/releases/v1"), "releasable": releasable(facts), "failed": failed}
+    return {"internal": internal(facts, "/releases/v1"), "external": external(facts), "failed": failed}
 
 
 def everything(report: Report) -> str:
@@ -73,12 +73,12 @@ def everything(report: Report) -> str:
 
 
 def test_the_steward_sees_all_and_recipients_see_no_canary(reports):
-    inside, outside = everything(reports["internal"]), everything(reports["releasable"])
+    inside, outside = everything(reports["internal"]), everything(reports["external"])
     for needle in (made.CANARY, "0.8174", "81736.45", "19,990", "19990"):
         assert needle in inside, needle
         assert needle not in outside, needle
     assert "0.031" in outside and "stage[T.Distant]" in outside  # the release's own coefficients
-    assert reports["internal"].notes and not reports["releasable"].notes
+    assert reports["internal"].notes and not reports["external"].notes
 
 
 SECRETS = st.fixed_dictionaries(
@@ -118,7 +118,7 @@ def secret(unit, records, where, better, at):
 def test_a_disclosive_measure_is_never_released(drawn):
     hidden = tuple(secret(**each, at=at) for at, each in enumerate(drawn))
     facts = made.facts(assessment=made.assessment(secret=hidden))
-    outside, inside = everything(releasable(facts)), everything(internal(facts, "/releases/v1"))
+    outside, inside = everything(external(facts)), everything(internal(facts, "/releases/v1"))
     for needle in (made.CANARY, "secret", "0.8174", "81.7 %", str(made.CANARY_NUMBER)):
         assert needle not in outside
     assert all(f"secret {at}" in inside for at in range(len(hidden)))
@@ -131,7 +131,7 @@ def test_counts_of_few_persons_and_small_samples_are_not_told():
     enough = made.measurement("enough", value=5 / 20_000, records=20_000, of=20_000, low=None, high=None)
     small = made.measurement("small", records=4, title="four records")
     facts = made.facts(assessment=made.assessment(open_=(few, enough, small)))
-    told = {figure.name: figure for figure in releasable(facts).risk}
+    told = {figure.name: figure for figure in external(facts).risk}
     assert told["few"].value is None and "fewer than 5" in told["few"].note and not told["few"].curves
     assert told["enough"].value == 5 / 20_000
     assert "small" not in told
@@ -147,7 +147,7 @@ def test_figures_on_fewer_than_20_k_records_are_named_and_not_told(records):
     given = made.assessment(open_=(tiny, secret))
     given = replace(given, analyses=(replace(given.analyses[0], records=records),))
     facts = made.facts(assessment=given)
-    told, names = releasable(facts), {"of few", "analysis 'survival'"}
+    told, names = external(facts), {"of few", "analysis 'survival'"}
     few = {each.what for each in told.not_checked if each.why == "measured on too few records, fewer than 100"}
     assert few == (names if records < 100 else set())
     assert ("tiny" in {figure.name for figure in told.risk}) == (records >= 100)
@@ -164,7 +164,7 @@ def test_columns_are_those_of_the_files():
         "income_from": {"treatment": "end of an interval"},
         "site = lung": {"treatment": "probability of a category", "column": "site", "category": "lung"},
     }
-    outside, inside = (words.columns(job, written, releasable=told) for told in (True, False))
+    outside, inside = (words.columns(job, written, external=told) for told in (True, False))
     assert [line.name for line in outside] == list(written) and not any(line.limits for line in outside)
     treated = {line.name: line.treatment for line in inside}
     assert treated["site"] == "as probabilities" and treated[f"name {made.CANARY}"] == "not released"
@@ -176,12 +176,12 @@ def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
     checks = Verdict((*made.checks()[1:], alike))
     given = {"group_sizes": None, "verdict": checks, "identical": True}
     wide = made.job(gates={"mean": 5, "covariance": 0.05, "rows_under_k": 3, "reidentification_rate": 0.2})
-    told = releasable(made.facts(**given, job=wide))
+    told = external(made.facts(**given, job=wide))
     page = render(told)
     assert "sets of equal rows in place of groups" in page and "no groups" not in page
-    (said,) = [line for line in told.promises if "set by the steward" in line]
-    assert "means 5 (usual 0.02), rows that unchanged columns single out 3 (usual 0)" in said
-    assert "covariances" not in said and "set by the steward" not in render(releasable(made.facts(**given)))
+    (said,) = [line for line in told.guarantees if "set by the steward" in line]
+    assert "means 5 (usual 0.02), records that key variables single out 3 (usual 0)" in said
+    assert "covariances" not in said and "set by the steward" not in render(external(made.facts(**given)))
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_a_releasable_report_refuses_what_is_the_stewards(reports, field):
         inside = internal(
             made.facts(assessment=made.assessment(secret=(made.measurement(audience=Audience.STEWARD),))), "v"
         )
-    content = {**reports["releasable"].model_dump(), field: inside.model_dump()[field]}
+    content = {**reports["external"].model_dump(), field: inside.model_dump()[field]}
     with pytest.raises(ValidationError, match="may not hold"):
         Report.model_validate(content)
 
 
 def test_closed_ends_of_bins_are_refused(reports):
-    content = reports["releasable"].model_dump()
+    content = reports["external"].model_dump()
     edges = content["pictures"][0]["edges"]
     content["pictures"][0]["edges"] = (12.0, *edges[1:])
     with pytest.raises(ValidationError, match="closed end"):
@@ -213,7 +213,7 @@ def test_the_verdict_comes_first_and_in_words(reports):
     assert reports["failed"].headline == "Nothing was released: 1 of 4 checks failed."
     assert reports["failed"].summary[0] == ("Failed: smallest group. Measured: 3 records; allowed: at least 5 records.")
     assert not reports["failed"].files
-    assert reports["releasable"].headline.startswith("Released: 20,000 rows.")
+    assert reports["external"].headline.startswith("Released: 20,000 rows.")
     page = Page(render(reports["failed"]))
     (place,) = [at for at, (tag, _) in enumerate(page.elements) if tag == "h1"]
     assert not [tag for tag, _ in page.elements[:place] if tag in ("h2", "table", "svg")]
@@ -221,15 +221,15 @@ def test_the_verdict_comes_first_and_in_words(reports):
 
 def test_what_is_promised_fits_the_method():
     grouped = internal(made.facts(), "v")
-    assert "groups of at least 5" in grouped.promises[0] and "not k-anonymity" in grouped.limits_of_promise[0]
+    assert "groups of at least 5" in grouped.guarantees[0] and "not k-anonymity" in grouped.not_guaranteed[0]
     alike = internal(made.facts(identical=True), "v")
-    assert not any("k-anonymity" in sentence for sentence in alike.limits_of_promise)
-    assert "Unchanged columns tell apart" in alike.limits_of_promise[0]
+    assert not any("k-anonymity" in sentence for sentence in alike.not_guaranteed)
+    assert "Key variables tell apart" in alike.not_guaranteed[0]
     masked = {"mask": {"method": "noise"}, "cluster": None, "synthesize": None, "sensitive": None}
     verdict = made.Verdict(made.checks()[1:])
     free = made.facts(job=made.job(**masked), verdict=verdict)
     told = internal(free, "v")
-    assert "no groups" in told.promises[0] and "k=5 says nothing" in told.limits_of_promise[0]
+    assert "no groups" in told.guarantees[0] and "k=5 says nothing" in told.not_guaranteed[0]
     assert [method.name for method in told.methods] == ["noise", ""]
     no_sizes = told.model_copy(update={"group_sizes": ()})
     assert "There are no groups." in render(no_sizes) and "There are no groups." not in render(grouped)
@@ -271,7 +271,7 @@ def test_shares_of_bins_and_of_nulls(reports):
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["internal", "releasable", "failed"])
+@pytest.mark.parametrize("name", ["internal", "external", "failed"])
 def test_the_page_is_one_whole_file(reports, name):
     text = render(reports[name])
     page = Page(text)
@@ -287,7 +287,7 @@ def test_the_page_is_one_whole_file(reports, name):
     assert linked <= set(identifiers)
 
 
-@pytest.mark.parametrize("name", ["internal", "releasable", "failed"])
+@pytest.mark.parametrize("name", ["internal", "external", "failed"])
 def test_figures_are_named_and_tables_have_captions_and_scopes(reports, name):
     page = Page(render(reports[name]))
     figures = page.all("svg")
@@ -318,7 +318,7 @@ def test_colours_have_contrast_in_light_and_dark(reports):
 
 
 def test_hostile_names_stay_text(reports):
-    for report in (reports["internal"], reports["releasable"]):
+    for report in (reports["internal"], reports["external"]):
         page = Page(render(report))
         assert made.HOSTILE in page.texts  # as a heading of its own
         assert any(made.HOSTILE in str(figure["aria-label"]) for figure in page.all("svg"))
@@ -392,29 +392,29 @@ def analysed(formula, learnt=...):
 def test_coefficients_that_the_original_has_shaped_are_not_told(term):
     """Of `standardize` a recipient's own slope over the told one is the original's standard deviation."""
     facts = analysed(f"{term} + stage")
-    outside, inside = releasable(facts).analyses[0], internal(facts, "v").analyses[0]
+    outside, inside = external(facts).analyses[0], internal(facts, "v").analyses[0]
     assert not outside.coefficients and len(inside.coefficients) >= 3 and dict(outside.shares)
-    assert "Coefficients are not told" in render(releasable(facts))
-    assert "Coefficients are not told" not in render(internal(facts, "v"))
+    assert "Coefficients are not reported" in render(external(facts))
+    assert "Coefficients are not reported" not in render(internal(facts, "v"))
 
 
 def test_coefficients_that_recipients_can_compute_are_told():
-    outside = releasable(analysed("age + np.log(scale) + stage")).analyses[0]
+    outside = external(analysed("age + np.log(scale) + stage")).analyses[0]
     assert [one.name for one in outside.coefficients] == ["Intercept", "stage[T.II]", "age", "np.log(scale)"]
-    assert releasable(analysed("age + stage", learnt=None)).analyses[0].coefficients == ()  # nobody knows
-    assert releasable(analysed("age + stage", learnt=True)).analyses[0].coefficients == ()
+    assert external(analysed("age + stage", learnt=None)).analyses[0].coefficients == ()  # nobody knows
+    assert external(analysed("age + stage", learnt=True)).analyses[0].coefficients == ()
 
 
 def test_coefficients_of_fewer_than_k_records_are_not_told():
     facts = analysed("age + rare")
-    outside, inside = releasable(facts).analyses[0], internal(facts, "v").analyses[0]
+    outside, inside = external(facts).analyses[0], internal(facts, "v").analyses[0]
     assert {one.name for one in inside.coefficients} - {one.name for one in outside.coefficients} == {"rare[T.True]"}
 
 
 def test_figures_of_recipients_have_few_digits():
     """In full precision one of the figures is how far a person's true value is from a released one."""
     fine = made.measurement(value=0.10153286219517507, low=0.0915328, high=0.1115328, parts=(("age", 0.123456),))
-    told = {figure.name: figure for figure in releasable(made.facts(assessment=made.assessment(open_=(fine,)))).risk}
+    told = {figure.name: figure for figure in external(made.facts(assessment=made.assessment(open_=(fine,)))).risk}
     figure = told["linkage.first"]
     assert (figure.value, figure.low, figure.high, figure.parts) == (0.102, 0.0915, 0.112, (("age", 0.123),))
     numbers = [v for line in figure.curves for v in (*line.x, *line.y, *line.baseline) if v is not None]
@@ -432,18 +432,18 @@ def test_counts_of_few_persons_are_told_neither_in_curves_nor_parts_nor_as_the_r
     )
     rest = made.measurement("rest", **{**exact, "value": 0.998})
     facts = made.facts(assessment=made.assessment(open_=(lines, rest)))
-    told = {figure.name: figure for figure in releasable(facts).risk}
+    told = {figure.name: figure for figure in external(facts).risk}
     assert told["lines"].curves[0].y == (0.0, None, 0.5, None, 1.0)
     assert told["lines"].curves[0].baseline == (0.0, None, 1.0, 1.0, 1.0)
     assert told["lines"].parts == (("a", None), ("b", 0.01)) and told["lines"].value == 0.2
     assert told["rest"].value is None and "all but fewer" in told["rest"].note
-    assert "<path" in render(releasable(facts))
+    assert "<path" in render(external(facts))
     assert {figure.name: figure for figure in internal(facts, "v").risk}["rest"].value == 0.998
 
 
 @pytest.mark.parametrize("field", ["columns", "analyses"])
 def test_a_releasable_report_refuses_other_columns_and_overlaps(reports, field):
-    content = reports["releasable"].model_dump()
+    content = reports["external"].model_dump()
     if field == "columns":
         content["columns"] = reports["internal"].model_dump()["columns"]
     else:

@@ -40,7 +40,7 @@ def test_a_release_has_both_reports(tmp_path, table):
     outcome = small.run(given)
     version = Path(outcome.version)
     page, told = version / "_report.html", read_report(version / "_report.json")
-    assert told.audience == "releasable" and told.passed and told.rows == 400
+    assert told.audience == "external" and told.passed and told.rows == 400
     assert {picture.name for picture in told.pictures} == {"age", "income", "place"}
     assert told.correlations.original is None and told.correlations.names == ("age", "income")
     assert [line.name for line in told.files] == ["part-00000.parquet"]
@@ -114,12 +114,12 @@ def test_a_report_that_cannot_be_kept_is_a_warning(tmp_path, table, monkeypatch)
     monkeypatch.setattr(release, "keep_private", full)
     outcome = small.run(small.job(tmp_path, table, gates=LOOSE))
     assert outcome.version is not None and outcome.report is None
-    assert outcome.warnings[-1] == "the steward's report could not be written beside the releases"
+    assert outcome.warnings[-1] == "the internal report could not be written beside the releases"
     assert small.stagings() == []
 
 
 @pytest.mark.parametrize(
-    ("part", "passes"), [("gather", False), ("internal", True), ("releasable", True), ("documents", False)]
+    ("part", "passes"), [("gather", False), ("internal", True), ("external", True), ("documents", False)]
 )
 def test_a_fault_in_the_report_releases_nothing_and_says_nothing_of_the_data(
     tmp_path, table, monkeypatch, part, passes

@@ -158,8 +158,8 @@ def test_honest_runs_pass(promise):
         ({"forbidden_names": ("y",)}, "identifier or dropped"),
         ({"beyond_limits": 1}, "beyond declared"),
         ({"rows_under_k": 1}, "occur fewer than 5"),
-        ({"rows_as_they_were": 41}, "equal an original row"),
-        ({"suppressed": (0.051, "c")}, "suppression of rare"),
+        ({"rows_as_they_were": 41}, "equal an original one"),
+        ({"suppressed": (0.051, "c")}, "because their category is rare"),
     ],
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):
@@ -174,14 +174,14 @@ def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding
     shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
     verdict = judge(replace(honest, synthesized=shifted), promise, 5, LIMITS, NOTHING)
     failed = {check.name for check in verdict.lines if check.outcome is Outcome.FAILED}
-    assert failed == {"mean: as promised", "mean in each stratum: as promised"}
+    assert failed == {"mean: agrees with its expectation", "mean in each stratum: agrees with its expectation"}
 
 
 def test_the_published_form_passed_off_as_unbiased_is_caught():
     independent = Promise("micro_perturbation", "independent", False)
     biased = evidence(Promise("micro_perturbation", "published", False), n=40_000)
     verdict = judge(biased, independent, 5, LIMITS, NOTHING)
-    assert "covariance: as promised" in {c.name for c in verdict.lines if c.outcome is Outcome.FAILED}
+    assert "covariance: agrees with its expectation" in {c.name for c in verdict.lines if c.outcome is Outcome.FAILED}
 
 
 def test_a_swapped_written_column_fails_the_covariance():
@@ -218,13 +218,13 @@ def test_conditions_on_classes(asked, failing):
     failed = [check for check in verdict.lines if check.outcome is Outcome.FAILED]
     assert [check.name.startswith(name) for check, name in zip(failed, failing, strict=True)] == [True] * len(failing)
     assert all(check.mandatory for check in failed)
-    assert any("class 'c': 0.00 % of the records" in note for note in verdict.notes)
+    assert any("sensitive 'c': 0.00 % of the records" in note for note in verdict.notes)
 
 
 def test_the_loss_is_told_with_its_bound():
     promise = PROMISES[0]
     exact = judge(evidence(promise), promise, 5, LIMITS, NOTHING).notes[0]
-    assert "no grouping of this k loses less than 3.00 % (exact neighbours of every record)" in exact
+    assert "lower bound of any grouping with this k 3.00 % (exact neighbours of every record)" in exact
     sampled = judge(evidence(promise, bound=LossBound(2.5, 128)), promise, 5, LIMITS, NOTHING).notes[0]
     assert "2.50 % (exact neighbours of 128 records, confidence 99%)" in sampled
     assert "averaged" in judge(evidence(promise, bound=None), promise, 5, LIMITS, NOTHING).notes[0]
@@ -248,8 +248,8 @@ def test_honest_maskers_pass_without_a_word_of_groups(method, options):
     names = [check.name for check in verdict.lines]
     assert not any("group" in name or "stratum" in name for name in names)
     assert any("forms no groups" in note for note in verdict.notes)
-    assert ("covariance: as promised" in names) == (method != "data_shuffle")
-    assert ("columns that hold other values than promised" in names) == (method == "data_shuffle")
+    assert ("covariance: agrees with its expectation" in names) == (method != "data_shuffle")
+    assert ("columns that hold other values than guaranteed" in names) == (method == "data_shuffle")
 
 
 def failures(evidence):
@@ -260,21 +260,21 @@ def test_what_a_masker_promises_exactly_is_held_exactly():
     honest = masked("noise", form="exact")
     assert honest.by.whole.expected.covariance_error.max() == 0
     shifted = replace(honest, synthesized=[replace(p, mean=p.mean + 1e-7) for p in honest.synthesized])
-    assert failures(shifted) == ["mean: as promised"]
+    assert failures(shifted) == ["mean: agrees with its expectation"]
     wider = replace(honest, synthesized=[replace(p, scatter=p.scatter * (1 + 1e-7)) for p in honest.synthesized])
-    assert failures(wider) == ["covariance: as promised"]
+    assert failures(wider) == ["covariance: agrees with its expectation"]
 
 
 def test_plain_noise_passed_off_as_corrected_is_caught():
     honest = masked("noise")
     plain = replace(honest, synthesized=[replace(p, scatter=p.scatter * 1.15) for p in honest.synthesized])
-    assert "covariance: as promised" in failures(plain)
+    assert "covariance: agrees with its expectation" in failures(plain)
 
 
 def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
     honest = masked("data_shuffle")
     assert failures(replace(honest, by=replace(honest.by, columns_changed=1))) == [
-        "columns that hold other values than promised"
+        "columns that hold other values than guaranteed"
     ]
     alike = replace(honest, by=replace(honest.by, columns_changed=None, fewest_alike=4))
     assert failures(alike) == ["fewest rows that are alike in all synthetic columns"]

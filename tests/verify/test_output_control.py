@@ -14,7 +14,7 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate.risk import MEASURES
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.job import model
-from anonpipe.report import documents, releasable
+from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
 from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, Counts, Kind, Reason, Scope, scoped
 from anonpipe.verify.check import Check, Outcome, held, unmeasured
@@ -95,7 +95,7 @@ def test_the_gates_of_the_job_are_the_records():
 def told(check: Check) -> str:
     """All that recipients see of a check: manifest, report and page."""
     facts = made.facts(verdict=Verdict((check,)), assessment=made.Assessment())
-    files = documents(releasable(facts))
+    files = documents(external(facts))
     lines = [words.line(each).to_dict() for each in released_checks(Verdict((check,)), K, ROWS)]
     return json.dumps(lines) + files["report.json"].decode() + files["report.html"].decode()
 
@@ -149,12 +149,12 @@ def test_no_moment_of_one_or_two_columns_is_told_nor_its_column(kind, compared):
     assert "secret column" in words.line(check).on
 
 
-@pytest.mark.parametrize("key", ["group.smallest", "unchanged.rare"])
+@pytest.mark.parametrize("key", ["group.smallest", "keys.rare"])
 def test_the_tests_above_can_fail(monkeypatch, key):
     """With the rule on few records or on few persons out of work, what it withholds is told."""
     few = {
         "group.smallest": held("risk.reidentification_rate", 0.8173, 1, records=99, of=ROWS),
-        "unchanged.rare": held(key, 3, 9),
+        "keys.rare": held(key, 3, 9),
     }
     check = replace(few[key], about=ABOUT)
     needle = "0.817" if key == "group.smallest" else '"measured": "3"'

@@ -20,14 +20,14 @@ def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("key", "name", "words"),
     [
-        ("covariance.unchanged", "covariance with unchanged columns", "strata.by"),
-        ("covariance.unchanged", "covariance (all but category probabilities) with unchanged columns", "strata.by"),
+        ("covariance.keys", "covariance with key variables", "strata.by"),
+        ("covariance.keys", "covariance (all but category probabilities) with key variables", "strata.by"),
         ("covariance", "covariance (all but category probabilities)", "finer step"),
         ("covariance.stratum", "covariance in each stratum", "wider bounds"),
         ("mean", "mean", "gates.mean"),
         ("mean.own_unit", "mean, in its own unit, of a column masked by its logarithm", "gates.mean_in_unit"),
         ("risk.reidentification_rate", "risk, reidentification_rate: records linked correctly", "larger k"),
-        ("risk.homogeneity", "risk, homogeneity: records in groups of one class", "l_diversity"),
+        ("risk.homogeneity", "risk, homogeneity: records in groups with one sensitive value", "l_diversity"),
     ],
 )
 def test_failed_gates_have_a_remedy(key, name, words):
@@ -77,7 +77,7 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
 
 
 def test_what_has_no_remedy_and_what_is_said_once():
-    assert told("promise.mean", "promise.covariance.stratum", "rows.lost") == ()
+    assert told("expectation.mean", "expectation.covariance.stratum", "rows.lost") == ()
     assert len(told("mean", "mean.stratum", "covariance")) == 2
     missing = held("risk.reidentification_rate", None, 0.1)
     assert missing.outcome == "failed" and remedies((missing,)) == ()
@@ -92,4 +92,4 @@ def test_a_failed_run_prints_remedies(tmp_path, capsys, monkeypatch):
     with pytest.raises(GateError):
         cli._finish(job, outcome, None)
     shown = capsys.readouterr().out
-    assert "remedy: share of rows changed by suppression" in shown and "join rare categories in the input" in shown
+    assert "remedy: local-suppression rate" in shown and "join rare categories in the input" in shown

@@ -28,7 +28,7 @@ class RandomGroups:
     Attributes
     ----------
     homogeneous_share
-        Share of records in groups of one class.
+        Share of records in groups with one sensitive value.
     single_share
         Share of records that are the only one of their class in their group.
     chi_square
@@ -65,7 +65,7 @@ class ClassRisk:
         def one(key: str, title: str, value: float, baseline: float | None = None, **other: str) -> Measurement:
             return Measurement(
                 name=f"sensitive.{self.column}.{key}",
-                title=f"Class {self.column!r}: {title}",
+                title=f"Sensitive {self.column!r}: {title}",
                 value=float(value),
                 baseline=baseline,
                 baseline_is="" if baseline is None else _RANDOM,
@@ -81,16 +81,16 @@ class ClassRisk:
         return (
             one(
                 "homogeneity",
-                "share of records in groups of one class",
+                "share of records in groups with one value",
                 told.homogeneous_share,
                 by_chance.homogeneous_share if by_chance else None,
                 unit="share",
                 source=f"{_PAPER}, section 7",
-                note="Who finds the group of such a record knows its class.",
+                note="Who finds the group of such a record knows its value.",
             ),
             one(
                 "singles",
-                "share of records that are the only one of their class in their group",
+                "share of records that are the only one with their value in their group",
                 told.single_records / told.n_rows,
                 by_chance.single_share if by_chance else None,
                 unit="share",
@@ -136,14 +136,14 @@ class ClassRisk:
                 "largest distance of a group from the whole table (t-closeness, no order)",
                 told.largest_total_variation,
                 source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
-                note="Total variation: the earth mover's distance where all classes are equally far apart.",
+                note="Total variation: the earth mover's distance where all values are equally far apart.",
             ),
             one(
                 "t_ordered",
                 "largest distance of a group from the whole table (t-closeness, in order)",
                 told.largest_ordered,
                 source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
-                note="Earth mover's distance in the order of the classes; means nothing for classes without order.",
+                note="Earth mover's distance in the order of the values; means nothing for values without order.",
             ),
         )
 
@@ -229,8 +229,8 @@ def _of_columns(known: Known) -> Measured | Reason:
 
 
 MEASURE = Measure(
-    key="classes",
-    title="classes in groups",
+    key="sensitive",
+    title="sensitive values in groups",
     figures=(
         "sensitive.*.homogeneity",
         "sensitive.*.singles",

@@ -63,5 +63,5 @@ def expected_links(alike: Alike, *, records: int) -> Measurement:
         high=high,
         baseline=1.0 / records,
         baseline_is="a blind guess",
-        note="A record that is found counts as 1/n, of n in its group that share its unchanged columns.",
+        note="A record that is found counts as 1/n, of n in its group that share its key variables.",
     )

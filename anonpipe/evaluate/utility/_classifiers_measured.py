@@ -61,7 +61,7 @@ def _regression(part: Tables, made: Encoded) -> list[Measurement]:
         audience=Audience.SEVERAL,
         columns=len(part.columns),
         baseline=expected if found else None,
-        baseline_is="expected of records drawn anew from the original" if found else "",
+        baseline_is="expected of records drawn again from the original" if found else "",
         note=f"0 to 0.25 for tables of equal size. {note}",
     )
     two = Measurement(
@@ -76,7 +76,7 @@ def _regression(part: Tables, made: Encoded) -> list[Measurement]:
         audience=Audience.SEVERAL,
         columns=len(part.columns),
         baseline=1.0,
-        baseline_is="records drawn anew from the original; another sample of the population has 2",
+        baseline_is="records drawn again from the original; another sample of the population has 2",
         note=note,
     )
     return [one, two]
@@ -105,7 +105,7 @@ def _fitted(made: Encoded) -> tuple[Propensity | None, str]:
             continue
         apart = " Some records are told apart without error." if found.separated else ""
         return found, f"{what}{apart} {_CODING}"
-    return None, "Not defined: too few records for the columns, or the regression does not settle."
+    return None, "Not defined: too few records for the columns, or the regression does not converge."
 
 
 def _tree(part: Tables, made: Encoded, rng: np.random.Generator) -> list[Measurement]:

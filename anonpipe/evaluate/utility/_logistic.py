@@ -109,7 +109,7 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
         predictor = predictor + part * move
         chances = expit(predictor)
     raise InputError(
-        f"a logistic regression on {basis.shape[1]} columns has not settled in {_MOST_PASSES} passes; "
+        f"a logistic regression on {basis.shape[1]} columns has not converged in {_MOST_PASSES} passes; "
         "leave out interactions, or columns with extreme values"
     )
 

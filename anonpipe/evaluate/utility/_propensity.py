@@ -30,7 +30,7 @@ class Propensity:
     scaled
         2N · U_p, N being the records of both tables: what the authors print.
     expected
-        U_p to expect of records drawn anew from the original's own
+        U_p to expect of records drawn again from the original's own
         distribution: (rank - 1) (1 - c)² c / N.
     ratio
         value / expected, the pMSE ratio: about 1 for such records, 2 for a

@@ -27,7 +27,7 @@ class ClassDisclosure:
         Jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole
         table: mean over *records* (eq. 7), and the largest.
     homogeneous_share
-        Share of records in groups of one class.
+        Share of records in groups with one sensitive value.
     groups_with_a_single
         Number of groups in which a class has one record only: who knows all
         others of the group, or is that record, learns from it.
@@ -83,7 +83,7 @@ class ClassDisclosure:
 
 
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:
-    """Measure how the classes in groups differ from those of the whole table.
+    """Measure how the sensitive values in groups differ from those of the whole table.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str
     if features.width == 1:
         return None
     return (
-        f"cluster.method optimal_univariate takes one column of points; the masked ones make {features.width}; "
+        f"cluster.method optimal_univariate takes one feature column; the masked columns make {features.width}; "
         "take mhm, which cuts an order of the records in the same way"
     )
 

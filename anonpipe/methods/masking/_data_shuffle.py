@@ -50,7 +50,7 @@ class DataShuffleOptions(ScopedMaskOptions):
 
     `conditioning` names columns that are released unchanged and that the order
     is drawn given: what the masked columns have to do with them stays on
-    average. Relations to unchanged columns that are not named are lost.
+    average. Relations to key variables that are not named are lost.
     """
 
     method: Literal["data_shuffle"]

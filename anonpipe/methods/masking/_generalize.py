@@ -363,8 +363,8 @@ METHOD = Masker(
         "release": "'midpoint' (default), or 'interval': all low ends, then all high ends; in a job the "
         "middle, and columns NAME_from and NAME_to",
         "cuts": "'relaxed' (default): equal values may be cut apart; 'strict': they stay together",
-        "steps": "intervals are widened to multiples of these, one a column, in a job by name; none by default",
-        "origin": "where the steps are counted from, one a column, in a job by name; 0 by default",
+        "steps": "intervals are widened to multiples of these, one per column, in a job by name; none by default",
+        "origin": "where the steps are counted from, one per column, in a job by name; 0 by default",
         "suppress_above": "share of a column's range above which an interval is suppressed; none by default; "
         "not in a job",
     },

@@ -97,7 +97,7 @@ class Drawing:
 
 
 class LocalSynthesisOptions(MaskOptions):
-    """The records of every group of a mixture drawn anew, with exactly the group's means and covariance.
+    """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
     Groups of k or more, few and large, span partitions; strata have mixtures
     of their own. `components` (null: 2 to 10 by BIC), their `shape` (null: full

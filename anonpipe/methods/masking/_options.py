@@ -21,7 +21,7 @@ class ScopedMaskOptions(MaskOptions):
 
     `scope`: each `stratum` is masked as a table of its own, so that what the
     masked columns have to do with those of strata.by stays; or the `table` as
-    one, whatever the strata. Relations with unchanged columns that are not in
+    one, whatever the strata. Relations with key variables that are not in
     strata.by are lost either way, but for `conditioning` of data_shuffle.
     """
 

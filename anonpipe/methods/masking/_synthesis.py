@@ -29,7 +29,7 @@ Draw = Literal["normal", "quantiles"]
 
 
 class SynthesisOptions(ScopedMaskOptions):
-    """Every principal component drawn anew."""
+    """Every principal component drawn again from its distribution."""
 
     method: Literal["synthesis"]
     basis: Literal["spectral", "columns"] = "spectral"

@@ -67,7 +67,7 @@ class MicroPerturbationOptions(MethodOptions):
 
     `noise_scope`: one covariance a `stratum`, so that means and covariances
     are unbiased (or exact) inside every stratum; strata of few records beyond
-    their groups (under 30, or twice the columns of points) share one. Or one
+    their groups (under 30, or twice the feature columns) share one. Or one
     of the whole `table`, which is right for the table and biased inside strata.
     """
 

@@ -19,11 +19,11 @@ from anonpipe.types import FloatArray, IntArray
 class RMicrohybridOptions(MethodOptions):
     """Hybrid records: what the columns that are released unchanged explain stays, the rest of each group is rotated.
 
-    Means, covariances, and covariances with the unchanged columns stay exact
-    in every group. `rule` is the smallest k that is accepted: `argus` asks for
-    2 w + u + 1, w and u being the columns of points of the masked and of the
-    unchanged columns (`anonpipe plan` tells them), `rank` for u + 2. A record
-    that alone in its group has a category of an unchanged column is explained
+    Means, covariances, and covariances with the key variables stay exact in
+    every group. `rule` is the smallest k that is accepted: `argus` asks for
+    2 w + u + 1, w and u being the feature columns of the masked columns and of
+    the key variables (`anonpipe plan` tells them), `rank` for u + 2. A record
+    that alone in its group has a category of a key variable is explained
     whole and released as it is, whatever the rule: gates.unchanged_record_rate
     counts them, and strata.by of that column prevents them.
     """
@@ -114,7 +114,7 @@ def r_microhybrid(
     sizes = np.diff(starts)
     if small := int(np.count_nonzero(sizes < least[rule])):
         raise InputError(
-            f"{small} of {len(sizes)} groups are too small for r_microhybrid: with {width} masked and {n_kept} kept "
+            f"{small} of {len(sizes)} groups are too small for r_microhybrid: with {width} masked and {n_kept} key "
             f"columns rule {rule!r} asks for {least[rule]} records; form larger groups or mask or keep fewer columns"
             + (", or take rule='rank' and see what its groups give away" if rule == "argus" else "")
         )
@@ -146,8 +146,8 @@ def _of_small_groups(options: RMicrohybridOptions, features: Features) -> str | 
         return None
     return (
         f"k is {features.k}, and synthesize.method r_microhybrid needs {least} with rule {options.rule}: the "
-        f"masked columns make {features.width} columns of points, the unchanged ones {features.conditioning}; raise "
-        "k, or mask and keep fewer columns"
+        f"masked columns make {features.width} feature columns, the conditioning variables {features.conditioning}; "
+        "raise k, or mask and keep fewer columns"
         + (", or take rule: rank and see its warnings" if options.rule == "argus" else "")
     )
 
@@ -169,12 +169,12 @@ METHOD = Synthesizer(
         "time n · (width + kept) · min(group - 1, width + kept); memory: the result, one group, and its draws or 8 MiB"
     ),
     about={
-        "kept": "columns released as they are, finite float64, n_rows x n_kept",
+        "kept": "key variables, released unchanged, finite float64, n_rows x n_kept",
         "rule": "smallest group: 'argus' (default), 2 width + kept + 1 records, or 'rank', kept + 2",
     },
     keeps=(
-        "keeps mean and scatter of every group exactly, its scatter with the kept columns too, and so those "
-        "of strata and table; a group of kept + 2 records is released as it is half of the time"
+        "keeps mean and scatter of every group exactly, its scatter with the key variables too, and so "
+        "those of strata and table; a group of kept + 2 records is released as it is half of the time"
     ),
     guarantee=_guarantee,
     conditions_on=_all,

@@ -127,7 +127,7 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, di
     if model.fit.problem is not None:
         raise JobError(
             f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem}), so that no release "
-            "can be held against it; mend or remove it"
+            "can be held against it; correct or remove it"
         )
     comparison = model.compare(typed(fitted.cells, after, names))
     outcome = AnalysisOutcome(comparison, wanted.declared, len(before), cut.rows)

@@ -41,7 +41,7 @@ def test_what_is_missing_is_told_as_a_reason():
         "known_attribute": Reason.NO_GROUPS,
         "collusion": Reason.NO_GROUPS,
         "probabilistic": Reason.AVERAGED_UNDEFINED,
-        "classes": Reason.NO_CLASS,
+        "sensitive": Reason.NO_CLASS,
         "membership": Reason.NO_HOLD_OUT,
         "attribute_inference": Reason.FEW_HELD,
     }
@@ -53,7 +53,7 @@ def test_measures_need_no_run():
     assert {one.name for one in BY_KEY["membership"].of(known)} == set(BY_KEY["membership"].figures)
     told = class_disclosure(np.arange(20) // 5, np.arange(20) % 2, np.array([0.5, 0.5]))
     known = SimpleNamespace(classes={"a.b": ClassShares(told, np.array([0.5, 0.5]), None)})
-    assert "sensitive.a.b.homogeneity" in [one.name for one in BY_KEY["classes"].of(known)]
+    assert "sensitive.a.b.homogeneity" in [one.name for one in BY_KEY["sensitive"].of(known)]
 
 
 def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
