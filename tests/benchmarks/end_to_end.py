@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from anonpipe.partition.blocks import block_order
 from threadpoolctl import threadpool_limits
 
 from anonpipe.job.model import Job, parse_job
+from anonpipe.kernels.blocks import block_order
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import cluster, refine
 from anonpipe.methods.synthesis import synthesize

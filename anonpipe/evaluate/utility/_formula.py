@@ -144,6 +144,7 @@ def _sealed() -> Any:
     return Sealed
 
 
+@cache
 def factors_of(analysis: Analysis) -> tuple[str, ...]:
     """The parts of the formula that are evaluated, as code, the response first; all of it is permitted.
 

@@ -58,27 +58,43 @@ def subgroup_changes(
     """
     if least < 1:
         raise JobError(f"least={least} was given as the smallest category; give 1 or more")
-    (codes, values), (other_codes, others) = (_known(*side) for side in (original, released))
-    if len(values) == 0:
-        return np.empty(0), np.empty(0)
-    table = pd.Series(values).groupby(codes).agg(["count", "mean", "std"])
-    kept = table[table["count"] >= least]
-    new_means = pd.Series(others).groupby(other_codes).mean().reindex(kept.index)
-    change = (new_means - kept["mean"]).abs().fillna(np.inf).to_numpy()
-    whole = 0.0 if (values == values[0]).all() else float(values.std(ddof=1))
-    errors = (kept["std"].fillna(0.0) / np.sqrt(kept["count"])).to_numpy()
-    out = []
-    for scale in (np.full(len(change), whole), errors):
-        out.append(np.divide(change, scale, out=np.full(len(change), np.nan), where=scale > 0))
-    return out[0], out[1]
+    sides = [_checked(*side) for side in (original, released)]
+    [found] = _changes(sides[0], sides[1], least)
+    return found
 
 
-def _known(codes: npt.ArrayLike, values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], FloatArray]:
+Side = tuple[FloatArray, FloatArray]
+"""Codes, shape (n_rows,), and numbers of the same records, shape (n_rows, width); NaN for nulls."""
+
+
+def _checked(codes: npt.ArrayLike, values: npt.ArrayLike) -> Side:
     groups, numbers = (np.asarray(side, dtype=np.float64) for side in (codes, values))
     if groups.shape != numbers.shape or groups.ndim != 1:
         raise InputError(f"codes of shape {groups.shape} and values of shape {numbers.shape}; give one each a record")
-    known = ~(np.isnan(groups) | np.isnan(numbers))
-    return groups[known].astype(np.int64), numbers[known]
+    return groups, numbers[:, None]
+
+
+def _changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
+    """As `subgroup_changes`, of every column of numbers: categories are found once for all of them."""
+    before, after = (pd.DataFrame(values).groupby(codes) for codes, values in (original, released))
+    counts, means = before.count().to_numpy(), before.mean()
+    change = (after.mean().reindex(means.index) - means).abs().fillna(np.inf).to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):  # categories without values are left out below
+        errors = before.std().fillna(0.0).to_numpy() / np.sqrt(counts)
+    found = []
+    for at, values in enumerate(original[1].T):
+        kept, known = counts[:, at] >= least, values[~(np.isnan(original[0]) | np.isnan(values))]
+        whole = 0.0 if len(known) == 0 or (known == known[0]).all() else float(known.std(ddof=1))
+        scales = (np.full(np.count_nonzero(kept), whole), errors[kept, at])
+        deviations, in_errors = (_in_units(change[kept, at], scale) for scale in scales)
+        found.append((deviations, in_errors))
+    return found
+
+
+def _in_units(change: FloatArray, scale: FloatArray) -> FloatArray:
+    out = np.full(len(change), np.nan)
+    np.divide(change, scale, out=out, where=scale > 0)
+    return out
 
 
 def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:
@@ -157,7 +173,7 @@ def subgroups_and_tails(tables: Tables) -> list[Measurement]:
         )
 
     enough = max(tables.least, 2)
-    pairs = [(c, n, subgroup_changes((c.old, n.old), (c.new, n.new), least=enough)) for c, n in _mixed(tables)]
+    pairs = list(_mixed(tables, enough))
     groups = f"Over the categories of {enough} or more records of the original, equally weighted"
     tails = [
         (number.name, tail_changes(*number.known, least=enough) if min(map(len, number.known)) else None)
@@ -204,10 +220,12 @@ def subgroups_and_tails(tables: Tables) -> list[Measurement]:
     return measured
 
 
-def _mixed(tables: Tables) -> Iterator[tuple[BothColumns, BothColumns]]:
-    for category in tables.categories:
-        for number in tables.numbers:
-            yield category, number
+def _mixed(tables: Tables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
+    """Every category with every number, and how the means of the number changed inside the category."""
+    old, new = tables.number_arrays()
+    for category in tables.categories if tables.numbers else ():
+        found = _changes((category.old, old), (category.new, new), least)
+        yield from ((category, number, one) for number, one in zip(tables.numbers, found, strict=True))
 
 
 def _subgroup_term(name: str, changes: FloatArray) -> Term:

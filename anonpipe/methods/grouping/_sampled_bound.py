@@ -7,10 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from anonpipe.methods.grouping._sampled_bound_kernel import keep_smallest
 from anonpipe.types import FloatArray
 
 CONFIDENCE = 0.99
-_CHUNK_CELLS = 1 << 22
 
 
 def smallest_distances(points: FloatArray, queries: FloatArray, count: int) -> FloatArray:
@@ -38,15 +38,7 @@ def smallest_distances(points: FloatArray, queries: FloatArray, count: int) -> F
     [[0.0, 4.0], [1.0, 9.0]]
     """
     found = np.full((len(queries), count), np.inf)
-    step = max(count, _CHUNK_CELLS // max(1, len(queries)))
-    for low in range(0, len(points), step):
-        part = points[low : low + step]
-        kept = min(count, len(part))
-        # The product form ranks; what is kept is measured again, free of its cancellation.
-        rough = np.square(part).sum(axis=1)[None, :] - 2.0 * (queries @ part.T)
-        near = np.argpartition(rough, kept - 1, axis=1)[:, :kept]
-        exact = np.square(part[near] - queries[:, None, :]).sum(axis=2)
-        found = np.sort(np.concatenate([found, exact], axis=1), axis=1)[:, :count]
+    keep_smallest(np.ascontiguousarray(points), np.ascontiguousarray(queries), found)
     return found
 
 

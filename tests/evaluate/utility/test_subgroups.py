@@ -1,12 +1,16 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.columns import Kind
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import subgroup_changes, tail_changes
+from anonpipe.evaluate.utility._subgroups import MEASURE
+from anonpipe.evaluate.utility._typed import typed_tables
 from tests.naive import utility as naive
 
 records = st.lists(
@@ -45,6 +49,27 @@ def test_constant_and_missing():
     assert deviations[1] == errors[1] == math.inf
     assert np.isnan(subgroup_changes(([0, 0], [3.0, 3.0]), ([0], [4.0]), least=1)[0]).all()
     assert len(subgroup_changes(([np.nan], [1.0]), ([0], [4.0]), least=1)[0]) == 0
+
+
+def test_numbers_that_are_counted_together_are_as_each_alone():
+    """Each has nulls of its own, one is null in a whole category, and one category is in the original only."""
+    rng = np.random.default_rng(3)
+    names, kinds = ("a", "b", "c"), {"a": Kind.CONTINUOUS, "b": Kind.CONTINUOUS, "c": Kind.CONTINUOUS, "g": Kind.BINARY}
+
+    def table(rows, levels):
+        frame = pd.DataFrame(np.exp(rng.normal(size=(rows, 3))), columns=list(names))
+        frame = frame.mask(rng.random((rows, 3)) < 0.2).assign(g=rng.choice(levels, rows))
+        frame.loc[frame["g"] == "u", "b"] = np.nan
+        return frame.assign(g=frame["g"].mask(rng.random(rows) < 0.1))
+
+    old, new = table(300, ["s", "t", "u", "v"]), table(200, ["s", "t", "u"])
+    found = {one.name: one for one in MEASURE.of(typed_tables(old, new, kinds, least=5))}
+    codes = [side["g"].map({"s": 0.0, "t": 1.0, "u": 2.0, "v": 3.0}) for side in (old, new)]
+    alone = [subgroup_changes((codes[0], old[name]), (codes[1], new[name]), least=5) for name in names]
+    for at, name in enumerate(("subgroups.sd", "subgroups.standard_errors")):
+        means = [changes[at][np.isfinite(changes[at])].mean() for changes in alone]
+        assert found[name].value == pytest.approx(np.mean(means), rel=1e-12)
+    assert "3 means of the original" in found["subgroups.sd"].note and len(alone[1][0]) == 3
 
 
 def test_tails_by_hand():

@@ -23,7 +23,7 @@ def test_parts_together_give_the_bound_of_the_whole(problem, parts):
 
 def test_distances_are_those_of_a_plain_loop():
     rng = np.random.default_rng(0)
-    points, queries = rng.normal(size=(200, 3)) + 1e4, rng.normal(size=(7, 3)) + 1e4
+    points, queries = rng.normal(size=(1_300, 3)) + 1e4, rng.normal(size=(7, 3)) + 1e4  # more than are turned at once
     plain = np.sort(np.square(points[None] - queries[:, None]).sum(axis=2), axis=1)[:, :4]
     assert np.allclose(smallest_distances(points, queries, 4), plain, rtol=1e-12)
     assert np.isinf(smallest_distances(points[:2], queries, 4)[:, 2:]).all()

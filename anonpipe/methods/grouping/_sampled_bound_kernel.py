@@ -1,0 +1,42 @@
+"""The smallest distances of some records to many."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.kernels.distance import squared_distances
+from anonpipe.types import FloatArray
+
+_TILE = 512
+"""Records whose columns are turned at a time; with their distances they stay in the fastest cache."""
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_smallest(points: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
+    """Write the smallest squared distances of each query to all points, ascending.
+
+    Parameters
+    ----------
+    points, queries
+        Shapes (n, width) and (m, width).
+    kept
+        Shape (m, count), full of inf.
+    """
+    columns, out = np.empty((points.shape[1], _TILE)), np.empty(_TILE)
+    last = kept.shape[1] - 1
+    for low in range(0, points.shape[0], _TILE):
+        count = min(_TILE, points.shape[0] - low)
+        for i in range(count):
+            for j in range(points.shape[1]):
+                columns[j, i] = points[low + i, j]
+        for q in range(queries.shape[0]):
+            squared_distances(columns, count, queries[q], out)
+            own = kept[q]
+            for i in range(count):
+                if out[i] < own[last]:
+                    at = last
+                    while at > 0 and out[i] < own[at - 1]:
+                        own[at] = own[at - 1]
+                        at -= 1
+                    own[at] = out[i]
