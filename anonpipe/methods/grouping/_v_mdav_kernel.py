@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numba as nb
 import numpy as np
 
@@ -41,7 +43,8 @@ def variable_groups(points: FloatArray, k: int, gamma: float) -> IntArray:
         while gamma > 0.0 and size < group.shape[0] and left >= 2:
             fresh = 0 if size == k else size - 1
             at = _closest_member(points, tree, group[:size], nearest, distances, fresh)
-            if not distances[at] < gamma * gamma * _second_distance(points, tree, nearest[at]):
+            # Roots, as the method is stated: 0.2 squared is rounded, and a tie would count as nearer.
+            if not math.sqrt(distances[at]) < gamma * math.sqrt(_second_distance(points, tree, nearest[at])):
                 break
             group[size] = nearest[at]
             take_group(tree, points, sums, group[size : size + 1], labels, label)

@@ -51,6 +51,13 @@ def test_default_gamma():
     assert (run("v_mdav", points, 3) == run("v_mdav", points, 3, gamma=0.2)).all()
 
 
+def test_a_record_as_near_as_gamma_allows_stays_out():
+    points = np.array([0.0, 0.0, 1.0, 6.0, 6.0, 9.0, 9.0])[:, None]  # 1 is 1 from the group and 5 from the next
+    labels = run("v_mdav", points, 2, gamma=0.2)
+    assert (labels == naive.v_mdav(points, 2, gamma=0.2)).all()
+    assert labels[2] != labels[0] == labels[1]
+
+
 @pytest.mark.parametrize("gamma", [-0.1, np.inf, np.nan])
 def test_wrong_gamma_is_refused(gamma):
     with pytest.raises(ValueError, match="gamma is"):
