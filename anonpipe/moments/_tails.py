@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from anonpipe.types import FloatArray
 
@@ -16,7 +16,7 @@ def mean_limit(error: FloatArray, chance: float) -> FloatArray:
     >>> mean_limit(np.array([2.0]), 0.0455).round(2).tolist()
     [4.0]
     """
-    return np.asarray(error * norm.isf(chance / 2.0))
+    return np.asarray(error * -ndtri(chance / 2.0))
 
 
 def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> FloatArray:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import hypergeom
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
@@ -204,6 +203,8 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     >>> random_groups(np.array([1, 1]), np.array([0.5, 0.5])).homogeneous_share
     1.0
     """
+    from scipy.stats import hypergeom  # only where it is measured: it takes a second
+
     n = int(sizes.sum())
     size, groups = np.unique(sizes, return_counts=True)
     of_class = np.rint(n * shares)[shares > 0]

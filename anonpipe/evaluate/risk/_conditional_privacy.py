@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
-from scipy.special import digamma
-from scipy.stats import t
+from scipy.special import digamma, stdtrit
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
@@ -407,7 +405,7 @@ def _interval(
     parts = np.array([figure(slice(first, None, BLOCKS)) for first in range(BLOCKS)])
     if not np.isfinite(parts).all():
         return None, None
-    chance = float(t.ppf(0.975, BLOCKS - 1) * parts.std(ddof=1) / BLOCKS**0.5)
+    chance = float(stdtrit(BLOCKS - 1, 0.975) * parts.std(ddof=1) / BLOCKS**0.5)
     half = chance + abs(float(parts.mean()) - value)
     return max(least, value - half), value + half
 
@@ -431,6 +429,8 @@ def _step(column: FloatArray) -> float:
 
 def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, FloatArray]:
     """Terms of h(A|B) and of h(A) by record, in nats."""
+    from scipy.spatial import cKDTree
+
     count = len(a)
     own = cKDTree(a[:, None]).query(a[:, None], neighbours + 1)[0][:, -1]
     plane = np.column_stack([a, b])

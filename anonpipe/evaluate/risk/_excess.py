@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import ecdf, ks_2samp
 
 from anonpipe.evaluate.utility import Curve
 from anonpipe.types import FloatArray
@@ -75,6 +74,8 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     >>> found.value, found.p > 0.5
     (0.25, True)
     """
+    from scipy.stats import ecdf, ks_2samp
+
     # Its own p-value knows no margin.
     value = float(ks_2samp(values, reference, alternative="greater", method="asymp").statistic)
     n, m = len(values), len(reference)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm, t
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Coding, apply, learn
@@ -335,6 +334,8 @@ def _fit(coding: Coding, frame: pd.DataFrame, table: str) -> Fit:
 
 
 def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate | None]:
+    from scipy.stats import norm, t
+
     law = t(solution.degrees) if np.isfinite(solution.degrees) else norm()
     reach = float(law.ppf(1 - SIGNIFICANT / 2))
     found: dict[str, Estimate | None] = {}

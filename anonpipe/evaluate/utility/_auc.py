@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
-from scipy.stats import norm, rankdata
+from scipy.special import expit, logit, ndtri
 
 from anonpipe.errors import InputError
 
-_Z = float(norm.ppf(0.975))
+_Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     >>> found.value, round(found.low, 3), round(found.high, 3)
     (0.875, 0.427, 0.985)
     """
+    from scipy.stats import rankdata
+
     high, low = (np.asarray(scores, dtype=np.float64).ravel() for scores in (positives, negatives))
     if min(len(high), len(low)) == 0:
         raise InputError(f"{len(high)} positive and {len(low)} negative scores were given; give one or more of both")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
@@ -41,6 +40,8 @@ def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     >>> ks_distance([1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0])
     0.5
     """
+    from scipy import stats
+
     old, new = _checked(original), _checked(released)
     # A two-sided test takes twice as long as both one-sided ones, for a p-value that is not wanted.
     sides = (stats.ks_2samp(old, new, alternative=side, method="asymp") for side in ("less", "greater"))
@@ -76,6 +77,8 @@ def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
     >>> wasserstein_distance([0.0, 2.0], [1.0, 3.0])
     1.0
     """
+    from scipy import stats
+
     old, new = _checked(original), _checked(released)
     if (old == old[0]).all():
         return float("nan")

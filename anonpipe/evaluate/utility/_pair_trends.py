@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
@@ -49,6 +48,8 @@ def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:
     >>> pairwise_correlations([[0.0, 1.0], [1.0, 3.0], [2.0, 2.0], [nan, 9.0]])[0].round(6).tolist()
     [1.0, 0.5]
     """
+    import pandas as pd
+
     values = np.asarray(table, dtype=np.float64)
     if values.ndim != 2:
         raise InputError(f"the table has shape {values.shape}; give rows and columns")
@@ -70,6 +71,8 @@ def ranked(table: npt.ArrayLike) -> FloatArray:
     >>> ranked([[5.0], [float("nan")], [2.0], [5.0]])[:, 0].tolist()
     [2.5, nan, 1.0, 2.5]
     """
+    import pandas as pd
+
     return np.asarray(pd.DataFrame(np.asarray(table, dtype=np.float64)).rank())
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
@@ -76,6 +75,8 @@ def _checked(codes: npt.ArrayLike, values: npt.ArrayLike) -> Side:
 
 def _changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
     """As `subgroup_changes`, of every column of numbers: categories are found once for all of them."""
+    import pandas as pd
+
     before, after = (pd.DataFrame(values).groupby(codes) for codes, values in (original, released))
     counts, means = before.count().to_numpy(), before.mean()
     change = (after.mean().reindex(means.index) - means).abs().fillna(np.inf).to_numpy()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._check import checked_tables
@@ -135,7 +135,7 @@ def tree_propensity(
     expected = float(chance.mean())
     if expected == 0:
         return TreePropensity(value, 0.0, float("nan"), float("nan"), float("nan"), leaves, permutations)
-    reach = float(t.ppf(0.975, permutations - 1)) * float(chance.std(ddof=1)) / np.sqrt(permutations)
+    reach = float(stdtrit(permutations - 1, 0.975)) * float(chance.std(ddof=1)) / np.sqrt(permutations)
     high = value / (expected - reach) if expected > reach else float("inf")
     return TreePropensity(value, expected, value / expected, value / (expected + reach), high, leaves, permutations)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
@@ -158,7 +158,7 @@ def _with_baseline(found: list[Measurement], chance: list[Measurement]) -> list[
 
 def _with_interval(found: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:
     """Ends from the figures of disjoint parts of the sample, which is that share of the table."""
-    reach = float(t.ppf(0.975, len(parts) - 1)) * math.sqrt((1 - share) / len(parts))
+    reach = float(stdtrit(len(parts) - 1, 0.975)) * math.sqrt((1 - share) / len(parts))
     made = []
     for one, *others in zip(found, *parts, strict=True):
         values = np.array([other.value for other in others])
