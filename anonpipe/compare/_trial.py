@@ -1,4 +1,12 @@
-"""One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away."""
+"""One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away.
+
+Trials share the copy and nothing else. Of the processor time of 48 settings on
+15,564 records (of four on 100,000) the scan takes 7 % (4), routing 2 (1),
+encoding 2 (3), the fits of the recipients' models to the original 4, and what
+masks without regard to k do again for each k 4; measures of the release take
+half of it, and methods a quarter. To hand results on, all settings would draw
+with one key, and every file be sealed anew for each.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from anonpipe.compare import _trial, cells, compare
 from anonpipe.compare._names import known_names
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.rng import steward_secret
+from anonpipe.storage.staging import purge
 from tests import small
 
 METHODS = ("mdav+centroid", "mask:noise", "crest+centroid")
@@ -107,6 +111,38 @@ def test_a_full_disk_stops_all_and_keeps_what_is_finished(job, quick, monkeypatc
     monkeypatch.setattr(_trial, "assess_only", whole)
     compare(job, ["mdav+centroid"], [5, 6], cluster=False)
     assert [asked.k for asked, _, _ in quick] == [5, 6]
+
+
+KILLED = """
+import json, os, signal, sys
+from anonpipe.compare import _trial, compare
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.evaluation import Assessment
+from anonpipe.verify.check import held
+from anonpipe.verify.verdict import Verdict
+
+def assess_only(job):
+    if job.k == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Verdict((held("mean", 0, 1),)), Assessment()
+
+_trial.assess_only = assess_only
+compare(parse_job(json.load(open(sys.argv[1]))), ["mdav+centroid"], [5, 6, 7], cluster=False)
+"""
+
+
+def test_a_killed_study_goes_on_where_it_was(job, quick, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
+    told = tmp_path / "job.json"
+    told.write_text(job.model_dump_json())
+    done = subprocess.run([sys.executable, "-c", KILLED, str(told)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    [folder] = [path for path in small.stagings() if path.is_dir()]  # with the copy of the input
+    assert folder.stat().st_mode & 0o077 == 0 and (folder / "copy.parquet").exists()
+    assert purge(folder.parent, dry_run=True) == [folder]  # so that `anonpipe purge` finds it, too
+    study = compare(job, ["mdav+centroid"], [5, 6, 7], cluster=False)
+    assert [asked.k for asked, _, _ in quick] == [6, 7] and [row.problem for row in study.rows] == [None] * 3
+    assert left(tmp_path) == []
 
 
 def test_bad_requests_are_refused_before_any_trial(job, quick):
