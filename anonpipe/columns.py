@@ -81,11 +81,16 @@ class Column(BaseModel):
     weight
         Multiplies the column's squared differences in grouping distances.
     transform
-        `log`: the column is masked by its natural logarithm, for positive
+        `normal_scores`: the column is masked by the normal scores of its
+        ranks inside each stratum (a survival time also by event), and released with
+        the distribution that it had there: values of k or more records keep
+        their shares, others are means of k or more. What methods keep of means and
+        covariances holds for the scores. `log`: it is masked by its natural
+        logarithm, for positive
         values with a long tail to the right (Lasko & Vinterbo 2010, section
         IV.A). The lower bound must be declared, above 0, or 0 with a step,
         which is then added to every value before. What methods keep of
-        means and covariances holds for the logarithms.
+        means and covariances holds for the logarithms. `none`: neither.
     """
 
     # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
@@ -99,7 +104,7 @@ class Column(BaseModel):
     event: tuple[Scalar, ...] | None = None
     missing: Literal["carry", "error"] = "carry"
     weight: float = Field(default=1.0, ge=0)
-    transform: Literal["log"] | None = None
+    transform: Literal["normal_scores", "log", "none"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -130,11 +135,14 @@ class Column(BaseModel):
             low, high = self.numeric_bounds
             if low is not None and high is not None and low >= high:
                 raise ValueError("bounds are given as [low, high] with low < high")
-        if self.transform is not None:
-            self._check_transform()
+        self._check_transform()
         return self
 
     def _check_transform(self) -> None:
+        if self.scored and (not self.role.synthesized or self.kind.coded):
+            raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
+        if self.transform != "log":
+            return
         if not self.role.synthesized or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
@@ -145,9 +153,14 @@ class Column(BaseModel):
             )
 
     @property
+    def scored(self) -> bool:
+        """Whether the column is masked by the normal scores of its ranks."""
+        return self.transform == "normal_scores"
+
+    @property
     def offset(self) -> float | None:
         """What is added to a value before its logarithm is taken; None where none is."""
-        if self.transform is None:
+        if self.transform != "log":
             return None
         return 0.0 if self.numeric_bounds[0] else float(self.resolution or 0.0)
 

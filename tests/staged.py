@@ -18,7 +18,7 @@ from anonpipe.types import FloatArray
 
 def features(records: Context, index: int) -> FloatArray:
     """The features of a partition, encoded again."""
-    return encoded_cells(records.fitted, records.call(partition_cells, index), records.work.rng("fill", index))
+    return encoded_cells(records.fitted, records.call(partition_cells, index), records.work.draws(index))
 
 
 def steps_on_disk_and_in_memory(records: Context) -> tuple[list[FloatArray], list[FloatArray]]:

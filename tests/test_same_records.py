@@ -23,9 +23,11 @@ COLUMNS = {
     "status": {"kind": "binary", "role": "key"},
     "name": {"role": "identifier"},
 }
+SCORED = {name: given | {"transform": "normal_scores"} for name, given in list(COLUMNS.items())[:3]}
 ROADS = {
     "groups": {"partition": {"rows": 1000, "sample_rows": 400}, "cluster": {"method": "mdav", "block_rows": 100}},
     "mask": {"mask": {"method": "spectral_swap"}, "partition": {"rows": 1000, "sample_rows": 400}},
+    "scores": {"columns": COLUMNS | SCORED, "strata": {"by": ["status"]}, "partition": {"rows": 1000}},
     "hold-out": {"measure": {"utility": False, "risk": True, "hold_out": 0.1, "queries": 50, "rows": 100}},
 }
 
@@ -98,7 +100,9 @@ def test_order_files_and_widths_do_not_show_in_the_release(tmp_path, road):
     found = {}
     for name, data in inputs.items():
         given = {"gates": {"mean": 1, "covariance": 1, "category_share": 1, "covariance_with_keys": 1}}
-        job = parse_job(small.content(tmp_path / name, data, COLUMNS, repeat={}, **given, **ROADS[road]))
+        job = parse_job(
+            small.content(tmp_path / name, data, **({"columns": COLUMNS, "repeat": {}} | given | ROADS[road]))
+        )
         try:
             assert small.run(job).version is not None
         except InputError as error:

@@ -9,13 +9,14 @@ values are replaced, as those are handled as numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import code_of
+from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import (
@@ -31,6 +32,9 @@ from anonpipe.encoding.values import (
 )
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray
+
+_FINE = 1_000_000
+"""Parts of a step that values are told apart by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,8 @@ class CellCodec:
         Whether each column holds nulls.
     categories
         Of each column carried as codes, its plain values in the order of the codes.
+    origins
+        Where the steps of numbers begin that do not at zero.
     """
 
     names: tuple[str, ...]
@@ -56,6 +62,7 @@ class CellCodec:
     schema: pa.Schema
     has_nulls: tuple[bool, ...]
     categories: dict[str, pa.Array]
+    origins: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> CellCodec:
@@ -86,7 +93,9 @@ class CellCodec:
         categories = {n: s.categories for n, s in zip(names, scanned, strict=True) if s.categories is not None}
         fields = [_released_field(schema.field(name), len(categories.get(name, ()))) for name in names]
         kept = tuple(columns[name] for name in names)
-        return cls(names, kept, pa.schema(fields), tuple(s.nulls > 0 for s in scanned), categories)
+        steps = {name: column.step for name, column in columns.items() if column.step and name in scan.scored}
+        origins = {name: _origin(scan.scored[name], step) for name, step in steps.items()}
+        return cls(names, kept, pa.schema(fields), tuple(s.nulls > 0 for s in scanned), categories, origins)
 
     def code_count(self, name: str) -> int:
         """Number of codes of a column carried as codes, one for nulls included if it holds any."""
@@ -117,7 +126,7 @@ class CellCodec:
         name, column = self.names[position], self.columns[position]
         if column.kind is Kind.ORDINAL:
             return Grid(1.0, 0.0, float(len(self.categories[name]) - 1))
-        return grid_of(column, self.schema.field(name).type)
+        return replace(grid_of(column, self.schema.field(name).type), origin=self.origins.get(name, 0.0))
 
     def to_cells(self, batch: pa.RecordBatch, given: Mapping[str, FloatArray] | None = None) -> FloatArray:
         """Cells of the rows, shape (n_rows, n_columns).
@@ -187,6 +196,20 @@ class CellCodec:
         """Read what `to_bytes` gave."""
         codec: CellCodec = from_bytes(content, named(CellCodec, Column))
         return codec
+
+
+def _origin(found: Radix, step: float) -> float:
+    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart.
+
+    Examples
+    --------
+    >>> _origin(Radix.of(np.array([0.5, 2.5, -1.5])), 1.0), _origin(Radix.of(np.array([0.5, 2.0])), 1.0)
+    (0.5, 0.0)
+    """
+    beyond = found.smallest / step
+    share = np.rint((beyond - np.floor(beyond)) * _FINE) % _FINE
+    one = len(share) > 0 and bool(found.exact.all() and (share == share[0]).all())
+    return float(share[0] / _FINE * step) if one else 0.0
 
 
 def _released_field(field: pa.Field, categories: int) -> pa.Field:

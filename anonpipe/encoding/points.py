@@ -1,6 +1,6 @@
 """Cells to points and back: what clusterers and synthesizers see of the columns whose values are replaced.
 
-A number (or its logarithm) or an ordinal is one z-score; its nulls, if there are any, one more
+A number (or its logarithm, or its normal score) or an ordinal is one z-score; its nulls, if there are any, one more
 column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
 Vinterbo 2010, section III), null being a category like any other: one column
 a category, but a single one for two categories, and none for one.
@@ -9,7 +9,7 @@ a category, but a single one for two categories, and none for one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,6 +20,7 @@ from anonpipe.encoding.categories import calibrated, calibrated_groups, most_pro
 from anonpipe.encoding.cells import CellCodec
 from anonpipe.encoding.columns import ColumnScan, point_width
 from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.types import FloatArray, IntArray
@@ -85,6 +86,22 @@ def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator
     return np.where(drawn < 0, np.nan, drawn)
 
 
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What columns that are carried by normal scores are encoded by.
+
+    Attributes
+    ----------
+    stratum
+        Of each record, shape (n_rows,).
+    rng
+        Splits ties; None to put them in the middle.
+    """
+
+    stratum: IntArray
+    rng: np.random.Generator | None
+
+
 @dataclass(frozen=True)
 class NumberBlock:
     """A column carried as one z-score, and an indicator of its nulls if it holds any.
@@ -108,6 +125,9 @@ class NumberBlock:
     offset
         Where the column is carried as its logarithm (`mean` and `sd` are then
         those of the logarithms), what is added to a value before; else None.
+    scored
+        Where the column is carried by normal scores, how cells become these;
+        else None. `mean` and `sd` are then 0 and 1, and the grid has no limits.
     """
 
     name: str
@@ -121,6 +141,7 @@ class NumberBlock:
     grid: Grid
     ordinal: bool = False
     offset: float | None = None
+    scored: ScoredColumn | None = None
 
     def _scaled(self, values: FloatArray) -> FloatArray:
         """Values on the scale that is masked: themselves, or logarithms (of what is below the bound, the bound's)."""
@@ -129,15 +150,23 @@ class NumberBlock:
         return np.asarray(np.log(np.maximum(values, self.grid.low) + self.offset))
 
     @property
+    def own_scale(self) -> bool:
+        """Whether the column is masked on another scale than its own: by logarithms or scores."""
+        return self.offset is not None or self.scored is not None
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """Lower and upper bound on the scale that is masked."""
         if self.offset is None:
             return self.grid.low, self.grid.high
         return float(np.log(self.grid.low + self.offset)), float(np.log(self.grid.high + self.offset))
 
-    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
+    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
         """Write the block's points; what is missing even in `filled` stands at the mean."""
-        scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
+        if self.scored is None:
+            scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
+        else:
+            scaled = self.scored.scores(filled[:, self.position], cells, given.stratum, given.rng)
         out[:, self.start] = np.where(np.isnan(scaled), 0.0, scaled)
         if self.stop - self.start == 2:
             out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
@@ -209,7 +238,7 @@ class CategoryBlock:
     codes: IntArray
     shares: FloatArray
 
-    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray) -> None:
+    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
         """Write the block's points; categories need no filling, `filled` is not looked at."""
         at = self._index(cells)
         if self.stop - self.start == 1:
@@ -265,15 +294,18 @@ class PointCodec:
         The columns, each with its place among cells and points.
     width
         Number of columns of points.
+    scores
+        The columns that are carried by normal scores; None for none.
     """
 
     numbers: tuple[NumberBlock, ...]
     categories: tuple[CategoryBlock, ...]
     width: int
+    scores: Scores | None = None
 
     @classmethod
-    def fit(cls, cells: CellCodec, scan: Scan) -> PointCodec:
-        """The codec of a scanned input.
+    def fit(cls, cells: CellCodec, scan: Scan, scores: Scores | None = None) -> PointCodec:
+        """The codec of a scanned input, some columns of which may be carried by normal scores.
 
         Examples
         --------
@@ -296,14 +328,19 @@ class PointCodec:
             scanned = scan.columns[name]
             stop = start + point_width(column, scanned)
             if name not in cells.categories or column.kind is Kind.ORDINAL:
-                grid = cells.grid(position)
-                numbers.append(_number_block(name, position, start, stop, column, scanned, grid))
+                block = _number_block(name, position, start, stop, column, scanned, cells.grid(position))
+                numbers.append(_by_scores(block, scores))
             else:
                 counts = scanned.code_counts[scanned.occupied]
                 shares = counts / max(1, counts.sum())
                 categories.append(CategoryBlock(name, position, start, stop, column.weight, scanned.occupied, shares))
             start = stop
-        return cls(tuple(numbers), tuple(categories), start)
+        return cls(tuple(numbers), tuple(categories), start, scores)
+
+    @property
+    def on_scores(self) -> PointCodec:
+        """The same for cells that hold the scores themselves, as decoding makes them first."""
+        return replace(self, numbers=tuple(replace(each, scored=None) for each in self.numbers), scores=None)
 
     @property
     def numeric_positions(self) -> tuple[int, ...]:
@@ -322,7 +359,9 @@ class PointCodec:
         dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.stop > block.start]
         return (*nulls, *dummies)
 
-    def encode(self, cells: FloatArray, filled: FloatArray | None = None) -> FloatArray:
+    def encode(
+        self, cells: FloatArray, filled: FloatArray | None = None, rng: np.random.Generator | None = None
+    ) -> FloatArray:
         """Points of cells, finite, C order.
 
         Parameters
@@ -332,6 +371,9 @@ class PointCodec:
         filled
             The same with missing numbers filled (`anonpipe.encoding.missing`);
             without it they stand at the mean.
+        rng
+            Gives equal values of a column that is carried by normal scores
+            ranks at random among those that they share; without it the middle one.
 
         Returns
         -------
@@ -339,8 +381,9 @@ class PointCodec:
             Shape (n_rows, width).
         """
         points = np.empty((len(cells), self.width))
+        stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
         for block in self._blocks():
-            block.encode(cells, cells if filled is None else filled, points)
+            block.encode(cells, cells if filled is None else filled, points, Given(stratum, rng))
         return points
 
     def distance_weights(
@@ -439,6 +482,14 @@ class PointCodec:
     def _blocks(self) -> Iterator[NumberBlock | CategoryBlock]:
         yield from self.numbers
         yield from self.categories
+
+
+def _by_scores(block: NumberBlock, scores: Scores | None) -> NumberBlock:
+    """The block of a column that may be carried by normal scores."""
+    scored = None if scores is None else scores.by_position().get(block.position)
+    if scored is None:
+        return block
+    return replace(block, mean=0.0, sd=1.0, grid=Grid(None, -np.inf, np.inf), scored=scored)
 
 
 def _number_block(

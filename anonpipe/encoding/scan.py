@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import (
+    LARGEST,
     ColumnScan,
     Numbers,
     code_of,
@@ -30,9 +31,10 @@ from anonpipe.encoding.columns import (
     scan_numbers,
 )
 from anonpipe.encoding.exact import Sums
+from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
-from anonpipe.encoding.values import as_dictionary
+from anonpipe.encoding.values import as_dictionary, numbers
 from anonpipe.errors import InputError
 from anonpipe.types import IntArray
 
@@ -74,6 +76,11 @@ class Scan:
         codes the combinations of their codes with its own that occur, shape
         (n, n_strata_columns + 1), and the records of each, shape (n,). Empty
         without strata.
+    scored_by, scored_codes, scored
+        Columns inside whose combinations values are ranked, the combinations
+        of their codes that occur, shape (n_combinations, n_columns), and of
+        each column that is carried by normal scores its finite values at
+        their combination.
     """
 
     rows: int
@@ -86,6 +93,9 @@ class Scan:
     by_combination: dict[str, Numbers] = field(default_factory=dict)
     strata_by: tuple[str, ...] = ()
     inside: dict[str, tuple[IntArray, IntArray]] = field(default_factory=dict)
+    scored_by: tuple[str, ...] = ()
+    scored_codes: IntArray = field(default_factory=lambda: np.empty((1, 0), dtype=np.int64))
+    scored: dict[str, Radix] = field(default_factory=dict)
 
     def code_counts(self, name: str) -> IntArray:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
@@ -135,6 +145,7 @@ def scan_batch(
     counted_by: Sequence[str],
     kept: npt.NDArray[np.bool_] | None = None,
     strata_by: Sequence[str] = (),
+    scored_by: Sequence[str] = (),
 ) -> Scan:
     """Scan consecutive rows.
 
@@ -154,6 +165,9 @@ def scan_batch(
     strata_by
         Columns inside whose combinations the codes of each masked column are
         counted.
+    scored_by
+        Columns inside whose combinations the values of each column are ranked
+        that is carried by normal scores.
 
     Raises
     ------
@@ -183,13 +197,32 @@ def scan_batch(
         np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
     )
     combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
-    numbers = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
+    moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
     inside = {
         name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
     }
-    lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, numbers)
-    return Scan(rows, fingerprint(lanes, first_row), population(lanes, kept), scans, *by, tuple(strata_by), inside)
+    lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, moments)
+    scored = tuple(scored_by), *_scored(arrays, columns, [codes[name] for name in scored_by])
+    total, everybody = fingerprint(lanes, first_row), population(lanes, kept)
+    return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored)
+
+
+def _scored(
+    arrays: Mapping[str, pa.Array], columns: Mapping[str, Column], by: Sequence[IntArray]
+) -> tuple[IntArray, dict[str, Radix]]:
+    """The combinations of codes inside which values are ranked, and the values of each column for which they are."""
+    found: dict[str, Radix] = {}
+    combinations, which = np.empty((1, 0), dtype=np.int64), None
+    if by:
+        together = np.stack(by, axis=1)
+        combinations, _, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    for name, array in arrays.items():
+        if columns[name].scored:
+            values = numbers(array)
+            there = np.abs(values) <= LARGEST  # false for NaN
+            found[name] = Radix.of(values[there], None if which is None else which[there])
+    return combinations, found
 
 
 def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
@@ -217,8 +250,8 @@ def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntA
     return codes[first], counts, which
 
 
-def merge_scans(scans: Sequence[Scan]) -> Scan:
-    """The scan of all parts together, merged in the given order.
+def merge_scans(scans: Iterable[Scan]) -> Scan:
+    """The scan of all parts together, merged in the given order, one after the other.
 
     Raises
     ------
@@ -232,11 +265,11 @@ def merge_scans(scans: Sequence[Scan]) -> Scan:
     >>> merge_scans(parts).columns["age"].mean
     3.0
     """
-    if not scans:
+    merged: Scan | None = None
+    for scan in scans:
+        merged = scan if merged is None else _merge(merged, scan)
+    if merged is None:
         raise InputError("the input has no rows; give a table of at least k rows")
-    merged = scans[0]
-    for other in scans[1:]:
-        merged = _merge(merged, other)
     return merged
 
 
@@ -252,7 +285,18 @@ def _merge(a: Scan, b: Scan) -> Scan:
     total = add_fingerprints(a.fingerprint, b.fingerprint)
     inside = {name: _merge_inside(a, b, name, columns) for name in a.inside}
     everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
-    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside)
+    scored = a.scored_by, *_merge_scored(a, b, columns)
+    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored)
+
+
+def _merge_scored(a: Scan, b: Scan, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, dict[str, Radix]]:
+    """Values that are ranked, of two parts together."""
+    if not a.scored_by:
+        return a.scored_codes, {name: a.scored[name].merge(b.scored[name]) for name in a.scored}
+    codes = np.concatenate([_in_terms_of(merged, part, a.scored_by, part.scored_codes) for part in (a, b)])
+    combinations, _, which = _count_combinations(codes, np.ones(len(codes), dtype=np.int64))
+    in_a, in_b = which[: len(a.scored_codes)], which[len(a.scored_codes) :]
+    return combinations, {name: a.scored[name].moved(in_a).merge(b.scored[name].moved(in_b)) for name in a.scored}
 
 
 MOST_INSIDE = 1_000_000
@@ -300,7 +344,7 @@ def scan_to_bytes(scan: Scan) -> bytes:
 
 def scan_from_bytes(content: bytes | memoryview) -> Scan:
     """Read what `scan_to_bytes` gave."""
-    scan: Scan = from_bytes(content, named(Scan, ColumnScan, Sums))
+    scan: Scan = from_bytes(content, named(Scan, ColumnScan, Sums, Radix))
     return scan
 
 

@@ -219,14 +219,17 @@ class Grid:
     Attributes
     ----------
     step
-        Values are multiples of it counted from zero; None for no steps.
+        Values are multiples of it counted from `origin`; None for no steps.
     low, high
         Limits, -inf and inf for none.
+    origin
+        Zero, unless all values are as far from the multiples.
     """
 
     step: float | None
     low: float
     high: float
+    origin: float = 0.0
 
     def round(self, values: FloatArray) -> FloatArray:
         """The nearest permissible values; NaN stays.
@@ -238,6 +241,9 @@ class Grid:
         """
         if self.step is None:
             return np.clip(values, self.low, self.high)
+        if self.origin:
+            low, high = self.low - self.origin, self.high - self.origin
+            return np.asarray(Grid(self.step, low, high).round(values - self.origin) + self.origin)
         inverse = round(1.0 / self.step)
         by_division = inverse > 0 and abs(1.0 / self.step - inverse) < _WHOLE * inverse
         counts = np.rint(values * inverse if by_division else values / self.step)
@@ -268,7 +274,7 @@ def grid_of(column: Column, kind: pa.DataType) -> Grid:
     Examples
     --------
     >>> grid_of(Column(kind="integer", bounds=(None, 120)), pa.uint8())
-    Grid(step=1.0, low=0.0, high=120.0)
+    Grid(step=1.0, low=0.0, high=120.0, origin=0.0)
     """
     low, high = column.numeric_bounds
     smallest, least, most = _type_limits(kind)

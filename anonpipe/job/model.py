@@ -538,6 +538,11 @@ class Job(Options):
             raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
         if self.cluster.distance == "range":
             for name, column in self.columns.items():
+                if column.scored:
+                    raise ValueError(
+                        f"cluster.distance is range, and column {name!r} is masked by normal scores, which have no "
+                        "range; take distance z_score, or transform: none"
+                    )
                 if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds:
                     raise ValueError(
                         f"cluster.distance is range, and column {name!r} has no bounds; declare bounds: [low, high] "
@@ -694,6 +699,15 @@ class Job(Options):
         held = held or (self.sensitive is not None and bool(self.sensitive.conditions))
         mixed = self.sensitive_columns if held else ()
         return (*self.strata.by, *mixed)
+
+    @property
+    def scored_by(self) -> tuple[str, ...]:
+        """Columns inside whose combinations values are ranked: the strata, and the survival status for the times."""
+        scored = [column for column in self.columns.values() if column.scored]
+        if not scored:
+            return ()
+        timed = self.event_column if any(column.role is Role.SURVIVAL_TIME for column in scored) else None
+        return (*self.strata.by, *((timed,) if timed is not None and timed not in self.strata.by else ()))
 
     @property
     def beside(self) -> tuple[str, ...]:

@@ -27,13 +27,13 @@ Link = Literal["person", "group", "none"]
 
 @dataclass(frozen=True)
 class Number:
-    """A number among the features: its column's name, its place, and how it was scaled."""
+    """A number among the features: its column's name, its place, how it was scaled, and whether on another scale."""
 
     name: str
     place: int
     mean: float
     sd: float
-    logarithm: bool
+    transformed: bool
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _decoder(job: Job, codecs: Codecs, layout: Layout, synthesizer: Synthesizer)
         grid = codecs.cells.grid(position)
         times = RestoredTimes(position, (grid.low, grid.high), job.decode.jitter_restored_times)
     return Decoder(
-        features=codecs.features,
+        features=codecs.features.on_scores,
         conditioning=layout.conditioning,
         how=job.decode.of_cells,
         groups="labels",

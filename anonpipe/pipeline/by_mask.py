@@ -81,7 +81,7 @@ def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest
 
 def _decoder(job: Job, codecs: Codecs, masker: Masker, shares: PartShares | None) -> Decoder:
     return Decoder(
-        features=codecs.features,
+        features=codecs.features.on_scores,
         conditioning=codecs.conditioning.width,
         how=job.decode.of_cells,
         groups="alike" if masker.identical_rows else "one",

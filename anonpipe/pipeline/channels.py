@@ -10,6 +10,7 @@ What is masked as one table is a scope: all partitions, or those of a stratum.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -88,9 +89,9 @@ def save_record(work: Work, file: str, record: Any) -> None:
     work.staging.write(file, to_bytes(record))
 
 
-def load_record(work: Work, file: str) -> Any:
-    """Read it."""
-    return from_bytes(bytes(work.staging.read(file)), RECORDS)
+def load_record(work: Work, file: str, kinds: Mapping[str, type] = RECORDS) -> Any:
+    """Read it; `kinds` are what it may hold."""
+    return from_bytes(bytes(work.staging.read(file)), kinds)
 
 
 def params_file(name: str, scope: Scope) -> str:

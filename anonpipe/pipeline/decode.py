@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from anonpipe.encoding.counts import row_numbers
+from anonpipe.encoding.points import Groups
+from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.records import named
 from anonpipe.encoding.row_hash import exact_sums
+from anonpipe.encoding.scores import Counted, Scores
 from anonpipe.encoding.tally import Tally
+from anonpipe.errors import DamagedError
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments
 from anonpipe.pipeline.channels import FEATURES, FOLDER, load_record, read_channels, save_record, scope_of
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.decoder import Decoded
+from anonpipe.pipeline.decoder import Decoded, Scored
 from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
@@ -23,11 +29,68 @@ from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.unchanged import rows_as_they_were
 
 
+def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Replace the records of a partition, and count the scores that these have."""
+    (made, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
+    save_record(work, _scored_file(index), made)
+    counted = scores.count(made.decoded.cells, fitted.procedure.decoder.restored)
+    save_record(work, _counted_file(index), counted)
+    return {"rows": len(cells)}
+
+
+def merge_scores(work: Work, cut: Cut) -> None:
+    """Merge what was counted of the scores of all partitions; done once, by the driver."""
+    if not work.staging.has(_COUNTED):
+        parts = (load_record(work, _counted_file(index), _KINDS) for index in range(len(cut.partitions)))
+        save_record(work, _COUNTED, reduce(lambda whole, part: whole.merge(part), parts))
+
+
+def drop_scores(work: Work, cut: Cut) -> None:
+    """Delete what rows were decoded from."""
+    for index in range(len(cut.partitions)):
+        for file in (_scored_file(index), _counted_file(index)):
+            work.staging.file(file).unlink(missing_ok=True)
+
+
+_COUNTED = f"{FOLDER}/scores.npz"
+_KINDS = named(Scored, Decoded, Groups, Counted, Radix)
+
+
+def _scored_file(index: int) -> str:
+    return f"{FOLDER}/scored-{index}.npz"
+
+
+def _counted_file(index: int) -> str:
+    return f"{FOLDER}/scores-{index}.npz"
+
+
+def _scores(fitted: Fitted) -> Scores:
+    if fitted.scores is None:
+        raise DamagedError("no column is carried by normal scores; run again without --resume")
+    return fitted.scores
+
+
+def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Scored, FloatArray]:
+    """The rows of a partition as the method leaves them, and its cells."""
+    channels, params = last_channels(work, fitted, cut, index)
+    cells, part = partition_cells(work, fitted, cut, index), index - scope_of(fitted, cut, index).first
+    decoded = fitted.procedure.decoder.decode(channels, cells, params, part, work.draws(index))
+    return Scored(decoded, channels[:, -1:]), cells
+
+
+def _with_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Scored, FloatArray]:
+    """The same with values in the place of scores, by their ranks among those of the whole table."""
+    made: Scored = load_record(work, _scored_file(index), _KINDS)
+    decoder = fitted.procedure.decoder
+    rng = None if decoder.identical else work.rng("ranks", index)
+    _scores(fitted).put_values(made.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
+    return made, partition_cells(work, fitted, cut, index)
+
+
 def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
-    channels, params = last_channels(work, fitted, cut, index)
-    cells, scope = partition_cells(work, fitted, cut, index), scope_of(fitted, cut, index)
-    decoded = fitted.procedure.decoder.decode(channels, cells, params, index - scope.first, work.draws(index))
+    made, cells = (_made if fitted.scores is None else _with_values)(work, fitted, cut, index)
+    decoded, channels, scope = made.decoded, made.channels, scope_of(fitted, cut, index)
     if fitted.procedure.kept_together:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
     members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))

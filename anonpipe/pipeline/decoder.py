@@ -44,6 +44,22 @@ class Decoded:
     groupings: tuple[Groups, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Rows of a part whose columns that are carried by normal scores hold these still.
+
+    Attributes
+    ----------
+    decoded
+        The rows.
+    channels
+        The last channel, which holds labels where there are any, shape (n_rows, 1).
+    """
+
+    decoded: Decoded
+    channels: FloatArray
+
+
 @dataclass(frozen=True)
 class RestoredTimes:
     """Survival times that are given back by their rank in the group: which column, its limits and the jitter."""
@@ -134,6 +150,11 @@ class Decoder:
             width = self.features.width
             added = self.intervals.ends(channels[:, :width], channels[:, width:], released)
         return Decoded(released, added, features, groupings)
+
+    @property
+    def restored(self) -> tuple[int, ...]:
+        """Where values stand that are given back as they were."""
+        return () if self.times is None else (self.times.position,)
 
     def groupings(self, channels: FloatArray) -> tuple[Groups, ...]:
         """The groups of a part, several where several groupings are averaged; all rows as one where there are none."""

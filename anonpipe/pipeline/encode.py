@@ -12,6 +12,7 @@ from anonpipe.encoding.tally import Tally
 from anonpipe.moments import Moments
 from anonpipe.pipeline.channels import FEATURES, channel_shelf
 from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.decoder import Draws
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import partition_cells, verified_moments
@@ -21,7 +22,7 @@ from anonpipe.types import FloatArray
 def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Turn the cells of a partition into features, and count both."""
     cells = partition_cells(work, fitted, cut, index)
-    encoded = encoded_cells(fitted, cells, work.rng("fill", index))
+    encoded = encoded_cells(fitted, cells, work.draws(index))
     channel_shelf(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
     return {
         "rows": len(cells),
@@ -32,19 +33,19 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     }
 
 
-def encoded_cells(fitted: Fitted, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws) -> FloatArray:
     """Features, what they are drawn given, and codes of classes, shape (n_rows, fitted.width).
 
     Missing numbers stand at the mean, unless the method has them filled first:
     then they are filled from records of which the other columns predict about
-    the same.
+    the same. `draws(stream)` is the partition's generator of a stream.
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
-    encoded = np.concatenate([features.encode(cells), conditioning], axis=1)
+    encoded = np.concatenate([features.encode(cells, rng=draws("ties")), conditioning], axis=1)
     if fitted.procedure.fills_first and np.isnan(cells[:, list(features.numeric_positions)]).any():
         own = {block.position: range(block.start, block.stop) for block in features.numbers}
         with threadpool_limits(1):  # the bits must not follow the machine's cores
-            filled = fill_predicted(cells, own, encoded, rng)
-        encoded = np.concatenate([features.encode(cells, filled), conditioning], axis=1)
+            filled = fill_predicted(cells, own, encoded, draws("fill"))
+        encoded = np.concatenate([features.encode(cells, filled, draws("ties")), conditioning], axis=1)
     codes = [each.codes(cells)[:, None].astype(np.float64) for each in fitted.procedure.codes]
     return np.concatenate([encoded, *codes], axis=1)

@@ -69,7 +69,7 @@ def fit(work: Work) -> None:
     """Settle everything from the scans of the units, and write it into the staging."""
     job, staging = work.job, work.staging
     repeats = _repeated_identifiers(work)
-    scans = [scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(len(work.source.units))]
+    scans = (scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(len(work.source.units)))
     settled = settle(job, work.source.schema, merge_scans(scans))
     fitted = settled.fitted
     staging.write_json("suppression.json", fitted.suppression.to_dict())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from anonpipe.encoding.points import PointCodec
 from anonpipe.encoding.probabilities import ProbabilityCodec
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.scores import Scores
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
@@ -57,7 +59,18 @@ class Fitted:
     @cached_property
     def features(self) -> PointCodec:
         """Cells to features and back."""
-        return PointCodec.fit(self.cells, self.scan)
+        return PointCodec.fit(self.cells, self.scan, self.scores)
+
+    @cached_property
+    def scores(self) -> Scores | None:
+        """The columns that are carried by normal scores; None for none.
+
+        Raises
+        ------
+        InputError
+            Such a column has fewer than k values.
+        """
+        return Scores.fit(self.cells, self.scan, self.strata, self.job.k) if self.scan.scored else None
 
     @cached_property
     def conditioning(self) -> BesideCodec:
@@ -138,7 +151,7 @@ class Fitted:
     @cached_property
     def view(self) -> View:
         """The variables on which the release is verified."""
-        return view_of(self.cells, self.scan, self.job.as_probabilities)
+        return view_of(self.cells, self.scan, self.job.as_probabilities, self.scores)
 
     @cached_property
     def synthesized(self) -> list[int]:
@@ -170,7 +183,7 @@ class Fitted:
         return features
 
 
-def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = ()) -> View:
+def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = (), scores: Scores | None = None) -> View:
     """The verified variables of a scanned table, of which some columns may be released as probabilities."""
     columns = dict(zip(codec.names, codec.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}
@@ -179,4 +192,5 @@ def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = ()
     sd = {name: scan.columns[name].sd for name in columns}
     log_mean = {name: scan.columns[name].log_mean for name in columns}
     log_sd = {name: scan.columns[name].log_sd for name in columns}
-    return build_view(columns, mean, sd, counts, log_mean=log_mean, log_sd=log_sd, as_probabilities=as_probabilities)
+    told: Any = {"log_mean": log_mean, "log_sd": log_sd, "as_probabilities": as_probabilities, "scores": scores}
+    return build_view(columns, mean, sd, counts, **told)

@@ -50,14 +50,15 @@ def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str
     # no task but this one reads the runs: they go with it, and are not sealed
     with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
         originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
-        released = _write_runs(_released(work, cut, name), Path(folder), "released")
+        released = _write_runs(_released(work, fitted, cut, name), Path(folder), "released")
         found = _compare(fitted, name, originals, released)
     return {"rows": cut.rows, "beyond": found.beyond(len(compared_names(fitted.job)))}
 
 
 def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
     fineness = _fineness(fitted, name, originals, released)
-    bounds = np.array([bound for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
+    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
+    bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
     for values, rows, around in ranges(originals, released):
         rare = values[rows < fitted.job.k]
@@ -71,14 +72,15 @@ def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     shelf, position = routed_shelf(work, fitted), fitted.cells.names.index(name)
     for slab, counts in enumerate(cut.slab_leaf_rows):
         if rows := sum(counts):
-            yield shelf.read(slab, 0, rows)[:, position]
+            yield shelf.read(slab, 0, rows)[:, position] - fitted.cells.grid(position).origin
 
 
-def _released(work: Work, cut: Cut, name: str) -> Iterator[FloatArray]:
+def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
+    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
     for at in range(cut.files):
         parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=[name]):
-            yield numbers(batch.column(0))
+            yield numbers(batch.column(0)) - origin
 
 
 def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:

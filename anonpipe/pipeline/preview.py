@@ -134,6 +134,8 @@ def _column_line(job: Job, name: str) -> str:
         parts.append(f"weight {column.weight:g}")
     if column.resolution is not None and column.role.synthesized:
         parts.append(f"step {column.resolution:g}")
+    if column.scored:
+        parts.append("by normal scores")
     return ", ".join(parts)
 
 
@@ -179,6 +181,7 @@ def preview(job: Job) -> Preview:
     width = max(fitted.width, len(codec.names))
     cells = len(codec.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
+    ranked = cells + fitted.features.width + 2 if fitted.scores is not None else 0
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
     kept = sum(strata.rows)
@@ -192,7 +195,9 @@ def preview(job: Job) -> Preview:
         partitions=partitions,
         files=max(1, round(kept / job.release.file_rows)),
         workers=workers,
-        staging_bytes=8 * kept * (len(codec.names) + cells + (3 if method.keeps_features else 2) * fitted.width)
+        staging_bytes=8
+        * kept
+        * (len(codec.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
         + source.bytes,
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, kept if method.by_column else 0
@@ -235,7 +240,8 @@ class _Scanned:
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     """Read the input once (twice where records are held out)."""
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
-    scans, share = [], job.measure.hold_out
+    share = job.measure.hold_out
+    merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
         _Condition(each, what)
@@ -253,12 +259,13 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             tracer.add(batch)
             begin = first_row - unit.first_row
             kept = None if held is None else ~held[begin : begin + batch.num_rows]
-            scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
+            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
+            merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
         counted.append([writer.close().to_dict() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
-    return _Scanned(merge_scans(scans), unmet, counted, tracer.sketches)
+    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, counted, tracer.sketches)
 
 
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.collect import evidence
+from anonpipe.pipeline.decode import drop_scores, merge_scores
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
@@ -165,11 +166,15 @@ def transform(run: Run, mapper: Mapper) -> None:
 
 def decode(run: Run, mapper: Mapper) -> None:
     """Turn what the steps have made of the records into released rows, and sample them beside the original ones."""
-    partitions = len(run.context.cut.partitions)
+    partitions, scored = len(run.context.cut.partitions), run.context.fitted.scores is not None
     run.context.call(make_released)
+    if scored and not run.staging.has("file_rows.json"):
+        run.map_stage(mapper, "scores", partitions, "rank")
+        run.context.call(merge_scores)
     run.map_stage(mapper, "decode", partitions)
     decoded = run.staging.receipts("decode").read_all(partitions)
     run.staging.write_json("file_rows.json", [receipt["file_rows"] for receipt in decoded])
+    run.context.call(drop_scores)
 
 
 def assess(run: Run, mapper: Mapper) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anonpipe.encoding.contents import LUMP, Contents, contents_of
 from anonpipe.encoding.identifiers import digest_writers
-from anonpipe.encoding.scan import merge_scans, scan_batch, scan_to_bytes
+from anonpipe.encoding.scan import Scan, merge_scans, scan_batch, scan_to_bytes
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.holdout import held_in
@@ -24,7 +24,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     unit, job = work.source.units[index], work.job
     contents = _first_pass(work, index)
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
-    scans, sample, keys = [], [], []
+    scan: Scan | None = None
+    sample, keys = [], []
     for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
         for name, writer in writers.items():
             writer.add(whole.column(name))
@@ -32,11 +33,12 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
         kept = ~held_in(work, part) if job.measure.hold_out else None
-        scans.append(scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by))
+        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
+        scan = merge_scans([found] if scan is None else [scan, found])
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
-    scan = merge_scans(scans)
+    scan = merge_scans([] if scan is None else [scan])
     work.staging.write(f"scans/{index}.arrow", scan_to_bytes(scan))
     _keep_sample(work, index, sample, np.concatenate(keys))
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {

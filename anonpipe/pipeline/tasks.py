@@ -14,7 +14,7 @@ from typing import Any
 
 from anonpipe.engine import Task
 from anonpipe.pipeline.context import Context, context
-from anonpipe.pipeline.decode import decode_partition
+from anonpipe.pipeline.decode import decode_partition, score_partition
 from anonpipe.pipeline.encode import encode_partition
 from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
@@ -30,6 +30,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "scan": scan_unit,
     "route": route_unit,
     "encode": encode_partition,
+    "scores": score_partition,
     "decode": decode_partition,
     "search": search_partition,
     "measure": measure_piece,

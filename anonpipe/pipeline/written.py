@@ -103,7 +103,7 @@ def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
         count += int(np.sum(values > high + slack)) if high is not None else 0
         restored = times is not None and times.position == position
         if column.resolution is not None and not restored:
-            steps = values / column.resolution
+            steps = (values - fitted.cells.grid(position).origin) / column.resolution
             count += int(np.sum(np.abs(steps - np.round(steps)) > 1e-6 * np.maximum(1.0, np.abs(steps))))
     return count
 

@@ -64,7 +64,7 @@ class Measured:
     def places(self) -> dict[tuple[str, int | None], int]:
         """Of a column as it is, or of a category by its code, the number of the variable."""
         variables = enumerate(self.view.variables)
-        return {(each.column, each.category): at for at, each in variables if each.offset is None}
+        return {(each.column, each.category): at for at, each in variables if not each.on_other_scale}
 
     @cached_property
     def covariances(self) -> tuple[FloatArray, FloatArray]:

@@ -141,7 +141,7 @@ class Scanned:
                     variance[at] = np.square(codes - centre) @ counts / (there - 1) / variable.sd**2
             elif tally.n[position] > 1:
                 null_share[at] = 0.0 if position in filled else 1.0 - tally.n[position] / rows
-                if variable.offset is None:
+                if not variable.on_other_scale:
                     mean[at] = (tally.mean[position] - variable.mean) / variable.sd
                     variance[at] = tally.m2[position] / (tally.n[position] - 1.0) / variable.sd**2
         return cls(mean, variance, null_share)

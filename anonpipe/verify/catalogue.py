@@ -314,19 +314,19 @@ _GATED = (
     ),
     Kind(
         "mean.own_unit",
-        "mean, in its own unit, of a column masked by its logarithm",
+        "mean, in its own unit, of a column masked on another scale",
         _FILES,
         Audience.SEVERAL,
         unit="sd",
         gate=Gate(
             "mean_in_unit",
             0.1,
-            "means of columns that are masked by their logarithm",
-            "for columns with transform: log, whose logarithms the other limits are held against: how far the mean of "
-            "the values themselves may be from the original, in standard deviations of these",
+            "means of columns that are masked on another scale",
+            "for columns with a transform, whose logarithms or scores the other limits are held against: how far the "
+            "mean of the values themselves may be from the original, in standard deviations of these",
             above=0,
         ),
-        remedy="leave out transform: log of the column, or raise gates.mean_in_unit",
+        remedy="leave out transform of the column, or raise gates.mean_in_unit",
     ),
     _of_measure(
         "risk",

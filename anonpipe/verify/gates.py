@@ -330,12 +330,30 @@ class Compared:
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
         return np.append(mean, 0.0)[at], padded[np.ix_(at, at)]
 
+    def split(self, view: View) -> FloatArray:
+        """What ties of columns that are masked by normal scores take of each two variables' covariance, in sd x sd.
+
+        Equal values share a range of scores, and a value of the release says
+        only in which range its score is. Let M be the mean score of a record's value, S
+        its score, S = M + E with E drawn at random: the method keeps c =
+        cov(S, T) = cov(M, T). A released M' is the mean of the scores that go
+        to its value, and if S' and T' are jointly normal E[T' | S'] = c S', so that
+        cov(M', T') = c var(M'), var(M') being var(M) as the distributions are
+        equal: 1 without ties. Of two such columns it is c var(M) var(N). The correlation of the original M and T
+        so loses 1 - var(M) of itself: known before any draw.
+        """
+        scored = np.array([variable.scored for variable in view.variables], dtype=bool)
+        kept = np.where(scored, np.clip(np.square(self.scale), 0.0, 1.0), 1.0)
+        correlation = np.abs(self.covariance) / np.outer(self.scale, self.scale)
+        return np.asarray(np.nan_to_num(correlation) * (1.0 - np.outer(kept, kept)))
+
 
 def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
     """Each mean and covariance of the masked columns against its own limit."""
     view = evidence.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
     allowed_mean, allowed = compared.allowance(evidence.point_columns)
+    allowed = allowed + compared.split(view)
     block = np.ix_(valued, valued)
     return [
         compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], evidence, made),
@@ -379,7 +397,8 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         checks.append(compared.against("mean.own_unit", off, limits["mean_in_unit"], evidence, own_unit))
     if kept.any():
         beside = np.ix_(valued, kept)
-        limit = compared.allowance(evidence.point_columns)[1][beside] + limits["covariance_with_keys"]
+        allowed = compared.allowance(evidence.point_columns)[1] + compared.split(view)
+        limit = allowed[beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
     return checks

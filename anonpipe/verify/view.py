@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.columns import Column, Kind
+from anonpipe.encoding.scores import Scores
 from anonpipe.types import FloatArray
 
 
@@ -45,6 +46,9 @@ class Variable:
     probability
         Whether the release tells a probability of the category in each
         record, not the category.
+    scored
+        Whether the column is masked by normal scores. The variable is then the
+        mean score of the records of the value: what the value says of the score.
     """
 
     column: str
@@ -57,12 +61,20 @@ class Variable:
     least: float = 0.0
     own_unit: bool = False
     probability: bool = False
+    scored: bool = False
+
+    @property
+    def on_other_scale(self) -> bool:
+        """Whether it is a column that is masked by its logarithm or scores, on that scale."""
+        return self.offset is not None or self.scored
 
     @property
     def name(self) -> str:
         """The column, and for an indicator the category's number (never its value)."""
         if self.offset is not None:
             return f"log {self.column}"
+        if self.scored:
+            return f"score of {self.column}"
         return self.column if self.category is None else f"{self.column}[{self.category}]"
 
 
@@ -71,6 +83,7 @@ class View:
     """All measured variables of a table."""
 
     variables: tuple[Variable, ...]
+    scores: Scores | None = None
 
     @property
     def synthesized(self) -> npt.NDArray[np.bool_]:
@@ -113,7 +126,7 @@ class View:
         float64, shape (n_rows, n_variables)
             NaN where missing.
         """
-        told = probabilities or {}
+        told, scored = probabilities or {}, self._scored(cells)
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
@@ -121,10 +134,19 @@ class View:
                 column = _column(told[variable.position], variable.category)
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
+            if variable.scored:
+                column = scored[variable.position]
             if variable.offset is not None:
                 column = np.log(np.where(column + variable.offset <= 0.0, variable.least, column) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
+
+    def _scored(self, cells: FloatArray) -> dict[int, FloatArray]:
+        """What the values of columns that are masked by scores say of these, by position."""
+        if self.scores is None:
+            return {}
+        stratum = self.scores.strata.assign(cells)
+        return {each.position: each.middles(cells, stratum) for each in self.scores.columns}
 
 
 def _column(probabilities: FloatArray, code: int) -> FloatArray:
@@ -142,6 +164,7 @@ def build_view(
     log_mean: Mapping[str, float] | None = None,
     log_sd: Mapping[str, float] | None = None,
     as_probabilities: Collection[str] = (),
+    scores: Scores | None = None,
 ) -> View:
     """Choose the variables of a table; an ordinal counts as a number and by its categories.
 
@@ -161,6 +184,8 @@ def build_view(
         and of an ordinal one, which is compared as a number then.
     as_probabilities
         Columns whose categories are released as probabilities.
+    scores
+        The columns that are masked by normal scores.
     """
     variables: list[Variable] = []
     for position, (name, column) in enumerate(columns.items()):
@@ -171,12 +196,15 @@ def build_view(
                 own = (log_mean or {})[name], (log_sd or {})[name] or 1.0
                 least = column.numeric_bounds[0] or 0.0
                 variables.append(Variable(name, position, None, *own, synthesized, column.offset, least))
+            if column.scored:
+                variables.append(Variable(name, position, None, 0.0, 1.0, synthesized, scored=True))
+            own_unit = by_logarithm or column.scored
             variables.append(
-                Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized, own_unit=by_logarithm)
+                Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized, own_unit=own_unit)
             )
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
-    return View(tuple(variables))
+    return View(tuple(variables), scores)
 
 
 def _dummies(column: Column) -> bool:

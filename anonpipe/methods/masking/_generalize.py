@@ -301,7 +301,7 @@ def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:
     Raises
     ------
     JobError
-        Steps for a column that is masked by its logarithm.
+        Steps for a column that is masked on another scale.
     """
     if not options.steps:
         return {"k": features.k, "steps": None, "origin": None}
@@ -309,10 +309,10 @@ def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:
     for number in features.numbers:
         if number.name not in options.steps:
             continue
-        if number.logarithm:
+        if number.transformed:
             raise JobError(
-                f"mask.steps names {number.name!r}, which is masked by its logarithm (transform: log), where steps of "
-                "its unit have no one width; leave out one of them"
+                f"mask.steps names {number.name!r}, which is masked by its logarithm or scores (transform), where "
+                "steps of its unit have no one width; leave out one of them"
             )
         steps[number.place] = options.steps[number.name] / number.sd
         origin[number.place] = ((options.origin or {}).get(number.name, 0.0) - number.mean) / number.sd
@@ -335,11 +335,11 @@ def _check_steps(options: GeneralizeOptions, columns: Mapping[str, Column]) -> s
 
 def _true_ends(options: GeneralizeOptions, name: str, column: Column) -> str | None:
     """Why the ends of the column's intervals would be values of persons; None where they are not."""
-    if column.transform is not None:
+    if column.transform not in (None, "none"):
         return (
-            f"mask.release interval needs steps, and those of column {name!r}, which is masked by its "
-            "logarithm (transform: log), have no one width: the ends would be true values of persons; leave "
-            "out transform, or take release: midpoint"
+            f"mask.release interval needs steps, and those of column {name!r}, which is masked by its logarithm or "
+            f"scores (transform: {column.transform}), have no one width: the ends would be true values of persons; "
+            "leave out transform, or take release: midpoint"
         )
     steps = options.steps or {}
     if steps.get(name, 0.0) > (column.resolution or 0.0):

@@ -1,0 +1,308 @@
+"""Normal scores: a column carried by the ranks of its values, and released with the distribution that it had.
+
+A value goes to its rank in its stratum, and from there to the quantile of the
+normal distribution. Whatever a method makes of the scores, a released score
+goes to its rank among the released ones of the stratum, and from there to the
+column's own quantile function (`anonpipe.encoding.quantiles`): the shape of the
+column does not depend on the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from anonpipe.columns import Role
+from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.quantiles import Quantiles
+from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.values import Grid
+from anonpipe.errors import InputError
+from anonpipe.partition.strata import Strata
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Where values stand among those that were counted, as positions from 0 to 1.
+
+    Attributes
+    ----------
+    before
+        Values below each bin, and all, shape (n_bins + 1,).
+    at_low
+        Values that are the smallest of each bin.
+    low, high
+        The smallest and largest of each.
+    """
+
+    before: FloatArray
+    at_low: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, found: Radix) -> Ranks:
+        """The ranks of the values of one place.
+
+        Examples
+        --------
+        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
+        >>> ranks.positions(np.array([3.0, 7.0, 8.0, 9.0])).tolist()
+        [0.125, 0.5, 0.75, 0.875]
+        >>> ranks.middles(np.array([3.0, 7.0, 9.0])).round(3).tolist()
+        [-1.271, 0.0, 1.271]
+        """
+        before = np.append(0, np.cumsum(found.counts)).astype(np.float64)
+        return cls(before, found.at_low.astype(np.float64), found.smallest, found.largest)
+
+    @property
+    def rows(self) -> float:
+        """Values that were counted."""
+        return float(self.before[-1])
+
+    @property
+    def constant(self) -> bool:
+        """Whether there is one value only, or none."""
+        return len(self.low) < 2 and bool((self.low == self.high).all())
+
+    def positions(self, values: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
+        """Positions of some values, NaN for NaN; equal ones at random inside what they take up, or in its middle.
+
+        A value that was not counted stands between its neighbours.
+        """
+        at, equal, begin, width = self._places(values)
+        share = 0.5 if rng is None else rng.random(len(values))
+        shared = begin + np.where(width > 1.0, share, 0.5) * width
+        within = begin + np.clip((values - self._low(at)) / self._span(at), 0.0, 1.0) * width
+        ranks = np.where(equal, shared, np.where(values > self._low(at), np.maximum(within - 0.5, begin), begin))
+        ranks = np.clip(ranks, 0.5, max(self.rows - 0.5, 0.5)) / max(self.rows, 1.0)
+        return np.where(np.isnan(values), np.nan, ranks)
+
+    def scores(self, values: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
+        """Normal scores of some values, NaN for NaN; of a constant 0."""
+        if self.constant:
+            return np.where(np.isnan(values), np.nan, 0.0)
+        return np.asarray(ndtri(self.positions(values, rng)))
+
+    def middles(self, values: FloatArray) -> FloatArray:
+        """The mean of the scores that records of each value get: what is left of them in the value, NaN for NaN."""
+        if self.constant:
+            return np.where(np.isnan(values), np.nan, 0.0)
+        _, equal, begin, width = self._places(values)
+        low, high = (_density(ndtri(edge / self.rows)) for edge in (begin, begin + width))
+        mean = (low - high) * self.rows / np.maximum(width, 1.0)
+        return np.asarray(np.where(equal & ~np.isnan(values), mean, self.scores(values)))
+
+    def _places(self, values: FloatArray) -> tuple[IntArray, BoolArray, FloatArray, FloatArray]:
+        """The bin of each value, whether it is its smallest, and the ranks that begin with it: from where, how many."""
+        at = np.searchsorted(self.high, values, side="left")
+        here = np.minimum(at, max(len(self.high) - 1, 0))
+        if not len(self.high):
+            return at, np.zeros(len(values), dtype=bool), np.zeros(len(values)), np.zeros(len(values))
+        inside = (at == here) & (values >= self.low[here])
+        equal = inside & (values == self.low[here])
+        rest = self.before[here + 1] - self.before[here] - self.at_low[here]
+        begin = self.before[at] + np.where(inside & ~equal, self.at_low[here], 0.0)
+        return at, equal, begin, np.where(equal, self.at_low[here], np.where(inside, rest, 0.0))
+
+    def _low(self, at: IntArray) -> FloatArray:
+        return np.append(self.low, np.inf)[at]
+
+    def _span(self, at: IntArray) -> FloatArray:
+        return np.append(np.where(self.high > self.low, self.high - self.low, 1.0), 1.0)[at]
+
+
+def _density(score: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(-np.square(score) / 2.0) / np.sqrt(2.0 * np.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredColumn:
+    """A column that is carried by normal scores.
+
+    Attributes
+    ----------
+    name, position
+        The column, and where it stands among the cells.
+    grid
+        The values that may be released.
+    status
+        Where the survival status stands by which a survival time is ranked; None for none.
+    classes
+        The class of records that are ranked together, of each stratum and
+        code of the status, shape (n_strata, n_codes).
+    ranks, quantiles
+        Of each class.
+    """
+
+    name: str
+    position: int
+    grid: Grid
+    status: int | None
+    classes: IntArray
+    ranks: tuple[Ranks, ...]
+    quantiles: tuple[Quantiles, ...]
+
+    def classes_of(self, cells: FloatArray, stratum: IntArray) -> IntArray:
+        """The class of each record, shape (n_rows,)."""
+        code = np.zeros(len(cells), dtype=np.int64) if self.status is None else cells[:, self.status].astype(np.int64)
+        return np.asarray(self.classes[np.maximum(stratum, 0), code])
+
+    def scores(
+        self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None
+    ) -> FloatArray:
+        """Scores of values that may be others than those of the cells: filled ones."""
+        which, out = self.classes_of(cells, stratum), np.empty(len(values))
+        for at, inside in _each(which):
+            out[inside] = self.ranks[at].scores(values[inside], rng)
+        return out
+
+    def middles(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
+        """What is left of the scores in the values themselves."""
+        which, out = self.classes_of(cells, stratum), np.empty(len(cells))
+        for at, inside in _each(which):
+            out[inside] = self.ranks[at].middles(cells[inside, self.position])
+        return out
+
+    def released(
+        self, scores: FloatArray, which: IntArray, found: Radix, rng: np.random.Generator | None
+    ) -> FloatArray:
+        """Values of released scores, of which those of all records of each class were counted; NaN for NaN."""
+        out = np.empty(len(scores))
+        for at, inside in _each(which):
+            positions = Ranks.of(found.at(at)).positions(scores[inside], rng)
+            out[inside] = np.where(np.isnan(positions), np.nan, self.quantiles[at].at(np.nan_to_num(positions)))
+        return self.grid.round(out)
+
+
+def _each(which: IntArray) -> list[tuple[int, IntArray]]:
+    """The classes that occur, and the rows of each."""
+    order = np.argsort(which, kind="stable")
+    first = np.flatnonzero(np.diff(which[order], prepend=-1))
+    return list(zip(which[order][first].tolist(), np.split(order, first[1:]), strict=True)) if len(which) else []
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What was counted of released scores, of each column that has them; `merge` adds those of another part.
+
+    Attributes
+    ----------
+    columns
+        Of each column, its places being classes.
+    """
+
+    columns: tuple[Radix, ...]
+
+    def merge(self, other: Counted) -> Counted:
+        """Both parts together."""
+        return Counted(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """All columns of a table that are carried by normal scores, and the strata inside which they are ranked."""
+
+    columns: tuple[ScoredColumn, ...]
+    strata: Strata
+
+    @classmethod
+    def fit(cls, cells: CellCodec, scan: Scan, strata: Strata, k: int) -> Scores:
+        """The scores of a scanned table.
+
+        Raises
+        ------
+        InputError
+            A column has values, but fewer than k.
+        """
+        found = [_fitted(name, cells, scan, strata, k) for name in cells.names if name in scan.scored]
+        return cls(tuple(found), strata)
+
+    def by_position(self) -> Mapping[int, ScoredColumn]:
+        """The columns by where they stand among the cells."""
+        return {each.position: each for each in self.columns}
+
+    def count(self, released: FloatArray, without: Sequence[int] = ()) -> Counted:
+        """Count released scores, cells of which some columns (`without`) hold values already."""
+        stratum = self.strata.assign(released)
+        return Counted(tuple(_counted(each, released, stratum, each.position in without) for each in self.columns))
+
+    def put_values(
+        self, released: FloatArray, counted: Counted, rng: np.random.Generator | None, without: Sequence[int] = ()
+    ) -> None:
+        """Put values in the place of released scores; equal scores are told apart only with a generator."""
+        stratum = self.strata.assign(released)
+        for each, found in zip(self.columns, counted.columns, strict=True):
+            if each.position not in without:
+                which = each.classes_of(released, stratum)
+                released[:, each.position] = each.released(released[:, each.position], which, found, rng)
+
+
+def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left_out: bool) -> Radix:
+    there = ~np.isnan(released[:, column.position]) & (not left_out)
+    which = column.classes_of(released, stratum)
+    return Radix.of(released[there, column.position], which[there])
+
+
+def _fitted(name: str, cells: CellCodec, scan: Scan, strata: Strata, k: int) -> ScoredColumn:
+    position = cells.names.index(name)
+    codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
+    index = np.zeros(len(scan.scored_codes), dtype=np.int64)
+    for at, size in zip(strata.positions, strata.sizes, strict=True):
+        index = index * size + codes[cells.names[at]]
+    stratum = np.asarray(strata.stratum, dtype=np.int64)[index]
+    status = _status(cells, position)
+    happened = np.zeros(1, dtype=np.int64)
+    if status is not None:
+        happened = cells.event_codes(status).astype(np.int64)
+    code = np.zeros(len(index), dtype=np.int64) if status is None else codes[cells.names[status]]
+    fine = np.arange(len(strata.rows))[:, None] * 2 + happened  # of each stratum and code
+    place = np.where(stratum < 0, -1, fine[np.maximum(stratum, 0), np.minimum(code, len(happened) - 1)])
+    found = scan.scored[name].moved(place)
+    joined = _joined(np.bincount(found.places, found.counts, 2 * len(strata.rows)), k)
+    if joined is None:
+        raise InputError(f"column {name!r} has fewer than k={k} values; give it role dropped, or lower k")
+    found, grid = found.moved(joined), cells.grid(position)
+    each = [found.at(at) for at in range(int(joined.max()) + 1)]
+    return ScoredColumn(
+        name,
+        position,
+        grid,
+        status,
+        joined[fine],
+        tuple(map(Ranks.of, each)),
+        tuple(Quantiles.fit(one, k, grid.low, grid.high) for one in each),
+    )
+
+
+def _status(cells: CellCodec, position: int) -> int | None:
+    """Where the status of a survival time stands; None for other columns, and where there is none."""
+    if cells.columns[position].role is not Role.SURVIVAL_TIME:
+        return None
+    return next((at for at, each in enumerate(cells.columns) if each.role is Role.SURVIVAL_STATUS), None)
+
+
+def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
+    """The class of each stratum and status: those of fewer than k values join the other status, or the largest.
+
+    None where there are fewer than k values in all.
+
+    Examples
+    --------
+    >>> _joined(np.array([50, 3, 0, 20, 2, 1]), 5).tolist()
+    [0, 0, 1, 1, 0, 0]
+    """
+    own = np.arange(len(rows))
+    pairs = rows.reshape(-1, 2)
+    few = (pairs < k).any(axis=1)
+    own[1::2] -= few
+    sums = np.bincount(own, rows, len(rows))
+    if sums.sum() < k:
+        return None
+    own = np.where(sums[own] < k, int(np.argmax(sums)), own)
+    return np.unique(own, return_inverse=True)[1].reshape(-1)
