@@ -135,7 +135,7 @@ def test_the_rules_refuse_small_groups_with_their_number():
     order, starts = shuffled_groups([6, 5, 3, 6], rng)
     points, kept = rng.normal(size=(20, 2)), rng.normal(size=(20, 1))
     assert r_microhybrid(points, order, starts, rng=rng, kept=kept, rule="rank").shape == (20, 2)
-    with pytest.raises(InputError, match=r"2 of 4 groups .* 2 masked and 1 kept .* asks for 6 records.*rule='rank'"):
+    with pytest.raises(InputError, match=r"2 of 4 groups .* 2 masked and 1 key .* asks for 6 records.*rule='rank'"):
         r_microhybrid(points, order, starts, rng=rng, kept=kept)
     wider = rng.normal(size=(20, 2))
     with pytest.raises(InputError, match=r"1 of 4 groups .* asks for 4 records; form larger groups"):
