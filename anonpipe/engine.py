@@ -1,7 +1,7 @@
 """Map a stage over partitions: in this process, on an own local cluster, or on a given one.
 
 The only module that knows Dask. A task is an importable function of one small
-`Task`; it writes whole files and a receipt, so that it can run twice, and its
+`Task`; it writes whole files and a task result, so that it can run twice, and its
 return value is only the news for the progress display. Exceptions leave a
 worker without any text of a library, because such texts quote rows and Dask
 and Prefect store them.
@@ -32,7 +32,7 @@ from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.rng import secret_withheld
 from anonpipe.storage.staging import FULL, disk_error, make_private, system_code
 
-Receipt = dict[str, Any]
+TaskResult = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ _LIMITS = Limits()
 MINIMUM_MEMORY = 400 << 20
 """Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %."""
 
-Work = Callable[[Task], Receipt]
-OnDone = Callable[[Receipt], None]
-Mapper = Callable[[Work, Sequence[Task], OnDone], None]
+Work = Callable[[Task], TaskResult]
+OnDone = Callable[[TaskResult], None]
+Executor = Callable[[Work, Sequence[Task], OnDone], None]
 _FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
 
 
@@ -126,7 +126,7 @@ class _Guarded:
     def __init__(self, work: Work) -> None:
         self.work = work
 
-    def __call__(self, task: Task) -> Receipt | Failure:
+    def __call__(self, task: Task) -> TaskResult | Failure:
         no_core_dumps()
         try:
             return self.work(task)
@@ -138,8 +138,8 @@ class _Guarded:
 
 
 @contextlib.contextmanager
-def in_process() -> Iterator[Mapper]:
-    """A mapper that runs the tasks one after the other, here."""
+def in_process() -> Iterator[Executor]:
+    """An executor that runs the tasks one after the other, here."""
     from threadpoolctl import threadpool_limits
 
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
@@ -183,8 +183,8 @@ def allow_files(needed: int) -> None:
 @contextlib.contextmanager
 def local_cluster(
     workers: int | None, memory: str | None, scratch: Path, retries: int = 2, limits: Limits = _LIMITS
-) -> Iterator[Mapper]:
-    """A mapper on an own Dask cluster: processes of one thread, TLS, no spilling, a private folder, no secret.
+) -> Iterator[Executor]:
+    """An executor on an own Dask cluster: processes of one thread, TLS, no spilling, a private folder, no secret.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def local_cluster(
         client = _start_cluster(opened, count, limit, scratch, limits)
         if isinstance(client, str):
             raise EngineError(_NOT_STARTED.format(count=count, error=client))
-        yield _dask_mapper(client, retries, limits)
+        yield _dask_executor(client, retries, limits)
 
 
 def _start_cluster(opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, limits: Limits) -> Any:
@@ -252,8 +252,8 @@ def _enough(memory: str) -> int:
 
 
 @contextlib.contextmanager
-def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> Iterator[Mapper]:
-    """A mapper on the cluster at `address` (its TLS files come from Dask's configuration).
+def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> Iterator[Executor]:
+    """An executor on the cluster at `address` (its TLS files come from Dask's configuration).
 
     Workers that a scheduler must fetch from a queue need longer than the
     limit: set `anonpipe.worker-wait` (seconds) in Dask's configuration.
@@ -273,7 +273,7 @@ def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> 
             )
         wait = float(dask.config.get("anonpipe.worker-wait", limits.silence))
         with client:
-            yield _dask_mapper(client, retries, replace(limits, silence=wait))
+            yield _dask_executor(client, retries, replace(limits, silence=wait))
 
 
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
@@ -300,7 +300,7 @@ _DASK_SETTINGS: dict[str, Any] = {
 }
 
 
-def _dask_mapper(client: Any, retries: int, limits: Limits) -> Mapper:
+def _dask_executor(client: Any, retries: int, limits: Limits) -> Executor:
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         if not tasks:
             return

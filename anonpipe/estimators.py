@@ -96,24 +96,24 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             What is given does not fit, or no such groups can be formed.
         """
-        points = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=max(1, int(self.k)))
+        features = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=max(1, int(self.k)))
         rng = _generator(self.random_state)
         labels = cluster(
-            points,
+            features,
             self.k,
             self.method,
             rng=rng,
             block_rows=self.block_rows,
-            classes=self._classes(y, len(points)),
+            classes=self._classes(y, len(features)),
             **dict(self.options or {}),
         )
         if self.refine is not None:
             if self._uses_classes:
                 raise ValueError(f"{self.method} mixes classes, which refine would undo; leave refine at None")
-            labels = refine(points, labels, self.k, self.refine, rng=rng)
+            labels = refine(features, labels, self.k, self.refine, rng=rng)
         self.labels_ = labels
         self.n_groups_ = int(labels.max()) + 1
-        self.information_loss_ = information_loss(points, labels)
+        self.information_loss_ = information_loss(features, labels)
         return self
 
     def fit_predict(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> IntArray:

@@ -62,14 +62,14 @@ def warm(told: Callable[[str], None] = lambda _: None) -> Path:
 
 def _group(method: str) -> None:
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(300, 1 if method == "optimal_univariate" else 3))
+    features = rng.normal(size=(300, 1 if method == "optimal_univariate" else 3))
     classes = rng.integers(0, 3, 300) if METHODS[method].classes else None
     try:
-        labels = cluster(points, 5, method, rng=rng, block_rows=100, classes=classes)
+        labels = cluster(features, 5, method, rng=rng, block_rows=100, classes=classes)
     except InfeasibleError:  # `rhs` refuses most tables, after it has worked on them
         return
-    refine(points, labels, 5)
-    information_loss_bound(points, 5)
+    refine(features, labels, 5)
+    information_loss_bound(features, 5)
 
 
 def _jobs(folder: Path) -> Iterator[tuple[str, Job]]:

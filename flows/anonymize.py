@@ -45,7 +45,7 @@ from prefect.artifacts import (
 from prefect.cache_policies import NO_CACHE
 
 from anonpipe import engine
-from anonpipe.engine import Mapper
+from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job.model import Job, load_job
 from anonpipe.pipeline import run as pipeline
@@ -99,14 +99,14 @@ class _Bar:
             update_progress_artifact(self.artifact, 100.0 * news.done / max(1, news.total))
 
 
-def _mapped(function: Callable[[Run, Mapper], None]) -> Task[[Run, Mapper], None]:
-    """The task of a mapped stage; a retry does only what has no receipt yet."""
+def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor], None]:
+    """The task of a mapped stage; a retry does only what has no task result yet."""
     name = function.__name__
 
-    def stage(run: Run, mapper: Mapper) -> None:
+    def stage(run: Run, executor: Executor) -> None:
         with _without_data(name):
             bar = _Bar(name)
-            function(replace(run, on_progress=logged(bar)), mapper)
+            function(replace(run, on_progress=logged(bar)), executor)
             bar(Progress(name, 1, 1, 0))
 
     stage.__name__ = stage.__qualname__ = name
@@ -184,9 +184,9 @@ def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> Outcome:
     with contextlib.ExitStack() as stack:
         with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
             run = stack.enter_context(pipeline.open_run(job, resume))
-        with pipeline.open_mapper(job, run.staging) as mapper:
+        with pipeline.open_executor(job, run.staging) as executor:
             for stage in STAGES:
-                stage.with_options(timeout_seconds=stage_seconds)(run, mapper)
+                stage.with_options(timeout_seconds=stage_seconds)(run, executor)
         verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
         return publish(run, verdict, keep)
 

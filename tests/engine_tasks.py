@@ -8,18 +8,18 @@ import signal
 import time
 from pathlib import Path
 
-from anonpipe.engine import Receipt, Task
+from anonpipe.engine import Task, TaskResult
 from anonpipe.errors import InputError
 
 CANARY = "canary-5d1c"
 
 
-def count(task: Task) -> Receipt:
+def count(task: Task) -> TaskResult:
     """Succeed."""
     return {"index": task.index, "rows": 1}
 
 
-def unforeseen(task: Task) -> Receipt:
+def unforeseen(task: Task) -> TaskResult:
     """Fail with a text that quotes a row, from a cause that quotes one too."""
     try:
         raise KeyError(CANARY)
@@ -27,14 +27,14 @@ def unforeseen(task: Task) -> Receipt:
         raise ValueError(f"bad row {CANARY}") from error
 
 
-def refused(task: Task) -> Receipt:
+def refused(task: Task) -> TaskResult:
     """Fail as a stage does that finds bad input, and count how often it was tried."""
     with open(Path(task.staging) / "tries", "a") as tries:
         tries.write("x")
     raise InputError("column 'age' holds 3 infinite values; replace them")
 
 
-def flaky(task: Task) -> Receipt:
+def flaky(task: Task) -> TaskResult:
     """Fail at the first try only."""
     mark = Path(task.staging) / f"tried-{task.index}"
     if not mark.exists():
@@ -43,20 +43,20 @@ def flaky(task: Task) -> Receipt:
     return {"index": task.index, "rows": 1}
 
 
-def deadly(task: Task) -> Receipt:
+def deadly(task: Task) -> TaskResult:
     """Kill the worker that runs piece 1; the other pieces are harmless."""
     if task.index == 1:
         os._exit(3)
     return {"index": task.index, "rows": 1}
 
 
-def slow(task: Task) -> Receipt:
+def slow(task: Task) -> TaskResult:
     """Take a while."""
     time.sleep(0.3)
     return {"index": task.index, "rows": 1, "pid": os.getpid()}
 
 
-def crowded(task: Task) -> Receipt:
+def crowded(task: Task) -> TaskResult:
     """Tell how private the worker is, and whether Ctrl-C is kept from it."""
     mask = os.umask(0o077)
     os.umask(mask)

@@ -21,7 +21,7 @@ import yaml
 from anonpipe.propose.demo import write_registry
 
 STAGES = ("scan", "route", "encode", "step-0", "decode", "write")
-"""Stages of a job with groups whose pieces leave receipts; groups form in `step-0`."""
+"""Stages of a job with groups whose pieces leave task results; groups form in `step-0`."""
 
 
 def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: Any) -> Path:
@@ -124,10 +124,10 @@ def staging_of(folder: Path) -> Path | None:
 
 
 def wait_for_stage(folder: Path, stage: str, process: subprocess.Popen[str]) -> bool:
-    """Wait until the first piece of a stage has its receipt; False if the run ended before."""
+    """Wait until the first piece of a stage has its task result; False if the run ended before."""
     while process.poll() is None:
         staging = staging_of(folder)
-        if staging is not None and any((staging / "receipts" / stage).glob("*.json")):
+        if staging is not None and any((staging / "results" / stage).glob("*.json")):
             return True
         time.sleep(0.002)
     return False

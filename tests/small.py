@@ -116,9 +116,9 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
     monkeypatch.setattr(display, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     monkeypatch.setattr(cli, "_compiled", lambda: True)
-    execute, mapper = pipeline.execute, _study.open_mapper
+    execute, executor = pipeline.execute, _study.open_executor
     monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
-    monkeypatch.setattr(_study, "open_mapper", lambda job, staging, _: mapper(job, staging, False))
+    monkeypatch.setattr(_study, "open_executor", lambda job, staging, _: executor(job, staging, False))
 
     def call(*arguments: Any) -> Answer:
         monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])

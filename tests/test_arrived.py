@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.storage.staging import Shelf
+from anonpipe.storage.staging import StagedArray
 from tests import small
 
 LOST = "rows, nulls or categories in the staging that the scan did not count"
@@ -79,18 +79,18 @@ def grade(cells):
 )
 def test_a_tampered_staging_is_refused(tmp_path, monkeypatch, way, tamper, calls, failing):
     """The rows change between routing and the first reading, or between the first and the second."""
-    gather, seen = Shelf.gather, []
+    gather, seen = StagedArray.gather, []
 
-    def tampered(shelf, pieces):
-        rows = gather(shelf, pieces)
-        if shelf.name == "routed":
+    def tampered(staged, pieces):
+        rows = gather(staged, pieces)
+        if staged.name == "routed":
             seen.append(len(rows))
             if len(seen) >= calls:
                 tamper(rows)
         return rows
 
     given = small.job(tmp_path, table(), COLUMNS, gates=LOOSE, **WAYS[way])
-    monkeypatch.setattr(Shelf, "gather", tampered)
+    monkeypatch.setattr(StagedArray, "gather", tampered)
     outcome = small.run(given)
     told = {check.name: check for check in outcome.verdict.lines}
     assert told[failing].outcome == "failed" and told[failing].mandatory

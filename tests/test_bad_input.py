@@ -501,7 +501,7 @@ def test_input_that_changed_before_resume(tmp_path, monkeypatch):
     assert small.stagings() == []
 
 
-def _crash(run, mapper):
+def _crash(run, executor):
     raise RuntimeError("power cut")
 
 

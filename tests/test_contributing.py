@@ -44,8 +44,8 @@ def test_all_kinds_have_an_example_and_files_that_are_named_exist():
 def test_the_grouping_groups(monkeypatch):
     record = module("grouping").METHOD
     monkeypatch.setitem(METHODS, record.name, record)
-    points = np.random.default_rng(0).normal(size=(60, 2))
-    labels = cluster(points, 5, record.name, rng=np.random.default_rng(1))
+    features = np.random.default_rng(0).normal(size=(60, 2))
+    labels = cluster(features, 5, record.name, rng=np.random.default_rng(1))
     assert np.bincount(labels).min() >= 5
     assert union_of({**METHODS}) is not None
 
@@ -53,13 +53,13 @@ def test_the_grouping_groups(monkeypatch):
 def test_the_synthesizer_keeps_what_it_guarantees(monkeypatch):
     record = module("synthesizer").METHOD
     monkeypatch.setitem(SYNTHESIZERS, record.name, record)
-    points = np.random.default_rng(0).normal(size=(60, 2))
+    features = np.random.default_rng(0).normal(size=(60, 2))
     groups = np.arange(60), np.arange(0, 61, 5)
-    made = synthesize(points, *groups, record.name, rng=np.random.default_rng(1), share=0.3)
+    made = synthesize(features, *groups, record.name, rng=np.random.default_rng(1), share=0.3)
     guarantee = record.guarantee(record.options(method=record.name, share=0.3))
-    told = guarantee.expect([GroupedMoments.of(points, *groups)], None)
+    told = guarantee.expect([GroupedMoments.of(features, *groups)], None)
     assert np.allclose(np.cov(made.T), told.covariance, rtol=1e-12)
-    assert np.allclose(made.mean(axis=0), points.mean(axis=0), atol=1e-14)
+    assert np.allclose(made.mean(axis=0), features.mean(axis=0), atol=1e-14)
 
 
 def test_a_synthesizer_without_a_guarantee_cannot_be_imported():
@@ -73,9 +73,9 @@ def test_the_masker_masks():
     made = module("masker")
     record = made.METHOD
     assert by_name(type(record), [made]) == {"mirror": record}
-    points = np.random.default_rng(0).normal(3, 1, size=(50, 2))
-    made = run_steps(points, record.steps(share=0.5), key=b"k" * 16, parts=[20, 30])
-    off, old = made - points.mean(axis=0), points - points.mean(axis=0)
+    features = np.random.default_rng(0).normal(3, 1, size=(50, 2))
+    made = run_steps(features, record.steps(share=0.5), key=b"k" * 16, parts=[20, 30])
+    off, old = made - features.mean(axis=0), features - features.mean(axis=0)
     assert np.allclose(np.abs(off), np.abs(old)) and (np.sign(off) != np.sign(old)).any()
 
 

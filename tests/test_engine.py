@@ -30,17 +30,17 @@ def tasks(folder: Path, count: int, stage: str = "stage") -> list[engine.Task]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """An own cluster of two workers; yields its mapper and its folder."""
+    """An own cluster of two workers; yields its executor and its folder."""
     scratch = tmp_path_factory.mktemp("engine") / "dask"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
-        with engine.local_cluster(2, "1GiB", scratch, retries=1) as mapper:
-            yield mapper, scratch
+        with engine.local_cluster(2, "1GiB", scratch, retries=1) as executor:
+            yield executor, scratch
 
 
 @pytest.fixture(params=["in process", "cluster"])
-def mapper(request, cluster):
-    """Both kinds of mapper."""
+def executor(request, cluster):
+    """Both kinds of executor."""
     if request.param == "cluster":
         yield cluster[0]
     else:
@@ -48,31 +48,31 @@ def mapper(request, cluster):
             yield here
 
 
-def test_every_piece_is_done_once_and_told(mapper, tmp_path):
+def test_every_piece_is_done_once_and_told(executor, tmp_path):
     told: list[int] = []
-    mapper(engine_tasks.count, tasks(tmp_path, 7), lambda receipt: told.append(receipt["index"]))
+    executor(engine_tasks.count, tasks(tmp_path, 7), lambda result: told.append(result["index"]))
     assert sorted(told) == list(range(7))
-    mapper(engine_tasks.count, [], told.append)
+    executor(engine_tasks.count, [], told.append)
 
 
-def test_unforeseen_errors_lose_their_text_and_keep_their_place(mapper, tmp_path, capfd):
+def test_unforeseen_errors_lose_their_text_and_keep_their_place(executor, tmp_path, capfd):
     with pytest.raises(EngineError) as caught:
-        mapper(engine_tasks.unforeseen, tasks(tmp_path, 3, "group"), lambda _: None)
+        executor(engine_tasks.unforeseen, tasks(tmp_path, 3, "group"), lambda _: None)
     whole = "".join(traceback.format_exception(caught.value)) + "".join(capfd.readouterr())
     assert engine_tasks.CANARY not in whole
     assert "stage group" in str(caught.value) and "ValueError at engine_tasks.py" in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
-def test_refusals_reach_the_user_and_are_not_retried(mapper, tmp_path):
+def test_refusals_reach_the_user_and_are_not_retried(executor, tmp_path):
     with pytest.raises(InputError, match="3 infinite values"):
-        mapper(engine_tasks.refused, tasks(tmp_path, 1), lambda _: None)
+        executor(engine_tasks.refused, tasks(tmp_path, 1), lambda _: None)
     assert (tmp_path / "tries").read_text() == "x"
 
 
 def test_a_passing_fault_is_retried(cluster, tmp_path):
     told: list[int] = []
-    cluster[0](engine_tasks.flaky, tasks(tmp_path, 4), lambda receipt: told.append(receipt["index"]))
+    cluster[0](engine_tasks.flaky, tasks(tmp_path, 4), lambda result: told.append(result["index"]))
     assert sorted(told) == list(range(4))
 
 
@@ -80,16 +80,16 @@ def test_a_piece_that_kills_its_workers_is_one_clear_error(cluster, tmp_path):
     with pytest.raises(EngineError, match=r"partition 1: its worker died .* --resume"):
         cluster[0](engine_tasks.deadly, tasks(tmp_path, 2), lambda _: None)
     told: list[int] = []
-    cluster[0](engine_tasks.count, tasks(tmp_path, 3, "after"), lambda receipt: told.append(receipt["index"]))
+    cluster[0](engine_tasks.count, tasks(tmp_path, 3, "after"), lambda result: told.append(result["index"]))
     assert sorted(told) == [0, 1, 2]  # the cluster is still of use
 
 
 def test_workers_are_private(cluster, tmp_path):
-    told: list[engine.Receipt] = []
+    told: list[engine.TaskResult] = []
     cluster[0](engine_tasks.crowded, tasks(tmp_path, 2), told.append)
-    assert {(receipt["rows"], receipt["threads"], receipt["deaf"]) for receipt in told} == {(0o077, "1", True)}
-    assert not any(receipt["secret"] for receipt in told), "a worker has the steward's secret in its environment"
-    assert {receipt["core"] for receipt in told} <= {0, 1}
+    assert {(result["rows"], result["threads"], result["deaf"]) for result in told} == {(0o077, "1", True)}
+    assert not any(result["secret"] for result in told), "a worker has the steward's secret in its environment"
+    assert {result["core"] for result in told} <= {0, 1}
     folders = [cluster[1], *(path for path in cluster[1].rglob("*"))]
     assert all(path.stat().st_mode & 0o077 == 0 for path in folders if path.exists())
 
@@ -146,11 +146,11 @@ def test_an_interrupt_is_heard_between_two_pieces_and_the_cluster_stays_of_use(c
     began = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
-            cluster[0](engine_tasks.slow, tasks(tmp_path, 200), lambda receipt: told.append(receipt["index"]))
+            cluster[0](engine_tasks.slow, tasks(tmp_path, 200), lambda result: told.append(result["index"]))
     finally:
         signal.signal(signal.SIGINT, was)
     assert len(told) < 200 and time.monotonic() - began < 20
-    cluster[0](engine_tasks.count, tasks(tmp_path, 3, "after"), lambda receipt: told.append(receipt["index"]))
+    cluster[0](engine_tasks.count, tasks(tmp_path, 3, "after"), lambda result: told.append(result["index"]))
     assert told[-3:] != [] and sorted(told[-3:]) == [0, 1, 2]
 
 
@@ -171,8 +171,8 @@ def test_an_interrupt_in_a_garbage_collection_is_not_lost(tmp_path):
         return {"index": task.index, "rows": 1}
 
     try:
-        with pytest.raises(KeyboardInterrupt), interrupts.stoppable(), engine.in_process() as mapper:
-            mapper(collects, tasks(tmp_path, 2), lambda receipt: told.append(receipt["index"]))
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable(), engine.in_process() as executor:
+            executor(collects, tasks(tmp_path, 2), lambda result: told.append(result["index"]))
     finally:
         signal.signal(signal.SIGINT, was)
     assert told == [0]
@@ -184,10 +184,10 @@ def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
     with (
         dask.config.set(settings),
         LocalCluster(n_workers=0, processes=False, dashboard_address=None) as given,
-        engine.remote_cluster(given.scheduler_address, limits=limits) as mapper,
+        engine.remote_cluster(given.scheduler_address, limits=limits) as executor,
         pytest.raises(EngineError, match=r"no worker is left, for 0 s now; .* --resume"),
     ):
-        mapper(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
+        executor(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
 
 
 def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch):
@@ -195,16 +195,16 @@ def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, mon
     others = _workers()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    with engine.local_cluster(2, "1GiB", tmp_path / "dask", limits=engine.Limits(silence=2, look=0.2)) as mapper:
+    with engine.local_cluster(2, "1GiB", tmp_path / "dask", limits=engine.Limits(silence=2, look=0.2)) as executor:
         mine, told = _workers() - others, []
 
-        def stop(receipt):
+        def stop(result):
             for worker in mine:
                 worker.suspend()
-            told.append(receipt)
+            told.append(result)
 
         with pytest.raises(EngineError, match=r"all 2 workers are silent, for 2 s now; .* --resume"):
-            mapper(engine_tasks.slow, tasks(tmp_path, 12), stop)
+            executor(engine_tasks.slow, tasks(tmp_path, 12), stop)
     assert 0 < len(told) < 12
     assert os.listdir(tmp_path / "tmp") == []  # all of a cluster is in its own folder
 

@@ -29,39 +29,39 @@ def test_the_checks_of_scikit_learn(method):
 
 def _table(method, rows=120):
     rng = np.random.default_rng(3)
-    points = rng.normal(size=(rows, 1 if method == "optimal_univariate" else 2))
-    return points, np.where(rng.random(rows) < 0.5, "yes", "no") if METHODS[method].classes else None
+    features = rng.normal(size=(rows, 1 if method == "optimal_univariate" else 2))
+    return features, np.where(rng.random(rows) < 0.5, "yes", "no") if METHODS[method].classes else None
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "rhs"])
 def test_groups_are_those_of_the_method(method):
-    points, classes = _table(method)
-    made = Microaggregation(method, k=4, random_state=7).fit(points, classes)
+    features, classes = _table(method)
+    made = Microaggregation(method, k=4, random_state=7).fit(features, classes)
     assert np.bincount(made.labels_).min() >= 4 and made.n_groups_ == len(np.unique(made.labels_))
-    assert made.information_loss_ == information_loss(points, made.labels_)
-    again = clone(made).fit_predict(points, classes)
+    assert made.information_loss_ == information_loss(features, made.labels_)
+    again = clone(made).fit_predict(features, classes)
     assert np.array_equal(again, made.labels_)
     if not METHODS[method].draws:
         codes = None if classes is None else np.unique(classes, return_inverse=True)[1]
-        plain = cluster(points, 4, method, rng=np.random.default_rng(0), classes=codes)
+        plain = cluster(features, 4, method, rng=np.random.default_rng(0), classes=codes)
         assert np.array_equal(plain, made.labels_)
 
 
 def test_blobs_are_groups_where_k_is_their_size():
-    points, blobs = make_blobs(48, centers=np.array([[0, 0], [30, 0], [0, 30]]), random_state=2)
-    labels = Microaggregation(k=16).fit_predict(points)
+    features, blobs = make_blobs(48, centers=np.array([[0, 0], [30, 0], [0, 30]]), random_state=2)
+    labels = Microaggregation(k=16).fit_predict(features)
     assert len({(int(a), int(b)) for a, b in zip(labels, blobs, strict=True)}) == 3
 
 
 def test_options_refinement_and_blocks_reach_the_method():
-    points, _ = _table("mdav", 400)
-    plain = Microaggregation(k=4).fit(points)
-    better = Microaggregation(k=4, refine="quick", random_state=0).fit(points)
+    features, _ = _table("mdav", 400)
+    plain = Microaggregation(k=4).fit(features)
+    better = Microaggregation(k=4, refine="quick", random_state=0).fit(features)
     assert better.information_loss_ < plain.information_loss_ and np.bincount(better.labels_).min() >= 4
-    blocks = cluster(points, 4, "mdav", rng=np.random.default_rng(0), block_rows=50)
-    assert np.array_equal(Microaggregation(k=4, block_rows=50).fit_predict(points), blocks)
-    ordered = cluster(points, 4, "mhm", rng=np.random.default_rng(0), order="md")
-    assert np.array_equal(Microaggregation("mhm", k=4, options={"order": "md"}).fit_predict(points), ordered)
+    blocks = cluster(features, 4, "mdav", rng=np.random.default_rng(0), block_rows=50)
+    assert np.array_equal(Microaggregation(k=4, block_rows=50).fit_predict(features), blocks)
+    ordered = cluster(features, 4, "mhm", rng=np.random.default_rng(0), order="md")
+    assert np.array_equal(Microaggregation("mhm", k=4, options={"order": "md"}).fit_predict(features), ordered)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_options_refinement_and_blocks_reach_the_method():
     ],
 )
 def test_what_does_not_fit_is_refused(given, told):
-    points, classes = _table("crest")
+    features, classes = _table("crest")
     y = classes if given.get("refine") else None
     with pytest.raises(ValueError, match=told):
-        Microaggregation(**given).fit(points, y)
+        Microaggregation(**given).fit(features, y)
 
 
 def test_in_a_pipeline_and_from_the_package():
@@ -95,9 +95,9 @@ def test_in_a_pipeline_and_from_the_package():
 
 
 def test_states_of_any_kind_give_the_same_groups_again():
-    points, _ = _table("condensation")
+    features, _ = _table("condensation")
     for state in (3, np.random.RandomState(3), np.random.default_rng(3)):
-        first = Microaggregation("condensation", k=4, random_state=state).fit_predict(points)
+        first = Microaggregation("condensation", k=4, random_state=state).fit_predict(features)
         assert np.bincount(first).min() >= 4
-    one, two, other = (Microaggregation("condensation", k=4, random_state=s).fit_predict(points) for s in (1, 1, 2))
+    one, two, other = (Microaggregation("condensation", k=4, random_state=s).fit_predict(features) for s in (1, 1, 2))
     assert np.array_equal(one, two) and not np.array_equal(one, other)

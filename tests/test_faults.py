@@ -13,9 +13,9 @@ from anonpipe.engine import Task
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline import tasks, write
-from anonpipe.pipeline.channels import channel_shelf
+from anonpipe.pipeline.channels import channel_array
 from anonpipe.pipeline.run import execute
-from anonpipe.pipeline.staged import FILES, routed_shelf
+from anonpipe.pipeline.staged import FILES, routed_array
 from anonpipe.pipeline.steps import LAST, PassTask
 from tests import small
 from tests.faults import inputs, staging
@@ -82,17 +82,17 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file)
 
 def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
     given = staging.case(tmp_path, "groups")
-    with pipeline.open_run(given) as run, engine.in_process() as mapper:
+    with pipeline.open_run(given) as run, engine.in_process() as executor:
         for stage in (pipeline.scan, pipeline.route, pipeline.encode, pipeline.transform, pipeline.decode):
-            stage(run, mapper)
+            stage(run, executor)
         records, rows = run.context, run.context.cut.lengths[0]
         last = PassTask.read(records.work, LAST)
-        shelf = channel_shelf(records.work, records.fitted, records.cut, last.given, last.channels)
-        good = shelf.read(0, 0, rows)
+        staged = channel_array(records.work, records.fitted, records.cut, last.given, last.channels)
+        good = staged.read(0, 0, rows)
         for bad in (-1, rows, 2**60):
             channels = good.copy()
             channels[rows // 2, -1] = bad
-            shelf.write(0, channels)
+            staged.write(0, channels)
             with pytest.raises(DamagedError, match=f"groups are not of the {rows} records of their part"):
                 tasks.run_task(records, "decode", 0)
 
@@ -109,9 +109,9 @@ def test_late_tasks_of_a_killed_driver_write_nothing(tmp_path, resume):
     expected, changed = staging.released(given), first.read_bytes()
     shutil.rmtree(given.output)
     first.write_bytes(original)
-    with pipeline.open_run(given) as run, engine.in_process() as mapper:
-        pipeline.scan(run, mapper)
-        run.context.call(routed_shelf)
+    with pipeline.open_run(given) as run, engine.in_process() as executor:
+        pipeline.scan(run, executor)
+        run.context.call(routed_array)
         late = [Task(str(run.staging.root), run.token, "route", at) for at in range(2)]
     if not resume:
         first.write_bytes(changed)
@@ -159,9 +159,9 @@ def test_any_damaged_byte_of_a_written_file_is_noticed_before_it_counts(tmp_path
         staging.flipped(path, rng)
         return measure(work, fitted, index, path)
 
-    with pipeline.open_run(given) as run, engine.in_process() as mapper:
+    with pipeline.open_run(given) as run, engine.in_process() as executor:
         for stage in pipeline.MAPPED_STAGES[:-1]:
-            stage(run, mapper)
+            stage(run, executor)
         for _ in range(40):
             with monkeypatch.context() as patch, pytest.raises(EngineError, match="was damaged on the disk"):
                 patch.setattr(write, "measure_file", damaged)

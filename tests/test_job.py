@@ -237,7 +237,7 @@ def test_every_synthesizer_can_be_asked_for_but_the_one_of_categories():
     from anonpipe.methods.record import in_jobs
     from anonpipe.methods.synthesis import METHODS
 
-    assert set(in_jobs(METHODS)) == {name for name, record in METHODS.items() if record.takes == "points"}
+    assert set(in_jobs(METHODS)) == {name for name, record in METHODS.items() if record.takes == "features"}
     for name in in_jobs(METHODS):
         assert isinstance(parse_job(changed(synthesize={"method": name})).synthesize, METHODS[name].options)
 

@@ -82,7 +82,7 @@ def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_pa
     """Each stratum by itself, with the key of its scope."""
     seen = []
 
-    def look(run, _mapper):
+    def look(run, _executor):
         found, wanted = steps_on_disk_and_in_memory(run.context)
         cut = run.context.cut
         seen.extend(zip(found, wanted, [cut.lengths[scope.inside] for scope in cut.scopes(True)], strict=True))
@@ -120,12 +120,12 @@ def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table, mon
     given, whole = job_of(tmp_path / "stopped", table), pipeline.Run.map_stage
     for title in ("mask: sizes", "decode"):
 
-        def stopping(self, mapper, stage, count, shown=None, title=title):
+        def stopping(self, executor, stage, count, shown=None, title=title):
             def one(work, tasks, on_done):
-                mapper(work, tasks[:1], on_done)
+                executor(work, tasks[:1], on_done)
                 raise Stopped
 
-            return whole(self, one if (shown or stage) == title else mapper, stage, count, shown)
+            return whole(self, one if (shown or stage) == title else executor, stage, count, shown)
 
         with monkeypatch.context() as patch:
             patch.setattr(pipeline.Run, "map_stage", stopping)

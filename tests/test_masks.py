@@ -16,7 +16,7 @@ from anonpipe.job.model import load_job
 from anonpipe.methods.masking import MASKERS, Rows
 from anonpipe.methods.masking._order_statistics import averaged_by_rank
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.channels import FEATURES, FOLDER, channel_shelf, read_column, scopes_of
+from anonpipe.pipeline.channels import FEATURES, FOLDER, channel_array, read_column, scopes_of
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.steps import LAST, PassTask
 from anonpipe.pipeline.tasks import run_task
@@ -222,7 +222,7 @@ def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, 
     """The masked points in the staging are those of `run_steps` with the run's key, bit for bit."""
     seen = {}
 
-    def look(run, _mapper):
+    def look(run, _executor):
         found, wanted = steps_on_disk_and_in_memory(run.context)
         seen.update(found=np.concatenate(found), wanted=np.concatenate(wanted), scopes=len(wanted))
         assert len(run.context.cut.partitions) > 1
@@ -238,12 +238,12 @@ def _stop_at(monkeypatch, title):
     """Stop a run before the pieces of this stage, or with a number of pieces done."""
     whole = pipeline.Run.map_stage
 
-    def stopping(self, mapper, stage, count, shown=None):
+    def stopping(self, executor, stage, count, shown=None):
         if (shown or stage) != title:
-            return whole(self, mapper, stage, count, shown)
+            return whole(self, executor, stage, count, shown)
 
         def one(work, tasks, on_done):
-            mapper(work, tasks[:1], on_done)
+            executor(work, tasks[:1], on_done)
             raise Stopped
 
         return whole(self, one, stage, count, shown)
@@ -327,21 +327,21 @@ def test_a_step_that_makes_nonsense_is_found_out(tmp_path, registry, monkeypatch
 
 
 def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registry, monkeypatch):
-    """A task that slept while its step was done by another, and whose shelf is deleted or loses a chunk meanwhile."""
+    """A task that slept while another did its step, and whose staged array is deleted or loses a chunk meanwhile."""
 
-    def look(run, _mapper):
+    def look(run, _executor):
         records = run.context
         work, fitted, cut = records.work, records.fitted, records.cut
         last, (scope, *_) = PassTask.read(work, LAST), scopes_of(fitted, cut)
-        shelf = channel_shelf(work, fitted, cut, last.given, last.channels)
-        before = shelf.read_column(0, cut.lengths)
+        staged = channel_array(work, fitted, cut, last.given, last.channels)
+        before = staged.read_column(0, cut.lengths)
         with pytest.raises(EngineError, match="missing from the staging"):
             run_task(records, "step-3", 0)  # whose input was deleted when step 4 was done
         next(path for path in (run.staging.file(FOLDER) / FEATURES / "c").rglob("*") if path.is_file()).unlink()
         with pytest.raises(EngineError, match="the staging is damaged"):
             for place in range(last.channels):
                 read_column(work, fitted, cut, FEATURES, last.channels, place, scope)
-        assert np.array_equal(shelf.read_column(0, cut.lengths), before)
+        assert np.array_equal(staged.read_column(0, cut.lengths), before)
 
     monkeypatch.setattr(pipeline, "MAPPED_STAGES", (*pipeline.MAPPED_STAGES[:4], look, *pipeline.MAPPED_STAGES[4:]))
     assert small.run(registry_job(tmp_path, registry, BY_NAME["data_shuffle"])).version

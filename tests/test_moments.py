@@ -47,43 +47,45 @@ def sizes_of(square):
 @given(groupings())
 @settings(max_examples=60, deadline=None)
 def test_moments_are_those_of_the_twin(case):
-    points, order, starts = case
-    before = points.copy()
-    grouped = GroupedMoments.of(points, order, starts)
-    size = np.abs(points).max(axis=0)
-    close(grouped.total.mean, points.mean(axis=0), size)
+    features, order, starts = case
+    before = features.copy()
+    grouped = GroupedMoments.of(features, order, starts)
+    size = np.abs(features).max(axis=0)
+    close(grouped.total.mean, features.mean(axis=0), size)
     floor = 1e-9 * np.outer(size, size)  # the twin itself loses digits next to a large mean
-    close(grouped.total.scatter, naive.scatter(points), sizes_of(naive.scatter(points)) + floor)
-    close(grouped.within, naive.within(points, order, starts), sizes_of(naive.within(points, order, starts)) + floor)
+    close(grouped.total.scatter, naive.scatter(features), sizes_of(naive.scatter(features)) + floor)
+    close(
+        grouped.within, naive.within(features, order, starts), sizes_of(naive.within(features, order, starts)) + floor
+    )
     assert grouped.groups == len(starts) - 1
-    assert np.array_equal(points, before)
+    assert np.array_equal(features, before)
     assert np.array_equal(grouped.within, grouped.within.T)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1000])
 def test_block_borders(n):
-    points = np.random.default_rng(n).normal(3, 2, (n, 3))
-    moments = Moments.of(points)
+    features = np.random.default_rng(n).normal(3, 2, (n, 3))
+    moments = Moments.of(features)
     assert moments.n == n
-    assert np.allclose(moments.scatter, naive.scatter(points) if n else 0, rtol=1e-12, atol=1e-12)
+    assert np.allclose(moments.scatter, naive.scatter(features) if n else 0, rtol=1e-12, atol=1e-12)
     assert np.isnan(moments.covariance).all() == (n < 2)
 
 
 @pytest.mark.parametrize("n", [4, 255, 256, 257, 700])
 def test_block_borders_of_groups(n):
-    points = np.random.default_rng(n).normal(3, 2, (n, 3))
+    features = np.random.default_rng(n).normal(3, 2, (n, 3))
     order, starts = sort_groups(np.arange(n) % (n // 4))
-    within = GroupedMoments.of(points, order, starts).within
-    assert np.allclose(within, naive.within(points, order, starts), rtol=1e-12, atol=1e-12)
+    within = GroupedMoments.of(features, order, starts).within
+    assert np.allclose(within, naive.within(features, order, starts), rtol=1e-12, atol=1e-12)
 
 
 def test_a_constant_column_has_exactly_no_variance_and_keeps_its_value():
-    points = np.full((1001, 1), 0.1)
-    moments = Moments.of(points)
+    features = np.full((1001, 1), 0.1)
+    moments = Moments.of(features)
     assert moments.mean[0] == 0.1
     assert moments.scatter[0, 0] == 0.0
     groups = sort_groups(np.arange(1001) // 7)
-    assert GroupedMoments.of(points, *groups).within[0, 0] == 0.0
+    assert GroupedMoments.of(features, *groups).within[0, 0] == 0.0
 
 
 def test_a_large_mean_costs_no_digits():
@@ -95,32 +97,32 @@ def test_a_large_mean_costs_no_digits():
 @given(groupings(), st.lists(st.integers(0, 5), min_size=6, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_any_split_by_groups_merges_to_the_whole(case, piece_of_group):
-    points, order, starts = case
-    label = np.empty(len(points), dtype=np.int64)
+    features, order, starts = case
+    label = np.empty(len(features), dtype=np.int64)
     label[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     grouped, pairs, spreads = [], [], []
     for piece in range(6):
         chosen = np.isin(label, [g for g in range(len(starts) - 1) if piece_of_group[g] == piece])
         if chosen.any():
             renumbered = np.unique(label[chosen], return_inverse=True)[1]
-            part = (points[chosen], *sort_groups(renumbered))
+            part = (features[chosen], *sort_groups(renumbered))
             grouped.append(GroupedMoments.of(*part))
             pairs.append(PairwiseMoments.of(part[0]))
             spreads.append(GroupSpread.of(*part))
-    whole, merged = GroupedMoments.of(points, order, starts), merge_all(grouped)
-    size = np.abs(points).max(axis=0)
+    whole, merged = GroupedMoments.of(features, order, starts), merge_all(grouped)
+    size = np.abs(features).max(axis=0)
     floor = np.outer(size, size)
     close(merged.total.mean, whole.total.mean, size)
-    close(merged.total.scatter, whole.total.scatter, len(points) * floor)
-    close(merged.within, whole.within, len(points) * floor)
+    close(merged.total.scatter, whole.total.scatter, len(features) * floor)
+    close(merged.within, whole.within, len(features) * floor)
     assert (merged.groups, merged.total.n) == (whole.groups, whole.total.n)
-    pairwise, joined = PairwiseMoments.of(points), merge_all(pairs)
+    pairwise, joined = PairwiseMoments.of(features), merge_all(pairs)
     assert np.array_equal(joined.n, pairwise.n)
-    close(joined.cross, pairwise.cross, len(points) * floor)
-    spread, together = GroupSpread.of(points, order, starts), merge_all(spreads)
+    close(joined.cross, pairwise.cross, len(features) * floor)
+    spread, together = GroupSpread.of(features, order, starts), merge_all(spreads)
     for name, power in {"noise": 4, "square": 4, "product": 4, "linear": 3, "mixed": 3}.items():
         scale = floor**2 if power == 4 else floor * np.maximum(size[:, None], size[None, :])
-        close(getattr(together, name), getattr(spread, name), len(points) * scale)
+        close(getattr(together, name), getattr(spread, name), len(features) * scale)
 
 
 def test_merging_is_associative_and_has_a_neutral_piece():
@@ -152,14 +154,14 @@ def test_pairwise_moments_are_those_of_the_twin(case, share):
 
 def test_json_keeps_every_bit():
     rng = np.random.default_rng(3)
-    points = rng.normal(size=(40, 3)) / 3
+    features = rng.normal(size=(40, 3)) / 3
     order, starts = shuffled_groups([4] * 10, rng)
-    holed = np.where(rng.random(points.shape) < 0.2, np.nan, points)
+    holed = np.where(rng.random(features.shape) < 0.2, np.nan, features)
     records = [
-        Moments.of(points),
-        GroupedMoments.of(points, order, starts),
+        Moments.of(features),
+        GroupedMoments.of(features, order, starts),
         PairwiseMoments.of(holed),
-        GroupSpread.of(points, order, starts),
+        GroupSpread.of(features, order, starts),
         noise_scatter(starts, 3, rng=rng),
     ]
     for record in records:
@@ -170,10 +172,10 @@ def test_json_keeps_every_bit():
 
 def test_s_delta_by_form():
     rng = np.random.default_rng(4)
-    points = rng.normal(size=(60, 3))
+    features = rng.normal(size=(60, 3))
     order, starts = shuffled_groups([3] * 20, rng)
-    grouped = GroupedMoments.of(points, order, starts)
-    lost = np.cov(points.T) - np.cov(naive.centroid(points, order, starts).T)
+    grouped = GroupedMoments.of(features, order, starts)
+    lost = np.cov(features.T) - np.cov(naive.centroid(features, order, starts).T)
     assert np.allclose(s_delta(grouped, "independent"), lost)
     for form in ("centred", "published"):
         assert np.allclose(s_delta(grouped, form), 59 / 40 * lost)
@@ -182,8 +184,8 @@ def test_s_delta_by_form():
 
 
 def test_groups_of_one_need_no_noise():
-    points = np.random.default_rng(5).normal(size=(7, 2))
-    grouped = GroupedMoments.of(points, np.arange(7), np.arange(8))
+    features = np.random.default_rng(5).normal(size=(7, 2))
+    grouped = GroupedMoments.of(features, np.arange(7), np.arange(8))
     for form in ("independent", "centred", "published"):
         assert not s_delta(grouped, form).any()
         assert not noise_factor(s_delta(grouped, form)).any()
@@ -215,31 +217,31 @@ def make(apart=3.0):
     rng = np.random.default_rng(6)
     sizes = np.array([3, 3, 3, 4, 5, 3, 3, 7, 3, 9, 4, 3, 3, 8])
     order, starts = shuffled_groups(sizes, rng)
-    points = rng.normal(size=(sizes.sum(), 3)) @ rng.normal(size=(3, 3))
-    group = np.empty(len(points), dtype=np.int64)
+    features = rng.normal(size=(sizes.sum(), 3)) @ rng.normal(size=(3, 3))
+    group = np.empty(len(features), dtype=np.int64)
     group[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return points * (0.3 + group % 4)[:, None] + apart * rng.normal(size=(len(sizes), 3))[group], order, starts
+    return features * (0.3 + group % 4)[:, None] + apart * rng.normal(size=(len(sizes), 3))[group], order, starts
 
 
 def simulate(method, form, times=8000, noise=None, apart=3.0):
     """Means and covariances of many independent releases of one table."""
-    points, order, starts = make(apart)
-    grouped = GroupedMoments.of(points, order, starts)
+    features, order, starts = make(apart)
+    grouped = GroupedMoments.of(features, order, starts)
     options = {}
     if (method, form) == ("micro_perturbation", "exact"):
-        return grouped, *simulate_exact(points, order, starts, times)
+        return grouped, *simulate_exact(features, order, starts, times)
     if method == "micro_perturbation":
         options = {"form": form, "factor": noise_factor(s_delta(grouped, form) if noise is None else noise)}
     elif method in ("gaussian", "pca") and form is not None:
-        options = {"moments": form} | ({"n_table": len(points)} if form == "expected" else {})
+        options = {"moments": form} | ({"n_table": len(features)} if form == "expected" else {})
     elif method == "r_microhybrid":
-        options = {"kept": np.empty((len(points) * times, 0)), "rule": "rank"}
+        options = {"kept": np.empty((len(features) * times, 0)), "rule": "rank"}
     rng = np.random.default_rng(7)
     if "n_table" in options:
-        new = np.stack([synthesize(points, order, starts, method, rng=rng, **options) for _ in range(times)])
+        new = np.stack([synthesize(features, order, starts, method, rng=rng, **options) for _ in range(times)])
     else:
-        many = tiled(points, order, starts, times)
-        new = synthesize(*many, method, rng=rng, **options).reshape(times, len(points), 3)
+        many = tiled(features, order, starts, times)
+        new = synthesize(*many, method, rng=rng, **options).reshape(times, len(features), 3)
     return grouped, *moments_of(new)
 
 
@@ -250,13 +252,15 @@ def moments_of(new):
     return mean, np.einsum("tij,tih->tjh", off, off) / (new.shape[1] - 1)
 
 
-def simulate_exact(points, order, starts, times):
-    within = GroupedMoments.of(points, order, starts).within
+def simulate_exact(features, order, starts, times):
+    within = GroupedMoments.of(features, order, starts).within
     new = []
     for seed in range(times):
         factor = exact_factor(noise_scatter(starts, 3, rng=np.random.default_rng(seed)), within)
         options = {"form": "exact", "factor": factor}
-        new.append(synthesize(points, order, starts, "micro_perturbation", rng=np.random.default_rng(seed), **options))
+        new.append(
+            synthesize(features, order, starts, "micro_perturbation", rng=np.random.default_rng(seed), **options)
+        )
     return moments_of(np.stack(new))
 
 
@@ -312,16 +316,16 @@ def test_sampling_limits_and_expectations_hold(method, form, apart):
 @pytest.mark.parametrize("apart", [3.0, 0.0])
 @pytest.mark.parametrize(("method", "form"), RANDOM)
 def test_sampling_limits_are_the_sums_written_out(method, form, apart):
-    points, order, starts = make(apart)
-    n, grouped = len(points), GroupedMoments.of(points, order, starts)
+    features, order, starts = make(apart)
+    n, grouped = len(features), GroupedMoments.of(features, order, starts)
     averaging = np.zeros((n, n))
     covariances = np.empty((n, 3, 3))
     for members in naive.groups_of(order, starts):
         if form == "centred":
             averaging[np.ix_(members, members)] = 1 / len(members)
-        own = naive.scatter(points[members]) / len(members) * n / (n - 1)
+        own = naive.scatter(features[members]) / len(members) * n / (n - 1)
         covariances[members] = own if form == "expected" else s_delta(grouped, form)
-    mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
+    mean, covariance = naive.standard_errors(naive.centroid(features, order, starts), covariances, averaging)
     limit = limit_of(grouped, method, form, spread=spread_for(form, apart))
     assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
     assert np.allclose(limit.covariance, covariance, rtol=1e-10)
@@ -330,27 +334,27 @@ def test_sampling_limits_are_the_sums_written_out(method, form, apart):
 @pytest.mark.parametrize("form", ["independent", "centred"])
 def test_parts_with_noise_of_their_own_are_the_sums_written_out(form):
     """Expected covariance and standard errors of a table whose two parts have noise of a covariance each."""
-    points, order, starts = make()
+    features, order, starts = make()
     cut = 7
     halves = [(order[: starts[cut]], starts[: cut + 1]), (order[starts[cut] :], starts[cut:] - starts[cut])]
-    averaging, covariances, scopes = np.zeros((len(points),) * 2), np.empty((len(points), 3, 3)), []
+    averaging, covariances, scopes = np.zeros((len(features),) * 2), np.empty((len(features), 3, 3)), []
     for rows, begins in halves:
-        grouped = GroupedMoments.of(points[rows], np.arange(len(rows)), begins)
+        grouped = GroupedMoments.of(features[rows], np.arange(len(rows)), begins)
         scopes.append((grouped, s_delta(grouped, form)))
         covariances[rows] = scopes[-1][1]
     for members in naive.groups_of(order, starts) if form == "centred" else ():
         averaging[np.ix_(members, members)] = 1 / len(members)
-    mean, covariance = naive.standard_errors(naive.centroid(points, order, starts), covariances, averaging)
+    mean, covariance = naive.standard_errors(naive.centroid(features, order, starts), covariances, averaging)
     limit = limit_of_scopes(scopes, form)
     assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
     assert np.allclose(limit.covariance, covariance, rtol=1e-10)
-    left = np.eye(len(points)) - averaging
+    left = np.eye(len(features)) - averaging
     left -= left.mean(axis=0)
-    added = np.einsum("ij,jab,ij->ab", left, covariances, left) / (len(points) - 1)
-    between = np.cov(naive.centroid(points, order, starts).T)
+    added = np.einsum("ij,jab,ij->ab", left, covariances, left) / (len(features) - 1)
+    between = np.cov(naive.centroid(features, order, starts).T)
     assert np.allclose(expected_of_scopes(scopes, form), between + added, rtol=1e-10)
     if form == "independent":  # each part is unbiased; the table gets what the parts' means move
-        assert np.all(np.diag(between + added) > np.diag(np.cov(points.T)))
+        assert np.all(np.diag(between + added) > np.diag(np.cov(features.T)))
 
 
 def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_within_six_standard_errors():
@@ -358,10 +362,10 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
 
     Where the table is spread evenly, the limit is hardly wider than the normal one.
     """
-    points = np.full((300, 1), 1e-9) * np.arange(300)[:, None]
-    points[0] = 1e6
-    spread = GroupSpread.of(points, np.arange(300), np.arange(0, 301, 3))
-    grouped = GroupedMoments.of(points, np.arange(300), np.arange(0, 301, 3))
+    features = np.full((300, 1), 1e-9) * np.arange(300)[:, None]
+    features[0] = 1e6
+    spread = GroupSpread.of(features, np.arange(300), np.arange(0, 301, 3))
+    grouped = GroupedMoments.of(features, np.arange(300), np.arange(0, 301, 3))
     limit = limit_of(grouped, "pca", "expected", spread=spread)
     unit = limit.scale[0, 0] / 2  # of the chi-square, which the group's mean makes non-central
     other = float(spread.square[0, 0] / spread.largest[0, 0] ** 2)  # 3 u²/V
@@ -418,9 +422,9 @@ def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
     assert np.all(off["published"] > 30)
 
 
-def unbiased(points, covariances):
+def unbiased(features, covariances):
     """Whether each entry of the mean covariance lies within Z standard errors, taken from the releases, of S_X."""
-    off = covariances.mean(axis=0) - np.cov(points.T)
+    off = covariances.mean(axis=0) - np.cov(features.T)
     return np.abs(off) <= Z * covariances.std(axis=0) / np.sqrt(len(covariances))
 
 
@@ -433,9 +437,9 @@ def test_draws_with_the_scatter_over_n_are_unbiased_and_those_over_n_less_one_ar
     """
     rng = np.random.default_rng(8)
     order, starts = shuffled_groups([5] * 8, rng)
-    points = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3))
+    features = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 3))
     times = 20_000
-    many = tiled(points, order, starts, times)
+    many = tiled(features, order, starts, times)
     draws = np.random.default_rng(9).standard_normal(len(many[0]) * 3)
     covariances = {}
     for name, factor in {"over n": 40 / 39, "published": 5 / 4}.items():
@@ -444,17 +448,17 @@ def test_draws_with_the_scatter_over_n_are_unbiased_and_those_over_n_less_one_ar
         covariances[name] = moments_of(new.reshape(times, 40, 3))[1]
     again = np.stack(
         [
-            synthesize(points, order, starts, "gaussian", rng=rng, moments="expected", n_table=40)
+            synthesize(features, order, starts, "gaussian", rng=rng, moments="expected", n_table=40)
             for _ in range(times // 4)
         ]
     )
-    assert unbiased(points, covariances["over n"]).all()
-    assert unbiased(points, moments_of(again)[1]).all()
-    assert not unbiased(points, covariances["published"]).diagonal().any()
-    excess = covariances["published"].mean(axis=0) - np.cov(points.T)
+    assert unbiased(features, covariances["over n"]).all()
+    assert unbiased(features, moments_of(again)[1]).all()
+    assert not unbiased(features, covariances["published"]).diagonal().any()
+    excess = covariances["published"].mean(axis=0) - np.cov(features.T)
     error = covariances["published"].std(axis=0) / np.sqrt(times)
     assert np.all(np.diag(excess) > 25 * np.diag(error))
-    within = GroupedMoments.of(points, order, starts).within
+    within = GroupedMoments.of(features, order, starts).within
     predicted = within / (5 - 1) * (1 - 5 / 40) / (40 - 1)
     assert np.all(np.abs(excess - predicted) <= Z * error)
 
@@ -495,9 +499,9 @@ def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method,
 
 
 def test_spread_is_that_of_the_twin():
-    points, order, starts = make()
-    spread = GroupSpread.of(points, order, starts)
-    for name, value in naive.spread(points, order, starts).items():
+    features, order, starts = make()
+    spread = GroupSpread.of(features, order, starts)
+    for name, value in naive.spread(features, order, starts).items():
         assert np.allclose(getattr(spread, name), value, rtol=1e-10, atol=1e-10 * np.abs(value).max())
 
 

@@ -138,7 +138,7 @@ def test_small_strata_share_their_noise(tmp_path, form):
 
 
 def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
-    """Exact in every group; k is held against the columns of points before any group is formed."""
+    """Exact in every group; k is held against the feature columns before any group is formed."""
     rng = np.random.default_rng(1)
     ward = rng.choice(["a", "b", "c"], 900)
     age = rng.integers(18, 90, 900)

@@ -13,17 +13,17 @@ JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": 
     st.lists(st.lists(st.integers(0, 30), min_size=6, max_size=6), min_size=1, max_size=4),
     st.lists(st.integers(0, 1), min_size=6, max_size=6),
 )
-def test_every_row_is_in_one_partition_in_source_order(slab_leaf_rows, strata):
+def test_every_row_is_in_one_partition_in_source_order(chunk_leaf_rows, strata):
     strata = sorted(strata)
-    plan = cut_rows(JOB, slab_leaf_rows, strata)
-    assert plan.rows == sum(map(sum, slab_leaf_rows))
+    plan = cut_rows(JOB, chunk_leaf_rows, strata)
+    assert plan.rows == sum(map(sum, chunk_leaf_rows))
     covered = [sorted(plan.pieces(at)) for at in range(len(plan.partitions))]
     assert covered == [plan.pieces(at) for at in range(len(plan.partitions))]
     seen = {(u, row) for pieces in covered for u, begin, end in pieces for row in range(begin, end)}
     assert len(seen) == plan.rows
     for partition in plan.partitions:
         assert {strata[leaf] for leaf in partition.leaves} == {partition.stratum}
-        whole = sum(sum(u[leaf] for u in slab_leaf_rows) for leaf, s in enumerate(strata) if s == partition.stratum)
+        whole = sum(sum(u[leaf] for u in chunk_leaf_rows) for leaf, s in enumerate(strata) if s == partition.stratum)
         assert partition.rows >= min(JOB.k, whole)
     assert Cut.from_dict(plan.to_dict()) == plan
 

@@ -17,7 +17,7 @@ from anonpipe.encoding.sketch import Tracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.rng import keyed, require_secret, steward_secret
-from anonpipe.storage import release_log as ledger
+from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import place
 from anonpipe.storage.release_log import Trace, look, note_release, withdraw_note
 from tests import small
@@ -76,7 +76,7 @@ def without(table, *names, seed=9):
 
 def test_equal_records_are_released_again_and_leave_no_second_line(out):
     shuffled = people(2_000).take(np.random.default_rng(0).permutation(2_000))
-    assert look(trace(shuffled), SECRET, out) == ledger.Found()
+    assert look(trace(shuffled), SECRET, out) == release_log.Found()
     before = Path(out.root, "steward", "releases.jsonl").read_bytes()
     note_release(trace(shuffled), SECRET, out, "v2")
     assert Path(out.root, "steward", "releases.jsonl").read_bytes() == before
@@ -113,11 +113,11 @@ def test_an_overlap_shows_whatever_changed_for_everybody(out, changed, columns, 
 
 def test_other_persons_are_no_overlap(out):
     for seed in range(1, 6):
-        assert look(trace(people(2_000, seed)), SECRET, out) == ledger.Found()
+        assert look(trace(people(2_000, seed)), SECRET, out) == release_log.Found()
     few = {name: COLUMNS[name] for name in ("stage", "site")}  # twelve kinds of records, all of which both have
     note_release(trace(people(2_000, 1), few), SECRET, out, "v2")
     for seed in range(2, 12):
-        assert look(trace(people(2_000, seed), few), SECRET, out) == ledger.Found()
+        assert look(trace(people(2_000, seed), few), SECRET, out) == release_log.Found()
     assert "overlaps" in said(look(trace(people(2_000, 1).slice(3), few), SECRET, out))
 
 
@@ -127,7 +127,7 @@ def test_the_overlap_that_is_found_almost_surely():
     told = json.loads(json.dumps(first.line(SECRET, "v1")))
     both = pa.concat_tables([people(40_000).slice(0, 1_600), people(38_400, 7)]).drop(["person"])
     columns = {name: column for name, column in COLUMNS.items() if name != "person"}
-    assert "overlaps" in ledger._overlaps(trace(both, columns), SECRET, [told])[0]
+    assert "overlaps" in release_log._overlaps(trace(both, columns), SECRET, [told])[0]
 
 
 def test_the_same_records_under_another_job_or_secret_are_refused(out):
@@ -155,7 +155,7 @@ def test_torn_and_foreign_lines_are_passed_over(out):
 
 def test_a_line_that_was_taken_back_says_nothing(out):
     withdraw_note(out, "v1")
-    assert look(trace(people(2_000).slice(1)), SECRET, out) == ledger.Found()
+    assert look(trace(people(2_000).slice(1)), SECRET, out) == release_log.Found()
 
 
 def test_a_home_that_cannot_be_written_is_a_warning(out, tmp_path, monkeypatch):
@@ -210,12 +210,12 @@ def test_runs_refuse_warn_and_allow(tmp_path, monkeypatch):
     warned = anonymize(joined, grown)
     assert any("240 rows then, 241 now" in warning for warning in warned.warnings)
     allowed = small.run(parse_job({**grown.model_dump(mode="json"), "repeat": {"allow": "a yearly register"}}))
-    assert f"{ledger.ALLOWED}a yearly register" in allowed.verdict.notes
+    assert f"{release_log.ALLOWED}a yearly register" in allowed.verdict.notes
     report = json.loads(Path(allowed.version, "_report.json").read_text())
     assert any("in earlier releases, too" in each for each in report["not_guaranteed"])
     assert "yearly" not in json.dumps(report)
     manifest = json.loads(Path(allowed.version, "_manifest.json").read_text())
-    assert manifest["secret_mark"] == ledger.mark(steward_secret())
+    assert manifest["secret_mark"] == release_log.mark(steward_secret())
     assert first.version is not None
     Path(job.output, "steward", "releases.jsonl").unlink()
     Path(os.environ["ANONPIPE_HOME"], "releases.jsonl").unlink()

@@ -38,25 +38,25 @@ def staging(tmp_path):
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 9))
 def test_shelf_returns_what_was_written(tmp_path_factory, region_rows, width, pieces):
     staging = staging_at(tmp_path_factory.mktemp("shelf"))
-    shelf = store.create_shelf(staging, "a", region_rows, width, "float64", pieces)
+    staged = store.create_staged_array(staging, "a", region_rows, width, "float64", pieces)
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(count, width)) for count in region_rows]
     for region, values in reversed(list(enumerate(rows))):
-        shelf.write(region, values)
-        shelf.write(region, values)  # a retry
+        staged.write(region, values)
+        staged.write(region, values)  # a retry
     wanted = [(region, len(values) // 3, len(values)) for region, values in enumerate(rows)]
     expected = np.concatenate([values[len(values) // 3 :] for values in rows])
-    assert np.array_equal(shelf.gather(wanted), expected)
+    assert np.array_equal(staged.gather(wanted), expected)
 
 
 def test_shelf_regions_never_share_a_chunk(staging):
-    shelf = store.create_shelf(staging, "a", [10, 3000, 7], 2, "float64")
+    staged = store.create_staged_array(staging, "a", [10, 3000, 7], 2, "float64")
     chunk = store.zarr.open_array(store.SealedChunks(staging, "a")).chunks[0]
-    assert all(start % chunk == 0 for start in shelf.starts) and len(set(shelf.starts)) == 3
+    assert all(start % chunk == 0 for start in staged.starts) and len(set(staged.starts)) == 3
 
 
 def _write_column(staging, lengths, place, values):
-    store.create_shelf(staging, "a", lengths, 4, "float64", by_column=True).write_column(place, lengths, values)
+    store.create_staged_array(staging, "a", lengths, 4, "float64", by_column=True).write_column(place, lengths, values)
 
 
 def test_columns_written_side_by_side_lose_no_row(staging):
@@ -64,67 +64,67 @@ def test_columns_written_side_by_side_lose_no_row(staging):
     from concurrent.futures import ProcessPoolExecutor
 
     lengths = [10, 3000, 1, 2048]
-    shelf = store.create_shelf(staging, "a", lengths, 4, "float64", by_column=True)
+    staged = store.create_staged_array(staging, "a", lengths, 4, "float64", by_column=True)
     table = np.random.default_rng(0).normal(size=(sum(lengths), 4))
     with ProcessPoolExecutor(4) as pool:
         jobs = [pool.submit(_write_column, staging, lengths, place, table[:, place]) for place in range(4)]
         assert [job.result() for job in jobs] == [None] * 4
-    shelf.write(1, table[10:3010])
-    assert np.array_equal(shelf.gather([(at, 0, rows) for at, rows in enumerate(lengths)]), table)
+    staged.write(1, table[10:3010])
+    assert np.array_equal(staged.gather([(at, 0, rows) for at, rows in enumerate(lengths)]), table)
     for place in range(4):
-        assert np.array_equal(shelf.read_column(place, lengths), table[:, place])
+        assert np.array_equal(staged.read_column(place, lengths), table[:, place])
 
 
 def test_columns_that_share_chunks_cannot_be_written_alone(staging):
-    shelf = store.create_shelf(staging, "a", [10], 2, "float64")
+    staged = store.create_staged_array(staging, "a", [10], 2, "float64")
     with pytest.raises(ValueError, match="by_column"):
-        shelf.write_column(0, [10], np.zeros(10))
+        staged.write_column(0, [10], np.zeros(10))
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_damaged_or_missing_chunk_is_an_error_and_no_fill_value(staging, fault):
-    shelf = store.create_shelf(staging, "a", [1024, 1024], 1, "float64", pieces=1)
+    staged = store.create_staged_array(staging, "a", [1024, 1024], 1, "float64", pieces=1)
     rows = np.random.default_rng(0).normal(size=(1024, 1))
-    shelf.write(0, rows)
-    shelf.write(1, np.full((1024, 1), np.nan))  # a chunk of nothing but the fill value is written, too
-    assert np.isnan(shelf.read(1, 0, 1024)).all()
+    staged.write(0, rows)
+    staged.write(1, np.full((1024, 1), np.nan))  # a chunk of nothing but the fill value is written, too
+    assert np.isnan(staged.read(1, 0, 1024)).all()
     for region in (0, 1):
         fault(staging.root / "a" / "c" / str(region) / "0", np.random.default_rng(1))
         if fault is FAULTS["swapped"]:
             (staging.root / "a" / "c" / str(region) / "0").write_bytes(b"")
-        for read in (lambda at=region: shelf.read(at, 0, 1), lambda at=region: shelf.gather([(at, 3, 9)])):
+        for read in (lambda at=region: staged.read(at, 0, 1), lambda at=region: staged.gather([(at, 3, 9)])):
             with pytest.raises(DamagedError, match=rf"damaged: a/c/{region}/0 is .*; run again"):
                 read()
 
 
 def test_a_chunk_in_the_place_of_another_is_an_error(staging):
-    shelf = store.create_shelf(staging, "a", [1024, 1024], 1, "float64")
+    staged = store.create_staged_array(staging, "a", [1024, 1024], 1, "float64")
     for region in (0, 1):
-        shelf.write(region, np.full((1024, 1), float(region)))
+        staged.write(region, np.full((1024, 1), float(region)))
     chunks = staging.root / "a" / "c"
     (chunks / "0" / "0").write_bytes((chunks / "1" / "0").read_bytes())
     with pytest.raises(DamagedError, match="a/c/0/0 is not what was written"):
-        shelf.read_column(0, [1024, 1024])
+        staged.read_column(0, [1024, 1024])
 
 
 def test_lost_metadata_are_written_again_and_lose_no_row(staging):
     rows = np.random.default_rng(0).normal(size=(1024, 2))
-    store.create_shelf(staging, "a", [1024], 2, "float64").write(0, rows)
+    store.create_staged_array(staging, "a", [1024], 2, "float64").write(0, rows)
     (staging.root / "a" / "zarr.json").unlink()
-    assert np.array_equal(store.create_shelf(staging, "a", [1024], 2, "float64").read(0, 0, 1024), rows)
+    assert np.array_equal(store.create_staged_array(staging, "a", [1024], 2, "float64").read(0, 0, 1024), rows)
 
 
 def test_a_start_that_is_over_writes_nothing(staging):
     """Neither under a newer start, nor into a folder that was removed; and it does not make that folder again."""
-    shelf = store.create_shelf(staging, "a", [1024], 1, "float64")
-    shelf.write(0, np.zeros((1024, 1)))
+    staged = store.create_staged_array(staging, "a", [1024], 1, "float64")
+    staged.write(0, np.zeros((1024, 1)))
     (staging.root / sealed.START).write_text("second")
     before = {path: path.read_bytes() for path in staging.root.rglob("*") if path.is_file()}
     acts = (
-        lambda: shelf.write(0, np.ones((1024, 1))),
+        lambda: staged.write(0, np.ones((1024, 1))),
         lambda: staging.write_json("x.json", 1),
-        lambda: staging.receipts("route").write(0, {"rows": 1}),
-        lambda: store.create_shelf(staging, "b", [3], 1, "float64"),
+        lambda: staging.results("route").write(0, {"rows": 1}),
+        lambda: store.create_staged_array(staging, "b", [3], 1, "float64"),
     )
     for act in acts:
         with pytest.raises(EngineError, match="writes nothing more"):
@@ -139,16 +139,16 @@ def test_a_start_that_is_over_writes_nothing(staging):
 
 def test_files_that_a_task_seals_are_in_its_receipt(staging):
     with sealed.recorded() as files:
-        store.create_shelf(staging, "a", [10], 1, "float64").write(0, np.zeros((10, 1)))
+        store.create_staged_array(staging, "a", [10], 1, "float64").write(0, np.zeros((10, 1)))
         staging.write_arrays("deep/er/b.npz", {"x": np.arange(3)})
-    staging.receipts("stage").write(0, {"rows": 10}, files)
-    assert set(staging.receipts("stage").read(0)["files"]) == {"a/zarr.json", "a/c/0/0", "deep/er/b.npz"}
+    staging.results("stage").write(0, {"rows": 10}, files)
+    assert set(staging.results("stage").read(0)["files"]) == {"a/zarr.json", "a/c/0/0", "deep/er/b.npz"}
     assert sealed.digests(staging.root, {sealed.KEY, sealed.START}).items() > files.items()
     assert staging.read_arrays("deep/er/b.npz")["x"].tolist() == [0, 1, 2]
 
 
 def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch):
-    """Every file is synced before it is renamed, and its folder before the receipt is written."""
+    """Every file is synced before it is renamed, and its folder before the task result is written."""
     synced = []
 
     def noted(handle):
@@ -156,32 +156,32 @@ def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch)
 
     monkeypatch.setattr("os.fsync", noted)
     with sealed.recorded() as files:
-        shelf = store.create_shelf(staging, "a", [10], 1, "float64")
-        shelf.write(0, np.zeros((10, 1)))
+        staged = store.create_staged_array(staging, "a", [10], 1, "float64")
+        staged.write(0, np.zeros((10, 1)))
     drafts = [path for path in synced if path.endswith(".draft")]
     assert len(drafts) == len(files) == 2
     before = len(synced)
-    staging.receipts("stage").write(0, {"rows": 10}, files)
-    receipt = next(at for at in range(before, len(synced)) if synced[at].endswith(".draft"))
-    assert {str(staging.root / place) for place in ("", "a", "a/c", "a/c/0")} <= set(synced[:receipt])
-    assert {str(staging.root / place) for place in ("a", "a/c/0")} <= set(synced[before:receipt])
-    assert synced[-1] == str(staging.root / "receipts" / "stage")
+    staging.results("stage").write(0, {"rows": 10}, files)
+    result = next(at for at in range(before, len(synced)) if synced[at].endswith(".draft"))
+    assert {str(staging.root / place) for place in ("", "a", "a/c", "a/c/0")} <= set(synced[:result])
+    assert {str(staging.root / place) for place in ("a", "a/c/0")} <= set(synced[before:result])
+    assert synced[-1] == str(staging.root / "results" / "stage")
 
 
 def test_label_shelf_is_one_column(staging):
-    shelf = store.create_shelf(staging, "a", [5, 6], None, "int64")
-    shelf.write(1, np.arange(6))
-    assert shelf.read(1, 2, 6).tolist() == [2, 3, 4, 5]
+    staged = store.create_staged_array(staging, "a", [5, 6], None, "int64")
+    staged.write(1, np.arange(6))
+    assert staged.read(1, 2, 6).tolist() == [2, 3, 4, 5]
 
 
 def test_receipts(staging):
-    receipts = staging.receipts("stage")
-    receipts.write(2, {"rows": 1, "value": 0.1 + 0.2})
-    receipts.write(0, {"rows": 2})
-    assert receipts.done(3) == {0, 2}
-    assert receipts.read(2)["value"] == 0.1 + 0.2
-    assert stat.S_IMODE((staging.root / "receipts" / "stage").stat().st_mode) == 0o700
-    assert stat.S_IMODE((staging.root / "receipts" / "stage" / "2.json").stat().st_mode) == 0o600
+    results = staging.results("stage")
+    results.write(2, {"rows": 1, "value": 0.1 + 0.2})
+    results.write(0, {"rows": 2})
+    assert results.done(3) == {0, 2}
+    assert results.read(2)["value"] == 0.1 + 0.2
+    assert stat.S_IMODE((staging.root / "results" / "stage").stat().st_mode) == 0o700
+    assert stat.S_IMODE((staging.root / "results" / "stage" / "2.json").stat().st_mode) == 0o600
 
 
 def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.compare._settings import Setting
-from anonpipe.engine import Receipt
+from anonpipe.engine import TaskResult
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
@@ -245,7 +245,7 @@ def pareto(places: Sequence[tuple[float, float]]) -> list[bool]:
 def summarise(
     job: Job,
     settings: Sequence[Setting],
-    results: Sequence[tuple[int, Receipt]],
+    results: Sequence[tuple[int, TaskResult]],
     problems: Mapping[int, str],
     axes: tuple[str | None, str | None] = (None, None),
 ) -> Study:
@@ -271,7 +271,7 @@ def summarise(
     JobError
         A named measure was not measured, or nothing was.
     """
-    of: dict[int, list[Receipt]] = {at: [] for at in range(len(settings))}
+    of: dict[int, list[TaskResult]] = {at: [] for at in range(len(settings))}
     for at, result in results:
         of[at].append(result)
     rows = tuple(_row(setting, of[at], problems.get(at)) for at, setting in enumerate(settings))
@@ -290,7 +290,7 @@ def summarise(
     return Study(rows, utility, risk, draws, {name: str(one["title"]) for name, one in sorted(told.items())})
 
 
-def _row(setting: Setting, results: Sequence[Receipt], problem: str | None) -> Row:
+def _row(setting: Setting, results: Sequence[TaskResult], problem: str | None) -> Row:
     reasons = [result["problem"] for result in results if result["problem"] is not None]
     measured = [result for result in results if result["problem"] is None]
     if problem is None and reasons:
@@ -310,7 +310,7 @@ def _row(setting: Setting, results: Sequence[Receipt], problem: str | None) -> R
     )
 
 
-def _figure(name: str, results: Sequence[Receipt]) -> Figure | None:
+def _figure(name: str, results: Sequence[TaskResult]) -> Figure | None:
     """The average over draws; None where a draw has no value."""
     told = [result["measures"].get(name) for result in results]
     values = [one["value"] for one in told if one is not None and one["value"] is not None]
@@ -332,7 +332,7 @@ def _axis(
     what: str,
     asked: str | None,
     usual: Sequence[str],
-    measured: Sequence[Receipt],
+    measured: Sequence[TaskResult],
     told: Mapping[str, Any],
     defined: set[str],
     job: Job,

@@ -15,17 +15,17 @@ from anonpipe.compare._figures import Study, summarise
 from anonpipe.compare._names import check_names, current_names
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.compare._trial import Trial, measure_trial
-from anonpipe.engine import Receipt, Task, account
+from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job
-from anonpipe.pipeline.run import open_mapper
+from anonpipe.pipeline.run import open_executor
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
 from anonpipe.storage.staging import Staging, lock, make_private, read_json, remove, staging_root, write_json
 
-Results = dict[str, Receipt]
+Results = dict[str, TaskResult]
 
 
 def compare(
@@ -132,13 +132,13 @@ class _Kept:
             write_json(known, identity)
         return cls(folder)
 
-    def read(self, key: str) -> Receipt | None:
+    def read(self, key: str) -> TaskResult | None:
         """The result of a trial, if there is one."""
         path = self.folder / f"{key}.json"
-        found: Receipt | None = read_json(path) if path.exists() else None
+        found: TaskResult | None = read_json(path) if path.exists() else None
         return found
 
-    def write(self, result: Receipt) -> None:
+    def write(self, result: TaskResult) -> None:
         """Keep a result, unless it may be another the next time."""
         if result["final"]:
             write_json(self.folder / f"{result['key']}.json", result)
@@ -187,7 +187,7 @@ def _measured(
     if not todo:
         return results
 
-    def on_done(result: Receipt) -> None:
+    def on_done(result: TaskResult) -> None:
         kept.write(result)
         results[result["key"]] = result
         on_progress(Progress("compare", len(results), total, 0))
@@ -200,9 +200,9 @@ def _measured(
         write_json(folder / f"{at}.json", asdict(trial))
     tasks = [Task(str(staging.root), "compare", "compare", at) for at in range(len(todo))]
     gone = None
-    with open_mapper(job, staging, cluster) as mapper:
+    with open_executor(job, staging, cluster) as executor:
         try:
-            mapper(measure_trial, tasks, on_done)
+            executor(measure_trial, tasks, on_done)
         except EngineError:
             gone = EngineError(
                 f"the workers gave up over one setting, most likely out of memory; {len(results)} of {total} trials "

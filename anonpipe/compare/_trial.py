@@ -5,7 +5,7 @@ Trials share the copy and nothing else. Of the processor time of 48 settings on
 encoding 2 (3), the fits of the recipients' models to the original 4, and what
 masks without regard to k do again for each k 4; measures of the release take
 half of it, and methods a quarter. To hand results on, all settings would draw
-with one key, and every file be sealed anew for each.
+with one key, and every file be sealed again for each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anonpipe.engine import Receipt, Task, account
+from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import OutputError
 from anonpipe.evaluate.utility import Measurement, shares_changed
 from anonpipe.evaluate.utility._measurement import Better
@@ -55,7 +55,7 @@ class Trial:
     job: dict[str, Any]
 
 
-def measure_trial(task: Task) -> Receipt:
+def measure_trial(task: Task) -> TaskResult:
     """Run the job of a trial in this process, and keep its verdict and its figures.
 
     A setting that is not feasible is a result too: `problem` is its reason.
@@ -65,7 +65,7 @@ def measure_trial(task: Task) -> Receipt:
     staging = Staging(Path(task.staging))
     trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))
     begin = time.monotonic()
-    receipt: Receipt = {"rows": 0, "key": trial.key, "final": True, "problem": None}
+    result: TaskResult = {"rows": 0, "key": trial.key, "final": True, "problem": None}
     failure = None
     try:
         with trial_secret(staging.file(f"draw-{trial.draw}.key").read_bytes()):
@@ -76,8 +76,8 @@ def measure_trial(task: Task) -> Receipt:
         failure = account(error, "this setting")
     if failure is not None:
         final = failure.kind in ("JobError", "InputError", "InfeasibleError")
-        return receipt | {"problem": failure.message, "final": final}
-    return receipt | told(verdict, assessment) | {"seconds": time.monotonic() - begin}
+        return result | {"problem": failure.message, "final": final}
+    return result | told(verdict, assessment) | {"seconds": time.monotonic() - begin}
 
 
 def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Table to points and back: scan, cells, points, and how categories and nulls are decoded."""
+"""Table to features and back: scan, cells, features, and how categories and nulls are decoded."""
 
 from anonpipe.kernels.compiled import keep_privately
 

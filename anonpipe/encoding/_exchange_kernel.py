@@ -9,7 +9,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def exchange(
-    points: FloatArray, start: int, stop: int, pairs: IntArray, lack: FloatArray, unit: FloatArray, source: IntArray
+    features: FloatArray, start: int, stop: int, pairs: IntArray, lack: FloatArray, unit: FloatArray, source: IntArray
 ) -> int:
     """Exchange columns start..stop between the records of each pair where that brings the scatter nearer.
 
@@ -18,7 +18,7 @@ def exchange(
 
     Parameters
     ----------
-    points
+    features
         Shape (n, width), C order; changed.
     start, stop
         The columns that are exchanged together.
@@ -39,32 +39,32 @@ def exchange(
     Examples
     --------
     >>> import numpy as np
-    >>> points, source = np.array([[0.0, 1.0], [1.0, 0.0]]), np.arange(2)
+    >>> features, source = np.array([[0.0, 1.0], [1.0, 0.0]]), np.arange(2)
     >>> lack = np.array([[0.0, 1.0], [1.0, 0.0]])  # they should vary together
-    >>> exchange(points, 0, 1, np.array([[0, 1]]), lack, np.ones(2), source), points.tolist(), source.tolist()
+    >>> exchange(features, 0, 1, np.array([[0, 1]]), lack, np.ones(2), source), features.tolist(), source.tolist()
     (1, [[1.0, 1.0], [0.0, 0.0]], [1, 0])
     """
-    width, made = points.shape[1], 0
+    width, made = features.shape[1], 0
     for p in range(len(pairs)):
         r, s = pairs[p, 0], pairs[p, 1]
         change = 0.0
         for j in range(start, stop):
-            d = points[r, j] - points[s, j]
+            d = features[r, j] - features[s, j]
             if d != 0.0:
                 for h in range(width):
                     if h < start or h >= stop:
-                        e = d * (points[s, h] - points[r, h])
+                        e = d * (features[s, h] - features[r, h])
                         change += (unit[j] * unit[h]) ** 2 * e * (e - 2.0 * lack[j, h])
         if change >= 0.0:
             continue
         for j in range(start, stop):
-            d = points[r, j] - points[s, j]
+            d = features[r, j] - features[s, j]
             if d != 0.0:
                 for h in range(width):
                     if h < start or h >= stop:
-                        lack[j, h] -= d * (points[s, h] - points[r, h])
+                        lack[j, h] -= d * (features[s, h] - features[r, h])
                         lack[h, j] = lack[j, h]
-                points[r, j], points[s, j] = points[s, j], points[r, j]
+                features[r, j], features[s, j] = features[s, j], features[r, j]
         source[r], source[s] = source[s], source[r]
         made += 1
     return made

@@ -21,12 +21,12 @@ _CLOSE = 1e-9
 _LEAST = 1e-30
 
 
-def probabilities(points: FloatArray) -> FloatArray:
+def probabilities(features: FloatArray) -> FloatArray:
     """Distribution over the categories, one row a record (section III).
 
     Parameters
     ----------
-    points
+    features
         The dummies, shape (n, q); one column alone stands for two categories,
         its high values for the second.
 
@@ -40,9 +40,9 @@ def probabilities(points: FloatArray) -> FloatArray:
     >>> probabilities(np.array([[-2.5, -1.5, 0.41]])).round(2).tolist()
     [[0.09, 0.21, 0.7]]
     """
-    if points.shape[1] == 1:
-        return np.asarray(expit(np.concatenate([-points, points], axis=1)))
-    logarithms = log_expit(points)
+    if features.shape[1] == 1:
+        return np.asarray(expit(np.concatenate([-features, features], axis=1)))
+    logarithms = log_expit(features)
     weights = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     return np.asarray(weights)
@@ -176,7 +176,7 @@ def calibrated_probabilities(
     -------
     numpy.ndarray
         Shape (n, q); rows add up to 1. Means are within 1e-9 of the shares,
-        or as near as 1,000 rounds led: with points so far out that nearly all
+        or as near as 1,000 rounds led: with features so far out that nearly all
         distributions are certain, these can be too few.
 
     Examples

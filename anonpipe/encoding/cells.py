@@ -38,7 +38,7 @@ _FINE = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class CellCodec:
+class ColumnEncoder:
     """How the released columns of a table become cells and cells a table.
 
     Attributes
@@ -65,8 +65,8 @@ class CellCodec:
     origins: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> CellCodec:
-        """The codec of an input.
+    def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> ColumnEncoder:
+        """The encoder of an input.
 
         Parameters
         ----------
@@ -82,10 +82,10 @@ class CellCodec:
         >>> from anonpipe.encoding.scan import scan_batch
         >>> batch = pa.record_batch({"age": [30, 50], "sex": ["m", "f"]})
         >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
-        >>> codec = CellCodec.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
-        >>> codec.to_cells(batch).tolist()
+        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
+        >>> encoder.to_cells(batch).tolist()
         [[30.0, 1.0], [50.0, 0.0]]
-        >>> codec.from_cells(codec.to_cells(batch)).equals(batch)
+        >>> encoder.from_cells(encoder.to_cells(batch)).equals(batch)
         True
         """
         names = tuple(name for name in schema.names if name in scan.columns)
@@ -188,14 +188,14 @@ class CellCodec:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def to_bytes(self) -> bytes:
-        """The codec as bytes."""
+        """The encoder as bytes."""
         return to_bytes(self)
 
     @classmethod
-    def from_bytes(cls, content: bytes | memoryview) -> CellCodec:
+    def from_bytes(cls, content: bytes | memoryview) -> ColumnEncoder:
         """Read what `to_bytes` gave."""
-        codec: CellCodec = from_bytes(content, named(CellCodec, Column))
-        return codec
+        encoder: ColumnEncoder = from_bytes(content, named(ColumnEncoder, Column))
+        return encoder
 
 
 def _origin(found: Radix, step: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.scan import Scan
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray, IntArray
@@ -65,18 +65,18 @@ class Compound:
         return np.searchsorted(self.combinations, index).astype(np.int64)
 
 
-def class_columns(codec: CellCodec, scan: Scan, names: Sequence[str]) -> tuple[ClassColumn, ...]:
+def class_columns(encoder: ColumnEncoder, scan: Scan, names: Sequence[str]) -> tuple[ClassColumn, ...]:
     """The named columns with the shares of their classes."""
     found = []
     for name in names:
-        counts = np.zeros(codec.code_count(name))
+        counts = np.zeros(encoder.code_count(name))
         counted = scan.code_counts(name)
         counts[: len(counted)] = counted
-        found.append(ClassColumn(name, codec.names.index(name), counts / max(1.0, counts.sum())))
+        found.append(ClassColumn(name, encoder.names.index(name), counts / max(1.0, counts.sum())))
     return tuple(found)
 
 
-def compound_of(codec: CellCodec, scan: Scan, columns: tuple[ClassColumn, ...]) -> Compound:
+def compound_of(encoder: ColumnEncoder, scan: Scan, columns: tuple[ClassColumn, ...]) -> Compound:
     """The compound of the columns, whose combinations the scan has counted.
 
     Raises
@@ -91,6 +91,6 @@ def compound_of(codec: CellCodec, scan: Scan, columns: tuple[ClassColumn, ...]) 
             f"columns {', '.join(map(repr, names))} make {possible:,} possible compound classes, more than "
             f"{MOST_CLASSES:,}; coarsen them, or give some of them another role"
         )
-    counts = scan.combination_counts(codec, names)
+    counts = scan.combination_counts(encoder, names)
     occurring = np.flatnonzero(counts)
     return Compound(columns, occurring, counts[occurring] / counts.sum())

@@ -306,8 +306,8 @@ def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: 
     return _coded_scan(categories, counts, nulls, outside)
 
 
-def point_width(column: Column, scanned: ColumnScan) -> int:
-    """How many columns of points one column of the table takes; 0 where its values are not replaced.
+def feature_width(column: Column, scanned: ColumnScan) -> int:
+    """How many feature columns one column of the table takes; 0 where its values are not replaced.
 
     A number or an ordinal takes one, and one more for its nulls. A category
     takes one a category that occurs, but only one for two, and none for one.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.points import NumberBlock, PointCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder, NumberBlock
 from anonpipe.encoding.values import from_numbers, is_date, plain_type
 from anonpipe.errors import JobError
 from anonpipe.types import FloatArray
@@ -19,13 +19,13 @@ SUFFIXES = "_from", "_to"
 
 
 @dataclass(frozen=True, eq=False)
-class IntervalCodec:
+class IntervalDecoder:
     """Two columns for each masked number and date: where its interval begins and ends, both ends included.
 
     Attributes
     ----------
     blocks
-        The numbers and dates, each with its place among the points.
+        The numbers and dates, each with its place among the features.
     fields
         Of the columns of the release, lower and upper end of each in turn: of
         the type of the column for dates, else 64-bit integers where all ends
@@ -42,9 +42,9 @@ class IntervalCodec:
 
     @classmethod
     def fit(
-        cls, cells: CellCodec, points: PointCodec, steps: Mapping[str, float], origins: Mapping[str, float]
-    ) -> IntervalCodec:
-        """The codec for the columns of a table.
+        cls, cells: ColumnEncoder, features: FeatureEncoder, steps: Mapping[str, float], origins: Mapping[str, float]
+    ) -> IntervalDecoder:
+        """The decoder for the columns of a table.
 
         Raises
         ------
@@ -58,11 +58,12 @@ class IntervalCodec:
         >>> batch = pa.record_batch({"age": [30, 50]})
         >>> columns = {"age": Column(kind="integer")}
         >>> scan = scan_batch(batch, columns, 0, [])
-        >>> codec = CellCodec.fit(batch.schema, columns, scan)
-        >>> [field.name for field in IntervalCodec.fit(codec, PointCodec.fit(codec, scan), {"age": 5}, {}).fields]
+        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
+        >>> made = IntervalDecoder.fit(encoder, FeatureEncoder.fit(encoder, scan), {"age": 5}, {})
+        >>> [field.name for field in made.fields]
         ['age_from', 'age_to']
         """
-        blocks = tuple(block for block in points.numbers if not block.ordinal)
+        blocks = tuple(block for block in features.numbers if not block.ordinal)
         step = tuple(float(steps.get(block.name, 0.0)) for block in blocks)
         origin = tuple(float(origins.get(block.name, 0.0)) for block in blocks)
         fields = []
@@ -88,7 +89,7 @@ class IntervalCodec:
         Parameters
         ----------
         low, high
-            Ends among the points, shape (n_rows, width).
+            Ends among the features, shape (n_rows, width).
         released
             Released cells, shape (n_rows, n_cells).
 
@@ -99,8 +100,8 @@ class IntervalCodec:
         columns = []
         for block, step, origin in zip(self.blocks, self.steps, self.origins, strict=True):
             missing = np.isnan(released[:, block.position])
-            for points in (low, high):
-                values = block.in_unit(block.mean + block.sd * points[:, block.start])
+            for features in (low, high):
+                values = block.in_unit(block.mean + block.sd * features[:, block.start])
                 values = origin + np.rint((values - origin) / step) * step if step else block.grid.round(values)
                 columns.append(np.where(missing, np.nan, values))
         return np.stack(columns, axis=1) if columns else np.empty((len(low), 0))

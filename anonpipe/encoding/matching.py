@@ -1,4 +1,4 @@
-"""Masked points decoded to values that have the covariance of the points.
+"""Masked features decoded to values that have the covariance of the features.
 
 Decoding loses covariance. A category is the place where a continuous score
 passes a threshold, and two columns that are cut so are less correlated than
@@ -19,7 +19,7 @@ import numpy as np
 
 from anonpipe.encoding._bounds_kernel import keep_group_sums
 from anonpipe.encoding._exchange_kernel import exchange
-from anonpipe.encoding.points import Groups, NumberBlock, PointCodec
+from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 40
@@ -37,7 +37,7 @@ class _Moving:
     position
         Of the column among the cells.
     start, stop
-        Its columns of points.
+        Its feature columns.
     part
         Which of these it is.
     """
@@ -49,15 +49,15 @@ class _Moving:
 
 
 def decode_matched(
-    codec: PointCodec,
-    points: FloatArray,
+    encoder: FeatureEncoder,
+    features: FloatArray,
     cells: FloatArray,
     target: FloatArray,
     *,
     rng: np.random.Generator,
     numbers_too: bool = False,
 ) -> FloatArray:
-    """Cells of masked points that are of no persons, with a wanted covariance.
+    """Cells of masked features that are of no persons, with a wanted covariance.
 
     Every record gets the categories that fit it best, each category its
     count. Then, column by column and round by round, pairs of records are
@@ -67,21 +67,21 @@ def decode_matched(
 
     Parameters
     ----------
-    codec
-        Of the points.
-    points
-        Masked points, and what stands beside them, shape (n_rows, channels);
-        the first `codec.width` are decoded.
+    encoder
+        Of the features.
+    features
+        Masked features, and what stands beside them, shape (n_rows, channels);
+        the first `encoder.width` are decoded.
     cells
         Cells that hold the categories and nulls to be given, in any order,
         and the columns that are released unchanged, shape (n_rows, n_cells).
     target
-        Wanted covariance of the decoded points with each other and with what
+        Wanted covariance of the decoded features with each other and with what
         is beside them, shape (channels, channels).
     rng
         Draws the pairs.
     numbers_too
-        Whether values of numbers are exchanged as well, for masked points
+        Whether values of numbers are exchanged as well, for masked features
         that keep the values of every column.
 
     Returns
@@ -98,12 +98,12 @@ def decode_matched(
     the channels each; a round in which fewer than one record of a thousand
     moves is the last.
     """
-    groups = Groups(np.arange(len(points)), np.array([0, len(points)]), False)
-    spread = _spread(codec, points, groups)
-    released = codec.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
-    values, nulls = _numbers(codec, spread, released, groups)
-    decoded = _decoded(codec, points, released, values)
-    for moving, source in _exchanged(codec, decoded, target, rng, numbers_too):
+    groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
+    spread = _spread(encoder, features, groups)
+    released = encoder.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
+    values, nulls = _numbers(encoder, spread, released, groups)
+    decoded = _decoded(encoder, features, released, values)
+    for moving, source in _exchanged(encoder, decoded, target, rng, numbers_too):
         if moving.part == "all":
             released[:, moving.position] = released[source, moving.position]
         elif moving.part == "value":
@@ -116,15 +116,15 @@ def decode_matched(
 
 
 def _inside(block: NumberBlock, column: FloatArray, groups: Groups) -> FloatArray:
-    """A column of points as decoding holds it inside the bounds, its sum kept."""
+    """A feature column as decoding holds it inside the bounds, its sum kept."""
     low, high = ((bound - block.mean) / block.sd for bound in block.bounds)
     return np.asarray(keep_group_sums(np.ascontiguousarray(column), groups.order, groups.starts, low, high))
 
 
-def _spread(codec: PointCodec, points: FloatArray, groups: Groups) -> FloatArray:
+def _spread(encoder: FeatureEncoder, features: FloatArray, groups: Groups) -> FloatArray:
     """The points to decode, numbers spread so that they have their variance when they are inside their bounds."""
-    made = np.ascontiguousarray(points[:, : codec.width]).copy()
-    for block in codec.numbers:
+    made = np.ascontiguousarray(features[:, : encoder.width]).copy()
+    for block in encoder.numbers:
         column = made[:, block.start].copy()
         wanted, centre = column.var(), column.mean()
         if block.ordinal or _inside(block, column, groups).var() >= wanted * (1.0 - 1e-6):
@@ -139,39 +139,41 @@ def _spread(codec: PointCodec, points: FloatArray, groups: Groups) -> FloatArray
 
 
 def _numbers(
-    codec: PointCodec, points: FloatArray, released: FloatArray, groups: Groups
+    encoder: FeatureEncoder, features: FloatArray, released: FloatArray, groups: Groups
 ) -> tuple[dict[int, FloatArray], dict[int, BoolArray]]:
     """Of each number, by position, what every record has where it is no null, and which are nulls."""
     values, nulls, rng = {}, {}, np.random.default_rng(0)  # calibrated decoding draws nothing
-    for block in codec.numbers:
+    for block in encoder.numbers:
         if not block.ordinal:
             nulls[block.position] = np.isnan(released[:, block.position])
             whole = released if not nulls[block.position].any() else np.zeros(released.shape)
-            values[block.position] = block.decode(points, whole, groups, rng, "calibrated")
+            values[block.position] = block.decode(features, whole, groups, rng, "calibrated")
     return values, nulls
 
 
-def _decoded(codec: PointCodec, points: FloatArray, released: FloatArray, values: dict[int, FloatArray]) -> FloatArray:
-    """The points of the decoded cells, and what stands beside; nulls of ordinals at the mean of the others."""
+def _decoded(
+    encoder: FeatureEncoder, features: FloatArray, released: FloatArray, values: dict[int, FloatArray]
+) -> FloatArray:
+    """The features of the decoded cells, and what stands beside; nulls of ordinals at the mean of the others."""
     filled = released.copy()
     for position, column in values.items():
         filled[:, position] = column
-    for block in codec.numbers:
+    for block in encoder.numbers:
         missing = np.isnan(filled[:, block.position])
         if missing.any() and not missing.all():
             filled[missing, block.position] = filled[~missing, block.position].mean()
-    return np.concatenate([codec.encode(released, filled), points[:, codec.width :]], axis=1)
+    return np.concatenate([encoder.encode(released, filled), features[:, encoder.width :]], axis=1)
 
 
 def _exchanged(
-    codec: PointCodec, decoded: FloatArray, target: FloatArray, rng: np.random.Generator, numbers_too: bool
+    encoder: FeatureEncoder, decoded: FloatArray, target: FloatArray, rng: np.random.Generator, numbers_too: bool
 ) -> list[tuple[_Moving, IntArray]]:
     """What is exchanged, and whose each record takes; `decoded` is changed."""
     n, unit = len(decoded), _one_over(np.sqrt(np.clip(np.diag(target), 0.0, None)))
-    every = _movable(codec, numbers_too)
+    every = _movable(encoder, numbers_too)
     sources = [np.arange(n) for _ in every]
     lack = np.ascontiguousarray((n - 1) * target - _scatter(decoded))
-    between = _of_different_columns(codec, len(target))
+    between = _of_different_columns(encoder, len(target))
     columns = sorted({column for moving in every for column in range(moving.start, moving.stop)})
     for _ in range(_ROUNDS if n > 1 else 0):
         off = np.abs(lack * np.outer(unit, unit) * between)[columns]
@@ -186,22 +188,22 @@ def _exchanged(
     return list(zip(every, sources, strict=True))
 
 
-def _movable(codec: PointCodec, numbers_too: bool) -> list[_Moving]:
-    """What is exchanged, with its columns of points."""
+def _movable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Moving]:
+    """What is exchanged, with its feature columns."""
     found = []
-    for number in codec.numbers:
+    for number in encoder.numbers:
         if number.ordinal:
             found.append(_Moving(number.position, number.start, number.stop, "all"))
             continue
         if numbers_too:
             found.append(_Moving(number.position, number.start, number.start + 1, "value"))
         found.append(_Moving(number.position, number.start + 1, number.stop, "null"))
-    found.extend(_Moving(block.position, block.start, block.stop, "all") for block in codec.categories)
+    found.extend(_Moving(block.position, block.start, block.stop, "all") for block in encoder.categories)
     return [moving for moving in found if moving.stop > moving.start]
 
 
-def _scatter(points: FloatArray) -> FloatArray:
-    centred = points - points.mean(axis=0)
+def _scatter(features: FloatArray) -> FloatArray:
+    centred = features - features.mean(axis=0)
     return np.asarray(centred.T @ centred)
 
 
@@ -209,12 +211,12 @@ def _one_over(values: FloatArray) -> FloatArray:
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 1e-9)
 
 
-def _of_different_columns(codec: PointCodec, channels: int) -> BoolArray:
-    """Pairs of columns of points that belong to different columns of the table."""
+def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:
+    """Pairs of feature columns that belong to different columns of the table."""
     owner = np.arange(channels)
-    for number in codec.numbers:
+    for number in encoder.numbers:
         if number.ordinal:
             owner[number.start : number.stop] = number.start
-    for category in codec.categories:
+    for category in encoder.categories:
         owner[category.start : category.stop] = category.start
     return np.asarray(owner[:, None] != owner[None, :])

@@ -90,7 +90,7 @@ def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
 
 
 def fill_predicted(
-    cells: FloatArray, columns: Mapping[int, Sequence[int]], points: FloatArray, rng: np.random.Generator
+    cells: FloatArray, columns: Mapping[int, Sequence[int]], features: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Fill each missing number with a value of a record of which about the same is predicted.
 
@@ -106,8 +106,8 @@ def fill_predicted(
     cells
         Shape (n_rows, n_columns); not changed.
     columns
-        Of each column to fill, by position, its own columns of points.
-    points
+        Of each column to fill, by position, its own feature columns.
+    features
         All columns as finite numbers, missing values at any, shape (n_rows, width).
     rng
         One number a run is drawn for each column that has missing values.
@@ -124,15 +124,15 @@ def fill_predicted(
     Examples
     --------
     >>> cells = np.append(np.arange(59.0), np.nan)[:, None]
-    >>> points = np.stack([np.nan_to_num(cells[:, 0]), np.append(np.arange(59.0), 58.5)], axis=1)
-    >>> bool(fill_predicted(cells, {0: [0]}, points, np.random.default_rng(1))[59, 0] > 38)
+    >>> features = np.stack([np.nan_to_num(cells[:, 0]), np.append(np.arange(59.0), 58.5)], axis=1)
+    >>> bool(fill_predicted(cells, {0: [0]}, features, np.random.default_rng(1))[59, 0] > 38)
     True
     """
     filled = cells.copy()
     for position, own in columns.items():
         missing = np.isnan(cells[:, position])
         if missing.any() and not missing.all():
-            others = np.delete(points, list(own), axis=1)
+            others = np.delete(features, list(own), axis=1)
             order = np.argsort(_predicted(cells[:, position], others, ~missing), kind="stable")
             starts = np.append(np.arange(max(1, len(cells) // DONORS)) * DONORS, len(cells))
             filled[:, position] = _filled(cells[:, position], order, starts, np.arange(len(starts) - 1), 1, rng)

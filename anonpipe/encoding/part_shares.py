@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.points import CategoryBlock, NumberBlock, PointCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.shares import share_out
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
@@ -87,7 +87,7 @@ class PartShares:
     channels: int
 
     @classmethod
-    def fit(cls, cells: CellCodec, features: PointCodec, channels: int) -> PartShares:
+    def fit(cls, cells: ColumnEncoder, features: FeatureEncoder, channels: int) -> PartShares:
         """Those of a table."""
         numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
         blocks: tuple[NumberBlock | CategoryBlock, ...] = (*numbers, *features.categories)
@@ -112,14 +112,14 @@ class PartShares:
         *,
         params: Any,
         rng: np.random.Generator,
-        promised: Callable[[Moments], object | None],
+        guaranteed: Callable[[Moments], object | None],
     ) -> Shares:
         """Share the table's counts out among its parts."""
         counts = tuple(
             share_out(mass, codes.sum(axis=0), called.rows)
             for mass, codes in zip(called.mass, called.codes, strict=True)
         )
-        if called.original.n < 2 or promised(called.original) is not None:
+        if called.original.n < 2 or guaranteed(called.original) is not None:
             return Shares(counts, None)
         return Shares(counts, called.original.covariance - called.masked.covariance)
 

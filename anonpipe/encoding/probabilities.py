@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.encoding.categories import calibrated_probabilities, probabilities, rounded
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.points import CategoryBlock, Groups, PointCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, Groups
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import JobError
 from anonpipe.types import FloatArray
@@ -33,7 +33,7 @@ class OutputForm:
 
     Attributes
     ----------
-    name, published, reference, cost, options, promise
+    name, published, reference, cost, options, expectation
         As in `anonpipe.methods.synthesis.Synthesizer`.
     """
 
@@ -60,13 +60,13 @@ PROBABILITIES = OutputForm(
 
 
 @dataclass(frozen=True, eq=False)
-class ProbabilityCodec:
+class ProbabilityDecoder:
     """The columns of probabilities of each masked category or binary column.
 
     Attributes
     ----------
     blocks
-        The columns, each with its place among cells and points.
+        The columns, each with its place among cells and features.
     fields
         Of the columns of the release, all of the first block, then all of the
         second; the order inside a block is that of `CategoryBlock.codes`.
@@ -87,13 +87,15 @@ class ProbabilityCodec:
     unmasked: FloatArray
 
     @classmethod
-    def fit(cls, cells: CellCodec, points: PointCodec, step: float, taken: Collection[str]) -> ProbabilityCodec:
-        """The codec for the columns of a table.
+    def fit(
+        cls, cells: ColumnEncoder, features: FeatureEncoder, step: float, taken: Collection[str]
+    ) -> ProbabilityDecoder:
+        """The decoder for the columns of a table.
 
         Parameters
         ----------
-        cells, points
-            Codecs of the table.
+        cells, features
+            Encoders of the table.
         step
             What probabilities are multiples of; one over a whole number.
         taken
@@ -111,13 +113,13 @@ class ProbabilityCodec:
         >>> batch = pa.record_batch({"site": ["lung", None, "<5 mm"]})
         >>> columns = {"site": Column(kind="categorical")}
         >>> scan = scan_batch(batch, columns, 0, [])
-        >>> codec = CellCodec.fit(batch.schema, columns, scan)
-        >>> made = ProbabilityCodec.fit(codec, PointCodec.fit(codec, scan), 0.001, columns)
+        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
+        >>> made = ProbabilityDecoder.fit(encoder, FeatureEncoder.fit(encoder, scan), 0.001, columns)
         >>> [field.name for field in made.fields]
         ['site_%3C5%20mm', 'site_lung', 'site_null']
         """
         texts, owners = [], []
-        for block in points.categories:
+        for block in features.categories:
             known = cells.categories[block.name]
             texts += [str(known[code].as_py()) if code < len(known) else None for code in block.codes.tolist()]
             owners += [block.name] * len(block.codes)
@@ -131,20 +133,22 @@ class ProbabilityCodec:
                     f"called {NULL!r} beside nulls, or a category of another column; rename the column or the category"
                 )
         fields = tuple(pa.field(name, pa.float64(), nullable=False) for name in names)
-        marks = [_unmasked(block) for block in points.categories]
-        return cls(points.categories, fields, tuple(texts), round(1.0 / step), np.concatenate(marks))
+        marks = [_unmasked(block) for block in features.categories]
+        return cls(features.categories, fields, tuple(texts), round(1.0 / step), np.concatenate(marks))
 
     def slices(self) -> list[tuple[CategoryBlock, slice]]:
         """Each column, and where its probabilities stand."""
         stops = np.cumsum([len(block.codes) for block in self.blocks]).tolist()
         return [(block, slice(stop - len(block.codes), stop)) for block, stop in zip(self.blocks, stops, strict=True)]
 
-    def decode(self, points: FloatArray, cells: FloatArray, groups: Groups, *, rng: np.random.Generator) -> FloatArray:
-        """Probabilities of synthetic points.
+    def decode(
+        self, features: FloatArray, cells: FloatArray, groups: Groups, *, rng: np.random.Generator
+    ) -> FloatArray:
+        """Probabilities of synthetic features.
 
         Parameters
         ----------
-        points
+        features
             Shape (n_rows, width).
         cells
             Cells that hold the categories, in any order, shape (n_rows,
@@ -158,13 +162,13 @@ class ProbabilityCodec:
         -------
         float64, shape (n_rows, number of fields)
         """
-        out = np.empty((len(points), len(self.fields)))
-        rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(points)), None)
+        out = np.empty((len(features), len(self.fields)))
+        rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(features)), None)
         for block, place in self.slices():
             counts = block.count(cells)
             chances = np.ones((len(rows), 1))
             if len(counts) > 1:
-                chances = probabilities(points[rows, block.start : block.stop])
+                chances = probabilities(features[rows, block.start : block.stop])
                 chances = calibrated_probabilities(chances, counts / counts.sum(), sizes)
             steps = rounded(chances, self.units, rng) / self.units
             if sizes is None:
@@ -186,8 +190,8 @@ class ProbabilityCodec:
             out[:, block.position] = block.codes[shares[:, place].argmax(axis=1)]
         return out
 
-    def put_dummies(self, points: FloatArray, shares: FloatArray) -> None:
-        """Write into points the dummies that a reader makes of probabilities who knows how these are made.
+    def put_dummies(self, features: FloatArray, shares: FloatArray) -> None:
+        """Write into features the dummies that a reader makes of probabilities who knows how these are made.
 
         On a straight line through the two means of an unmasked category,
         which become -1 and +1: both follow from the shares, and these from
@@ -200,7 +204,7 @@ class ProbabilityCodec:
             without, with_it = self.unmasked[place].T
             apart = np.maximum(with_it - without, 0.5 / self.units)
             dummies = -1.0 + 2.0 * (shares[:, place] - without) / apart
-            points[:, block.start : block.stop] = dummies[:, len(block.codes) - width :]
+            features[:, block.start : block.stop] = dummies[:, len(block.codes) - width :]
 
     def by_code(self, shares: FloatArray) -> dict[int, FloatArray]:
         """Of each column, by position among the cells, the probabilities by code, shape (n_rows, largest code + 1)."""
@@ -230,7 +234,7 @@ class ProbabilityCodec:
         new = {block.position: list(self.fields[place]) for block, place in self.slices()}
         return pa.schema([each for at, field in enumerate(whole) for each in new.get(at, [field])])
 
-    def read(self, cells: CellCodec, batch: pa.RecordBatch) -> tuple[FloatArray, FloatArray]:
+    def read(self, cells: ColumnEncoder, batch: pa.RecordBatch) -> tuple[FloatArray, FloatArray]:
         """Cells, the most probable category in each, and probabilities of rows of the release."""
         shares = np.stack([numbers(batch.column(field.name)) for field in self.fields], axis=1)
         blank = np.zeros((batch.num_rows, len(cells.names)))

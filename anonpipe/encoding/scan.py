@@ -23,9 +23,9 @@ from anonpipe.encoding.columns import (
     ColumnScan,
     Numbers,
     code_of,
+    feature_width,
     merge_columns,
     numbers_by,
-    point_width,
     pooled,
     scan_codes,
     scan_numbers,
@@ -39,7 +39,7 @@ from anonpipe.errors import InputError
 from anonpipe.types import IntArray
 
 if TYPE_CHECKING:
-    from anonpipe.encoding.cells import CellCodec
+    from anonpipe.encoding.cells import ColumnEncoder
 
 
 MOST_DUMMIES = 400
@@ -101,12 +101,12 @@ class Scan:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
         return self.columns[name].code_counts
 
-    def combination_counts(self, codec: CellCodec, names: Sequence[str]) -> IntArray:
+    def combination_counts(self, encoder: ColumnEncoder, names: Sequence[str]) -> IntArray:
         """Records of each combination of codes of some counted columns, in mixed radix order.
 
         Parameters
         ----------
-        codec
+        encoder
             Fitted to this scan.
         names
             The columns, all among `counted_by`.
@@ -118,7 +118,7 @@ class Scan:
         """
         if not set(names) <= set(self.counted_by):
             raise ValueError("the scan did not count these columns together; scan again")
-        sizes = [codec.code_count(name) for name in names]
+        sizes = [encoder.code_count(name) for name in names]
         index = np.zeros(len(self.counted_rows), dtype=np.int64)
         for name, size in zip(names, sizes, strict=True):
             index = index * size + self.counted_codes[:, self.counted_by.index(name)]
@@ -377,7 +377,7 @@ def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Coll
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
         warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k)
-    dummies = sum(point_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
+    dummies = sum(feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
     if dummies > MOST_DUMMIES:
         problems.append(
             f"the masked categories make {dummies} feature columns, more than {MOST_DUMMIES}; "

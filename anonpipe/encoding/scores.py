@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from anonpipe.columns import Role
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.quantiles import Quantiles
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.scan import Scan
@@ -212,7 +212,7 @@ class Scores:
     strata: Strata
 
     @classmethod
-    def fit(cls, cells: CellCodec, scan: Scan, strata: Strata, k: int) -> Scores:
+    def fit(cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int) -> Scores:
         """The scores of a scanned table.
 
         Raises
@@ -249,7 +249,7 @@ def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left
     return Radix.of(released[there, column.position], which[there])
 
 
-def _fitted(name: str, cells: CellCodec, scan: Scan, strata: Strata, k: int) -> ScoredColumn:
+def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
     index = np.zeros(len(scan.scored_codes), dtype=np.int64)
@@ -280,7 +280,7 @@ def _fitted(name: str, cells: CellCodec, scan: Scan, strata: Strata, k: int) -> 
     )
 
 
-def _status(cells: CellCodec, position: int) -> int | None:
+def _status(cells: ColumnEncoder, position: int) -> int | None:
     """Where the status of a survival time stands; None for other columns, and where there is none."""
     if cells.columns[position].role is not Role.SURVIVAL_TIME:
         return None

@@ -20,7 +20,7 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     Parameters
     ----------
     mass
-        How much of each category the synthetic points of each partition call
+        How much of each category the synthetic features of each partition call
         for, shape (n_partitions, q). What is not positive counts as very little.
     totals
         Records of each category in all partitions, shape (q,).

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import Numbers, pooled
 from anonpipe.encoding.scan import Scan
 from anonpipe.partition.strata import Strata
@@ -46,14 +46,14 @@ class Tally:
     codes: dict[int, IntArray]
 
     @classmethod
-    def of(cls, cells: FloatArray, codec: CellCodec) -> Self:
+    def of(cls, cells: FloatArray, encoder: ColumnEncoder) -> Self:
         """Count cells, shape (n_rows, n_columns)."""
-        width = len(codec.names)
+        width = len(encoder.names)
         n, mean, m2, codes = np.zeros(width), np.zeros(width), np.zeros(width), {}
-        for position, name in enumerate(codec.names):
+        for position, name in enumerate(encoder.names):
             column = cells[:, position]
-            if name in codec.categories:
-                missing = len(codec.categories[name])
+            if name in encoder.categories:
+                missing = len(encoder.categories[name])
                 found = np.where(np.isnan(column), missing, column)
                 some = (found >= 0) & (found <= missing)  # others, which no scan has seen, are in no count
                 codes[position] = np.bincount(found[some].astype(np.int64), minlength=missing + 1)
@@ -89,7 +89,7 @@ class Tally:
 
 
 def expected_tallies(
-    scan: Scan, codec: CellCodec, strata: Strata, by: Sequence[str]
+    scan: Scan, encoder: ColumnEncoder, strata: Strata, by: Sequence[str]
 ) -> tuple[Tally, list[Tally], dict[int, IntArray]]:
     """What the routed rows of the table, and of each stratum, must hold.
 
@@ -97,7 +97,7 @@ def expected_tallies(
     ----------
     scan
         Of the input without the hold-out, after suppression of rare categories.
-    codec, strata
+    encoder, strata
         Fitted to it.
     by
         The columns that make the strata.
@@ -112,27 +112,27 @@ def expected_tallies(
         The counts of such codes, dropped records among them.
     """
     dropped = strata.dropped > 0
-    counted = [name for name in scan.counted_by if name in codec.names]
-    stratum, recoded = _placed(scan, codec, strata, by)
+    counted = [name for name in scan.counted_by if name in encoder.names]
+    stratum, recoded = _placed(scan, encoder, strata, by)
     parts = []
     for at, rows in enumerate(strata.rows):
         inside = stratum == at
-        numbers = _numbers(scan, codec, inside)
-        codes = {codec.names.index(name): _codes(scan, codec, recoded, name, inside) for name in counted}
+        numbers = _numbers(scan, encoder, inside)
+        codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
         parts.append(Tally(rows, *numbers, codes))
     kept = stratum >= 0
-    numbers = _numbers(scan, codec, kept if dropped else None)
-    codes = {codec.names.index(name): _codes(scan, codec, recoded, name, kept) for name in counted}
+    numbers = _numbers(scan, encoder, kept if dropped else None)
+    codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, kept) for name in counted}
     alone = {
         position: np.append(np.asarray(scan.columns[name].counts), scan.columns[name].nulls)
-        for position, name in enumerate(codec.names)
-        if name in codec.categories and name not in counted
+        for position, name in enumerate(encoder.names)
+        if name in encoder.categories and name not in counted
     }
     table = Tally(sum(strata.rows), *numbers, codes if dropped else codes | alone)
     return table, parts, alone if dropped else {}
 
 
-def _placed(scan: Scan, codec: CellCodec, strata: Strata, by: Sequence[str]) -> tuple[IntArray, IntArray]:
+def _placed(scan: Scan, encoder: ColumnEncoder, strata: Strata, by: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Of each counted combination its stratum (-1: dropped), and its codes after small strata were merged."""
     if not len(scan.counted_rows):
         return np.zeros(1, dtype=np.int64), np.empty((1, 0), dtype=np.int64)
@@ -148,11 +148,11 @@ def _placed(scan: Scan, codec: CellCodec, strata: Strata, by: Sequence[str]) -> 
     return stratum, recoded
 
 
-def _numbers(scan: Scan, codec: CellCodec, inside: npt.NDArray[np.bool_] | None) -> Numbers:
+def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] | None) -> Numbers:
     """How many numbers, their means and squares, of some combinations, or of the whole input; zeros for codes."""
-    found = np.zeros((3, len(codec.names)))
-    for position, name in enumerate(codec.names):
-        if name in codec.categories:
+    found = np.zeros((3, len(encoder.names)))
+    for position, name in enumerate(encoder.names):
+        if name in encoder.categories:
             continue
         column = scan.columns[name]
         if inside is None or not scan.counted_by:
@@ -178,8 +178,8 @@ def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatAr
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 
 
-def _codes(scan: Scan, codec: CellCodec, recoded: IntArray, name: str, inside: npt.NDArray[np.bool_]) -> IntArray:
+def _codes(scan: Scan, encoder: ColumnEncoder, recoded: IntArray, name: str, inside: npt.NDArray[np.bool_]) -> IntArray:
     """Records of each code of a counted column, nulls last, in some combinations."""
     codes = recoded[inside, scan.counted_by.index(name)]
-    size = len(codec.categories[name]) + 1
+    size = len(encoder.categories[name]) + 1
     return np.bincount(codes, weights=scan.counted_rows[inside], minlength=size).astype(np.int64)

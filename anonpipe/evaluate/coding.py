@@ -2,7 +2,7 @@
 
 For tables as a reader has them, of which only one side may be known; the
 features that methods work on, which are decoded again and whose categories
-are those of the whole input, are `anonpipe.encoding.points`. A regression
+are those of the whole input, are `anonpipe.encoding.features`. A regression
 needs one dummy fewer than categories and products of columns, and makes them
 of what is coded here (`anonpipe.evaluate.utility._terms`).
 """
@@ -31,7 +31,7 @@ class _Numbers:
     width: float
     with_nulls: bool
 
-    def points(self, values: FloatArray) -> FloatArray:
+    def features(self, values: FloatArray) -> FloatArray:
         missing = np.isnan(values)
         scores = np.where(missing, 0.0, (values - self.centre) / (self.width or 1.0))
         return np.column_stack([scores, missing]) if self.with_nulls else scores[:, None]
@@ -41,7 +41,7 @@ class _Numbers:
 class _Categories:
     """A column of codes: common categories have a place each, in the order of their codes, and all others the next.
 
-    Null (infinite here) is a category. Points of two places are 2 · `scale`²
+    Null (infinite here) is a category. Features of two places are 2 · `scale`²
     apart in squares, as their dummies are.
     """
 
@@ -65,7 +65,7 @@ class _Categories:
         at = np.minimum(np.searchsorted(self.codes, asked), len(self.codes) - 1)
         return np.where(self.codes[at] == asked, self.places[at], self.others)
 
-    def points(self, values: FloatArray) -> FloatArray:
+    def features(self, values: FloatArray) -> FloatArray:
         made = np.zeros((len(values), self.others + 1))
         made[np.arange(len(values)), self.placed(values)] = self.scale
         return made
@@ -115,13 +115,15 @@ class Coding:
         return cls(tuple(found))
 
     def each(self, cells: FloatArray) -> list[FloatArray]:
-        """Points of each column, with dummies for categories."""
-        return [column.points(values) for column, values in zip(self.columns, cells.T, strict=True)]
+        """Features of each column, with dummies for categories."""
+        return [column.features(values) for column, values in zip(self.columns, cells.T, strict=True)]
 
     def compact(self, cells: FloatArray) -> list[FloatArray]:
         """The same with one number for each category, its place."""
         return [
-            column.points(values) if isinstance(column, _Numbers) else column.placed(values)[:, None].astype(np.float64)
+            column.features(values)
+            if isinstance(column, _Numbers)
+            else column.placed(values)[:, None].astype(np.float64)
             for column, values in zip(self.columns, cells.T, strict=True)
         ]
 

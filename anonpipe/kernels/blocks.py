@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.kernels.principal import split_recursively
 from anonpipe.types import FloatArray, IntArray
 
 
-def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
+def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
     """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block.
 
     A set of records that is to become L blocks is ordered by its projections
@@ -18,7 +18,7 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     rows
         Largest size of a block, in records.
@@ -37,7 +37,7 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
     Raises
     ------
     ValueError
-        `points` is not a finite matrix (see `checked_points`) or `rows` is less than 1.
+        `features` is not a finite matrix (see `checked_features`) or `rows` is less than 1.
 
     Examples
     --------
@@ -46,9 +46,9 @@ def block_order(points: FloatArray, rows: int, *, turned: bool = False) -> tuple
     >>> order.tolist(), starts.tolist()
     ([1, 3, 0, 2], [0, 2, 4])
     """
-    points = checked_points(points)
+    features = checked_features(features)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")
-    leaves = max(1, -(-len(points) // rows))
-    order, starts = split_recursively(points, leaves, turned)
+    leaves = max(1, -(-len(features) // rows))
+    order, starts = split_recursively(features, leaves, turned)
     return order, starts

@@ -30,10 +30,10 @@ def squared_distances(columns: FloatArray, count: int, point: FloatArray, out: F
 
 
 @nb.njit(cache=True, nogil=True)
-def gather_columns(points: FloatArray, rows: IntArray) -> FloatArray:
-    """Copy `rows` of `points` (n_rows, width) into an array (width, len(rows))."""
-    columns = np.empty((points.shape[1], rows.shape[0]))
+def gather_columns(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Copy `rows` of `features` (n_rows, width) into an array (width, len(rows))."""
+    columns = np.empty((features.shape[1], rows.shape[0]))
     for i in range(rows.shape[0]):
-        for j in range(points.shape[1]):
-            columns[j, i] = points[rows[i], j]
+        for j in range(features.shape[1]):
+            columns[j, i] = features[rows[i], j]
     return columns

@@ -9,14 +9,14 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def add_row(sums: FloatArray, points: FloatArray, row: int, sign: float) -> None:
+def add_row(sums: FloatArray, features: FloatArray, row: int, sign: float) -> None:
     """Add `sign` (1 or -1) times a row to `sums`, shape (2, width): the rounded sums and what rounding left out.
 
     The second row collects the exact rounding error of every addition to the
     first (Knuth's two-sum), so that both together have about 32 digits.
     """
-    for j in range(points.shape[1]):
-        value = sign * points[row, j]
+    for j in range(features.shape[1]):
+        value = sign * features[row, j]
         total = sums[0, j] + value
         part = total - sums[0, j]
         sums[1, j] += (sums[0, j] - (total - part)) + (value - part)
@@ -24,11 +24,11 @@ def add_row(sums: FloatArray, points: FloatArray, row: int, sign: float) -> None
 
 
 @nb.njit(cache=True, nogil=True)
-def sum_rows(points: FloatArray, rows: IntArray) -> FloatArray:
-    """Sums of `rows` of `points` (n_rows, width) as `add_row` keeps them, shape (2, width)."""
-    sums = np.zeros((2, points.shape[1]))
+def sum_rows(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Sums of `rows` of `features` (n_rows, width) as `add_row` keeps them, shape (2, width)."""
+    sums = np.zeros((2, features.shape[1]))
     for i in rows:
-        add_row(sums, points, i, 1.0)
+        add_row(sums, features, i, 1.0)
     return sums
 
 

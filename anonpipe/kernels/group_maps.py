@@ -11,21 +11,21 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def moments_by_group(points: FloatArray, order: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
+def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (n_groups, width), and scatter about it, (n_groups, width, width), of each group; 0 for no rows."""
-    groups, width = starts.shape[0] - 1, points.shape[1]
+    groups, width = starts.shape[0] - 1, features.shape[1]
     means = np.zeros((groups, width))
     scatters = np.zeros((groups, width, width))
     rows, ones, sums = np.empty((width, TILE)), np.ones(TILE), np.zeros(width)
     for g in range(groups):
         if starts[g + 1] == starts[g]:
             continue
-        group_mean(points, order[starts[g] : starts[g + 1]], means[g])
+        group_mean(features, order[starts[g] : starts[g + 1]], means[g])
         for low in range(starts[g], starts[g + 1], TILE):
             count = min(TILE, starts[g + 1] - low)
             for i in range(count):
                 for j in range(width):
-                    rows[j, i] = points[order[low + i], j] - means[g, j]
+                    rows[j, i] = features[order[low + i], j] - means[g, j]
             add_scatter(rows, ones, count, sums, scatters[g])
         for j in range(width):
             for h in range(j):

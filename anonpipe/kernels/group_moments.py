@@ -17,21 +17,21 @@ BLOCK = 256
 
 
 @nb.njit(cache=True, nogil=True)
-def group_mean(points: FloatArray, members: IntArray, mean: FloatArray) -> None:
-    """Write the mean of the `members` rows of `points` into `mean`; exact for equal rows.
+def group_mean(features: FloatArray, members: IntArray, mean: FloatArray) -> None:
+    """Write the mean of the `members` rows of `features` into `mean`; exact for equal rows.
 
     Sums differences to the first member, so that a constant column has
     exactly its constant for mean.
     """
     first = members[0]
-    width = points.shape[1]
+    width = features.shape[1]
     mean[:] = 0.0
     for at in range(1, members.shape[0]):
         row = members[at]
         for j in range(width):
-            mean[j] += points[row, j] - points[first, j]
+            mean[j] += features[row, j] - features[first, j]
     for j in range(width):
-        mean[j] = points[first, j] + mean[j] / members.shape[0]
+        mean[j] = features[first, j] + mean[j] / members.shape[0]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -52,7 +52,7 @@ def _mirror(upper: FloatArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (width,), and scatter about it, shape (width, width), of all rows.
 
     Examples
@@ -61,7 +61,7 @@ def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     >>> mean.tolist(), scatter.tolist()
     ([2.0], [[2.0]])
     """
-    n, width = points.shape
+    n, width = features.shape
     mean = np.zeros(width)
     scatter = np.zeros((width, width))
     if n == 0:
@@ -70,17 +70,17 @@ def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
         part = np.zeros(width)
         for i in range(begin, min(n, begin + BLOCK)):
             for j in range(width):
-                part[j] += points[i, j] - points[0, j]
+                part[j] += features[i, j] - features[0, j]
         mean += part
     for j in range(width):
-        mean[j] = points[0, j] + mean[j] / n
+        mean[j] = features[0, j] + mean[j] / n
     rows = np.zeros((BLOCK, width))
     block = np.zeros((width, width))
     for begin in range(0, n, BLOCK):
         rows[:] = 0.0
         for i in range(begin, min(n, begin + BLOCK)):
             for j in range(width):
-                rows[i - begin, j] = points[i, j] - mean[j]
+                rows[i - begin, j] = features[i, j] - mean[j]
         block[:] = 0.0
         _add_products(rows, rows, block, True)
         scatter += block
@@ -89,9 +89,9 @@ def mean_and_scatter(points: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @nb.njit(cache=True, nogil=True)
-def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
+def within_scatter(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Scatter of all rows about their group's mean, summed over groups, shape (width, width)."""
-    width = points.shape[1]
+    width = features.shape[1]
     within = np.zeros((width, width))
     rows = np.zeros((BLOCK, width))
     block = np.zeros((width, width))
@@ -99,10 +99,10 @@ def within_scatter(points: FloatArray, order: IntArray, starts: IntArray) -> Flo
     filled = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        group_mean(points, members, mean)
+        group_mean(features, members, mean)
         for row in members:
             for j in range(width):
-                rows[filled, j] = points[row, j] - mean[j]
+                rows[filled, j] = features[row, j] - mean[j]
             filled += 1
             if filled == BLOCK:
                 block[:] = 0.0
@@ -137,7 +137,7 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def spread_sums(
-    points: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
+    features: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sums over groups of products of group means and group scatters (see `moments.GroupSpread`).
 
@@ -145,18 +145,18 @@ def spread_sums(
     sums of W_jj W_hh / n + W_jh² / n, u_j² W_hh, u_j u_h W_jh, u_j W_hh and
     u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n; each of shape (width, width).
     """
-    width = points.shape[1]
+    width = features.shape[1]
     shape = (width, width)
     noise, square, product = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     linear, mixed, largest = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     mean, x, w = np.empty(width), np.empty(width), np.empty(shape)
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        group_mean(points, members, mean)
+        group_mean(features, members, mean)
         w[:] = 0.0
         for row in members:
             for j in range(width):
-                x[j] = points[row, j] - mean[j]
+                x[j] = features[row, j] - mean[j]
             for j in range(width):
                 for h in range(width):
                     w[j, h] += x[j] * x[h]

@@ -67,11 +67,11 @@ def invert_factors(covariances: FloatArray) -> tuple[FloatArray, FloatArray, Int
 
 
 @nb.njit(cache=True, nogil=True)
-def _load(points: FloatArray, low: int, count: int, columns: FloatArray) -> None:
+def _load(features: FloatArray, low: int, count: int, columns: FloatArray) -> None:
     """Copy `count` rows from `low` on into `columns` (width, TILE)."""
     for i in range(count):
-        for j in range(points.shape[1]):
-            columns[j, i] = points[low + i, j]
+        for j in range(features.shape[1]):
+            columns[j, i] = features[low + i, j]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -200,7 +200,7 @@ def add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatAr
 
 @nb.njit(cache=True, nogil=True)
 def expectation(
-    points: FloatArray,
+    features: FloatArray,
     means: FloatArray,
     factors: FloatArray,
     constants: FloatArray,
@@ -211,7 +211,7 @@ def expectation(
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
     means, factors, constants, degrees
         The components; shapes (n_groups, width), (n_groups, width, width),
@@ -231,7 +231,7 @@ def expectation(
     scatters : float64, shape (n_groups, width or 1, width)
         Sums of z u (x - mean)(x - mean)', or of their diagonals in one row.
     """
-    n, width = points.shape
+    n, width = features.shape
     groups = means.shape[0]
     counts, heavy, tails = np.zeros(groups), np.zeros(groups), np.zeros(groups)
     sums = np.zeros((groups, width))
@@ -242,7 +242,7 @@ def expectation(
     likelihood = 0.0
     for low in range(0, n, TILE):
         count = min(TILE, n - low)
-        _load(points, low, count, columns)
+        _load(features, low, count, columns)
         _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
         likelihood += _posteriors(logs, count, top, total)
         for g in range(groups):
@@ -292,7 +292,7 @@ def _log_density(
 
 @nb.njit(cache=True, nogil=True)
 def move_costs(
-    points: FloatArray,
+    features: FloatArray,
     rows: IntArray,
     labels: IntArray,
     targets: IntArray,
@@ -305,7 +305,7 @@ def move_costs(
     """log(weight · density) of each of `rows` in its own component less that in each target, (n, n_targets)."""
     out = np.empty((rows.shape[0], targets.shape[0]))
     for i in range(rows.shape[0]):
-        x, g = points[rows[i]], labels[rows[i]]
+        x, g = features[rows[i]], labels[rows[i]]
         own = _log_density(x, means[g], factors[g], constants[g], degrees[g], diagonal)
         for t in range(targets.shape[0]):
             g = targets[t]
@@ -315,7 +315,7 @@ def move_costs(
 
 @nb.njit(cache=True, nogil=True)
 def most_likely(
-    points: FloatArray,
+    features: FloatArray,
     means: FloatArray,
     factors: FloatArray,
     constants: FloatArray,
@@ -323,14 +323,14 @@ def most_likely(
     diagonal: bool,
 ) -> IntArray:
     """The component of the largest weight · density of every row, the first of equal ones, shape (n_rows,)."""
-    n, width = points.shape
+    n, width = features.shape
     groups = means.shape[0]
     labels = np.empty(n, dtype=np.int64)
     columns, work = np.empty((width, TILE)), np.empty((width + 1, TILE))
     logs, distances = np.empty((groups, TILE)), np.empty((groups, TILE))
     for low in range(0, n, TILE):
         count = min(TILE, n - low)
-        _load(points, low, count, columns)
+        _load(features, low, count, columns)
         _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
         for i in range(count):
             best = 0

@@ -11,12 +11,12 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def centre_groups(points: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
+def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
     """Write each group's mean into the rows of its members in `out`, shape (n_rows, width)."""
-    mean = np.empty(points.shape[1])
+    mean = np.empty(features.shape[1])
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        group_mean(points, members, mean)
+        group_mean(features, members, mean)
         for row in members:
             out[row] = mean
 
@@ -61,7 +61,7 @@ def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def perturb_groups(
-    points: FloatArray,
+    features: FloatArray,
     order: IntArray,
     starts: IntArray,
     draws: FloatArray,
@@ -73,7 +73,7 @@ def perturb_groups(
 
     Parameters
     ----------
-    points, out
+    features, out
         Shape (n_rows, width).
     order, starts
         The groups.
@@ -91,7 +91,7 @@ def perturb_groups(
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
         size = members.shape[0]
-        group_mean(points, members, mean)
+        group_mean(features, members, mean)
         z = draws[starts[g] - begin : starts[g + 1] - begin]
         if centred:
             centre_draws(z, rank)

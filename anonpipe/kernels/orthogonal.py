@@ -16,15 +16,15 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def contrasts(points: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
+def contrasts(features: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
     """Centre a group and write its n - 1 coordinates in the zero-sum basis into `out`."""
-    n, width = members.shape[0], points.shape[1]
+    n, width = members.shape[0], features.shape[1]
     share = 1.0 / (math.sqrt(n) + 1.0)
     first = members[0]
     for i in range(1, n):
         row = members[i]
         for j in range(width):
-            out[i - 1, j] = (points[row, j] - mean[j]) - (points[first, j] - mean[j]) * share
+            out[i - 1, j] = (features[row, j] - mean[j]) - (features[first, j] - mean[j]) * share
 
 
 @nb.njit(cache=True, nogil=True)

@@ -21,22 +21,22 @@ def projection(point: FloatArray, direction: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def covariance(points: FloatArray, rows: IntArray, step: int) -> FloatArray:
+def covariance(features: FloatArray, rows: IntArray, step: int) -> FloatArray:
     """Covariance (times a constant) of every `step`-th of `rows`, shape (width, width)."""
-    width = points.shape[1]
+    width = features.shape[1]
     mean = np.zeros(width)
     count = 0
     for at in range(0, rows.shape[0], step):
         count += 1
         for j in range(width):
-            mean[j] += points[rows[at], j]
+            mean[j] += features[rows[at], j]
     for j in range(width):
         mean[j] /= count
     scatter = np.zeros((width, width))
     centred = np.empty(width)
     for at in range(0, rows.shape[0], step):
         for j in range(width):
-            centred[j] = points[rows[at], j] - mean[j]
+            centred[j] = features[rows[at], j] - mean[j]
         for j in range(width):
             for h in range(j + 1):
                 scatter[j, h] += centred[j] * centred[h]
@@ -93,8 +93,8 @@ def leading_eigenvector(matrix: FloatArray) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def principal_direction(points: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
-    """Unit vector along which `rows` of `points` spread most, shape (width,); zero where they do not.
+def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
+    """Unit vector along which `rows` of `features` spread most, shape (width,); zero where they do not.
 
     About SAMPLE_ROWS of the rows, evenly spaced, decide the direction; all of
     them if those do not differ. `turned` gives a direction halfway between the
@@ -102,9 +102,9 @@ def principal_direction(points: FloatArray, rows: IntArray, turned: bool) -> Flo
     along it cross the borders of splits along the first.
     """
     step = max(1, rows.shape[0] // SAMPLE_ROWS)
-    matrix = covariance(points, rows, step)
+    matrix = covariance(features, rows, step)
     if step > 1 and not np.trace(matrix) > 0.0:
-        matrix = covariance(points, rows, 1)
+        matrix = covariance(features, rows, 1)
     first = leading_eigenvector(matrix)
     if not turned:
         return first
@@ -157,7 +157,7 @@ def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def split_recursively(points: FloatArray, leaves: int, turned: bool) -> tuple[IntArray, IntArray]:
+def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[IntArray, IntArray]:
     """Split all rows into `leaves` parts whose sizes differ by one at most.
 
     Returns
@@ -167,7 +167,7 @@ def split_recursively(points: FloatArray, leaves: int, turned: bool) -> tuple[In
     starts : int64, shape (leaves + 1,)
         Where the parts begin in `order`.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     order = np.arange(n)
     projections = np.empty(n)
     sizes = np.zeros(leaves + 1, dtype=np.int64)
@@ -178,9 +178,9 @@ def split_recursively(points: FloatArray, leaves: int, turned: bool) -> tuple[In
             sizes[leaf + 1] = high - low
             continue
         rows = order[low:high]
-        direction = principal_direction(points, rows, turned)
+        direction = principal_direction(features, rows, turned)
         for i in range(low, high):
-            projections[i] = projection(points[order[i]], direction)
+            projections[i] = projection(features[order[i]], direction)
         left_leaves = count // 2
         base, extra = divmod(high - low, count)
         left = base * left_leaves + min(extra, left_leaves)

@@ -87,21 +87,21 @@ class Remaining(NamedTuple):
 
 
 @nb.njit(cache=True, nogil=True)
-def remaining_records(points: FloatArray, rows: IntArray, few: int = FEW) -> Remaining:
-    """Put `rows` of `points` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
+def remaining_records(features: FloatArray, rows: IntArray, few: int = FEW) -> Remaining:
+    """Put `rows` of `features` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
     n = rows.shape[0]
     if n <= few:
-        return _lay_out(points, rows, np.array([0, n]), n, 1)
+        return _lay_out(features, rows, np.array([0, n]), n, 1)
     branches = -(-n // (FAN * ROOM))
-    here = points[rows]
+    here = features[rows]
     order, starts = split_recursively(here, branches, False)
     for branch in range(branches):
         _halve(here, order[starts[branch] : starts[branch + 1]])
-    return _lay_out(points, rows[order], starts, ROOM, FAN)
+    return _lay_out(features, rows[order], starts, ROOM, FAN)
 
 
 @nb.njit(cache=True, nogil=True)
-def _halve(points: FloatArray, rows: IntArray) -> None:
+def _halve(features: FloatArray, rows: IntArray) -> None:
     """Sort the rows of a branch so that every ROOM of them are near: halves along the widest column."""
     values = np.empty(rows.shape[0])
     stack = [(0, rows.shape[0])]
@@ -110,9 +110,9 @@ def _halve(points: FloatArray, rows: IntArray) -> None:
         if end - start <= ROOM:
             continue
         part = rows[start:end]
-        column = _widest_column(points, part)
+        column = _widest_column(features, part)
         for i in range(part.shape[0]):
-            values[i] = points[part[i], column]
+            values[i] = features[part[i], column]
         left = -(-part.shape[0] // ROOM) // 2 * ROOM
         split_rows(part, values[: part.shape[0]], left)
         stack.append((start, start + left))
@@ -120,13 +120,13 @@ def _halve(points: FloatArray, rows: IntArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def _widest_column(points: FloatArray, rows: IntArray) -> int:
+def _widest_column(features: FloatArray, rows: IntArray) -> int:
     """The column in which `rows` have the largest variance."""
     widest, most = 0, -1.0
-    for j in range(points.shape[1]):
-        first, total, squares = points[rows[0], j], 0.0, 0.0
+    for j in range(features.shape[1]):
+        first, total, squares = features[rows[0], j], 0.0, 0.0
         for i in rows:
-            step = points[i, j] - first
+            step = features[i, j] - first
             total += step
             squares += step * step
         spread = squares - total * total / rows.shape[0]
@@ -136,15 +136,15 @@ def _widest_column(points: FloatArray, rows: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def _lay_out(points: FloatArray, rows: IntArray, starts: IntArray, room: int, fan: int) -> Remaining:
+def _lay_out(features: FloatArray, rows: IntArray, starts: IntArray, room: int, fan: int) -> Remaining:
     """Write records into leaves in the order given; branch b gets `rows[starts[b]:starts[b + 1]]`."""
-    n, width = rows.shape[0], points.shape[1]
+    n, width = rows.shape[0], features.shape[1]
     branches = starts.shape[0] - 1
     tree = Remaining(
         np.zeros((branches * fan, width, room)),
         np.zeros((branches * fan, room), dtype=np.int64),
         np.zeros((branches * fan, room)),
-        np.full(points.shape[0], -1, dtype=np.int64),
+        np.full(features.shape[0], -1, dtype=np.int64),
         np.full((branches, width, fan), np.inf),
         np.full((branches, width, fan), -np.inf),
         np.full((branches, fan), -np.inf),
@@ -162,14 +162,14 @@ def _lay_out(points: FloatArray, rows: IntArray, starts: IntArray, room: int, fa
     )
     for row in rows:
         for j in range(width):
-            tree.centre[j] += points[row, j] / n
+            tree.centre[j] += features[row, j] / n
     for branch in range(branches):
-        _fill_branch(tree, branch, points, rows[starts[branch] : starts[branch + 1]])
+        _fill_branch(tree, branch, features, rows[starts[branch] : starts[branch + 1]])
     return tree
 
 
 @nb.njit(cache=True, nogil=True)
-def _fill_branch(tree: Remaining, branch: int, points: FloatArray, rows: IntArray) -> None:
+def _fill_branch(tree: Remaining, branch: int, features: FloatArray, rows: IntArray) -> None:
     """Write records into the leaves of a branch, one leaf after the other, and set all bounds."""
     values, ids, radii, places = tree.values, tree.ids, tree.radii, tree.places
     low, high, reach, centre = tree.low, tree.high, tree.reach, tree.centre
@@ -182,8 +182,8 @@ def _fill_branch(tree: Remaining, branch: int, points: FloatArray, rows: IntArra
         places[row] = at * room + place
         tree.counts[branch, leaf] = place + 1
         radius = 0.0
-        for j in range(points.shape[1]):
-            value = points[row, j]
+        for j in range(features.shape[1]):
+            value = features[row, j]
             values[at, j, place] = value
             low[branch, j, leaf] = min(low[branch, j, leaf], value)
             high[branch, j, leaf] = max(high[branch, j, leaf], value)
@@ -325,17 +325,17 @@ def _leave_bounds(
 
 @nb.njit(cache=True, nogil=True)
 def take_group(
-    tree: Remaining, points: FloatArray, sums: FloatArray, rows: IntArray, labels: IntArray, label: int
+    tree: Remaining, features: FloatArray, sums: FloatArray, rows: IntArray, labels: IntArray, label: int
 ) -> None:
     """Give `rows` their label; take them out of `tree` and of the `sums` of what remains."""
     take_rows(tree, rows)
     for row in rows:
         labels[row] = label
-        add_row(sums, points, row, -1.0)
+        add_row(sums, features, row, -1.0)
 
 
 @nb.njit(cache=True, nogil=True)
-def tidied(points: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
+def tidied(features: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
     """The records moved together where a quarter of the room is empty, else `tree` itself.
 
     Records keep their order, so that neighbours stay neighbours. All go into a
@@ -356,9 +356,9 @@ def tidied(points: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
             rows[found] = tree.ids[at, place]
             found += 1
     if useless or n <= few:
-        return _lay_out(points, rows, np.array([0, n]), n, 1)
+        return _lay_out(features, rows, np.array([0, n]), n, 1)
     starts = np.minimum(np.arange(-(-n // (fan * room)) + 1) * (fan * room), n)
-    return _lay_out(points, rows, starts, room, fan)
+    return _lay_out(features, rows, starts, room, fan)
 
 
 @nb.njit(cache=True, nogil=True)

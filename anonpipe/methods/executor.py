@@ -278,7 +278,7 @@ class InMemory:
 
 
 def run_steps(
-    points: FloatArray,
+    features: FloatArray,
     steps: Sequence[Step],
     *,
     key: bytes,
@@ -289,7 +289,7 @@ def run_steps(
 
     Parameters
     ----------
-    points
+    features
         The features, finite, shape (n_rows, width), C order. Not changed.
     steps
         A method's, see `anonpipe.methods.masking.MASKERS`.
@@ -314,6 +314,6 @@ def run_steps(
     """
     edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
     pieces = [slice(low, high) for low, high in pairwise(edges)]
-    table = InMemory(points, points, key, pieces, [0] * len(pieces) if strata is None else strata)
+    table = InMemory(features, features, key, pieces, [0] * len(pieces) if strata is None else strata)
     execute(passes(steps), table)
     return table.channels

@@ -154,7 +154,7 @@ class Method:
 class Grouping(Method):
     """A method that forms groups.
 
-    `function(points, k, *, rng, **options) -> labels`. Its keyword-only
+    `function(features, k, *, rng, **options) -> labels`. Its keyword-only
     parameters besides `rng`, `classes` and `class_shares` are its options.
 
     Attributes
@@ -270,7 +270,7 @@ class Replacing(Method):
 class Synthesizer(Replacing):
     """A method that replaces the records of groups.
 
-    `function(points, order, starts, *, rng, **options) -> new points`;
+    `function(features, order, starts, *, rng, **options) -> new features`;
     without `rng` where it draws nothing.
 
     Attributes
@@ -285,14 +285,14 @@ class Synthesizer(Replacing):
         `averages(options)`: whether it makes sense of groups of one record
         each, the mean of the means of several groups that the record is in.
     takes
-        `points`, float64, or `codes` of categories, int64.
+        `features`, float64, or `codes` of categories, int64.
     """
 
     guarantee: Callable[[Any], Guarantee] | None
     noise: Noise | None = None
     identical_groups: bool = False
     averages: Callable[[Any], bool] = never
-    takes: Literal["points", "codes"] = "points"
+    takes: Literal["features", "codes"] = "features"
 
     def __post_init__(self) -> None:
         super().__post_init__()

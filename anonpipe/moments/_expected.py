@@ -14,7 +14,7 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Moments of masked points, given the originals; the mean is always expected to stay.
+    """Moments of masked features, given the originals; the mean is always expected to stay.
 
     Attributes
     ----------

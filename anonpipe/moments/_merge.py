@@ -53,11 +53,11 @@ def divide(a: npt.NDArray[Any], b: npt.NDArray[Any], empty: float = np.nan) -> F
     return result
 
 
-def as_table(points: FloatArray) -> FloatArray:
-    """Two-dimensional `points` as float64 in C order."""
-    if points.ndim != 2:
-        raise InputError(f"records are given as a table of 2 dimensions, not {points.ndim}; reshape them")
-    return np.ascontiguousarray(points, dtype=np.float64)
+def as_table(features: FloatArray) -> FloatArray:
+    """Two-dimensional `features` as float64 in C order."""
+    if features.ndim != 2:
+        raise InputError(f"records are given as a table of 2 dimensions, not {features.ndim}; reshape them")
+    return np.ascontiguousarray(features, dtype=np.float64)
 
 
 def same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:

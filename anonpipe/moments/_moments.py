@@ -32,10 +32,10 @@ class Moments:
     scatter: FloatArray
 
     @classmethod
-    def of(cls, points: FloatArray) -> Self:
-        """Count `points`, finite, shape (n_rows, width)."""
-        mean, scatter = mean_and_scatter(as_table(points))
-        return cls(len(points), mean, scatter)
+    def of(cls, features: FloatArray) -> Self:
+        """Count `features`, finite, shape (n_rows, width)."""
+        mean, scatter = mean_and_scatter(as_table(features))
+        return cls(len(features), mean, scatter)
 
     def merge(self, other: Self) -> Self:
         """Both pieces together (Chan, Golub & LeVeque 1979).
@@ -90,21 +90,21 @@ class GroupedMoments:
     groups: int
 
     @classmethod
-    def of(cls, points: FloatArray, order: IntArray, starts: IntArray) -> Self:
-        """Count the groups `order[starts[g]:starts[g + 1]]` of `points`.
+    def of(cls, features: FloatArray, order: IntArray, starts: IntArray) -> Self:
+        """Count the groups `order[starts[g]:starts[g + 1]]` of `features`.
 
         Examples
         --------
-        >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
+        >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+        >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
         >>> grouped.within.tolist(), grouped.between_scatter.tolist()
         ([[4.0]], [[16.0]])
         """
-        table = as_table(points)
+        table = as_table(features)
         return cls(Moments.of(table), within_scatter(table, order, starts), len(starts) - 1)
 
     @classmethod
-    def averaged(cls, points: FloatArray, centres: FloatArray) -> Self:
+    def averaged(cls, features: FloatArray, centres: FloatArray) -> Self:
         """Moments of records whose group mean is an average over several groupings, each record a group of its own.
 
         `within` is the scatter that the centres lack, S_X - S_C. An average of
@@ -112,17 +112,17 @@ class GroupedMoments:
 
         Parameters
         ----------
-        points, centres
+        features, centres
             The records, and the average of their group means; shape (n_rows, width).
 
         Examples
         --------
-        >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> GroupedMoments.averaged(points, np.array([[1.0], [2.0], [4.0], [5.0]])).within.tolist()
+        >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+        >>> GroupedMoments.averaged(features, np.array([[1.0], [2.0], [4.0], [5.0]])).within.tolist()
         [[10.0]]
         """
-        total = Moments.of(as_table(points))
-        return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(points))
+        total = Moments.of(as_table(features))
+        return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(features))
 
     def merge(self, other: Self) -> Self:
         """Both pieces together; no group may have records in both."""

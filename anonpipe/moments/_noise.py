@@ -59,8 +59,8 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
+    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
     >>> s_delta(grouped, "centred").tolist()
     [[2.0]]
     """

@@ -12,7 +12,7 @@ LEAST_FREE = 30
 
 
 def least_free(width: int) -> int:
-    """Records beyond the groups that noise of an own covariance takes: 30, or twice the columns of points."""
+    """Records beyond the groups that noise of an own covariance takes: 30, or twice the feature columns."""
     return max(LEAST_FREE, 2 * width)
 
 

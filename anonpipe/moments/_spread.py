@@ -48,11 +48,11 @@ class GroupSpread:
     largest: FloatArray
 
     @classmethod
-    def of(cls, points: FloatArray, order: IntArray, starts: IntArray) -> Self:
-        """Count the groups `order[starts[g]:starts[g + 1]]` of `points`."""
-        grouped = GroupedMoments.of(points, order, starts)
+    def of(cls, features: FloatArray, order: IntArray, starts: IntArray) -> Self:
+        """Count the groups `order[starts[g]:starts[g + 1]]` of `features`."""
+        grouped = GroupedMoments.of(features, order, starts)
         mean = grouped.total.mean
-        return cls(grouped.total.n, mean, grouped.within, *spread_sums(as_table(points), order, starts, mean))
+        return cls(grouped.total.n, mean, grouped.within, *spread_sums(as_table(features), order, starts, mean))
 
     def merge(self, other: Self) -> Self:
         """Both pieces together; no group may have records in both."""

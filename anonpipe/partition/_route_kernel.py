@@ -13,17 +13,17 @@ KeyArray = npt.NDArray[np.uint64]
 
 
 @nb.njit(cache=True, nogil=True)
-def project_rows(points: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
-    """Projections of `rows` of `points`, each by the same loop as in `route_rows`."""
+def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
+    """Projections of `rows` of `features`, each by the same loop as in `route_rows`."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
-        out[i] = projection(points[rows[i]], direction)
+        out[i] = projection(features[rows[i]], direction)
     return out
 
 
 @nb.njit(cache=True, nogil=True)
 def route_rows(
-    points: FloatArray,
+    features: FloatArray,
     keys: KeyArray,
     directions: FloatArray,
     thresholds: FloatArray,
@@ -31,13 +31,13 @@ def route_rows(
     children: IntArray,
 ) -> IntArray:
     """Leaf of each record, shape (n_rows,); a child is a node, or -1 - leaf."""
-    leaves = np.zeros(points.shape[0], dtype=np.int64)
+    leaves = np.zeros(features.shape[0], dtype=np.int64)
     if children.shape[0] == 0:
         return leaves
-    for i in range(points.shape[0]):
+    for i in range(features.shape[0]):
         node = 0
         while node >= 0:
-            value = projection(points[i], directions[node])
+            value = projection(features[i], directions[node])
             border = thresholds[node]
             left = value < border or (value == border and keys[i] < key_thresholds[node])
             node = children[node, 0] if left else children[node, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.kernels.principal import principal_direction
 from anonpipe.partition._route_kernel import project_rows, route_rows
 from anonpipe.types import FloatArray, IntArray
@@ -43,7 +43,7 @@ class Tree:
 
     @property
     def width(self) -> int:
-        """Number of columns of the points it was fitted on."""
+        """Number of columns of the features it was fitted on."""
         return int(self.directions.shape[1])
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Tree:
         )
 
 
-def fit_tree(sample_points: FloatArray, sample_keys: KeyArray, leaves: int) -> Tree:
+def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) -> Tree:
     """Fit a tree that divides records like the sample into `leaves` parts of about equal size.
 
     A node that is to become L leaves sorts its records by (projection on its
@@ -80,7 +80,7 @@ def fit_tree(sample_points: FloatArray, sample_keys: KeyArray, leaves: int) -> T
 
     Parameters
     ----------
-    sample_points
+    sample_features
         Finite, shape (n_sample, width).
     sample_keys
         A number drawn at random for each record, all bits in use, shape
@@ -96,20 +96,22 @@ def fit_tree(sample_points: FloatArray, sample_keys: KeyArray, leaves: int) -> T
 
     Examples
     --------
-    >>> points = np.array([[1.0], [1.0], [1.0], [5.0]])
+    >>> features = np.array([[1.0], [1.0], [1.0], [5.0]])
     >>> keys = np.array([7, 3, 5, 1], dtype=np.uint64)
-    >>> tree = fit_tree(points, keys, 2)
-    >>> route(tree, points, keys).tolist()
+    >>> tree = fit_tree(features, keys, 2)
+    >>> route(tree, features, keys).tolist()
     [1, 0, 0, 1]
     """
-    points, keys = _checked(sample_points, sample_keys)
-    if not 1 <= leaves <= max(1, len(points)):
-        raise ValueError(f"{leaves} leaves from a sample of {len(points)} records; give 1 to as many leaves as records")
+    features, keys = _checked(sample_features, sample_keys)
+    if not 1 <= leaves <= max(1, len(features)):
+        raise ValueError(
+            f"{leaves} leaves from a sample of {len(features)} records; give 1 to as many leaves as records"
+        )
     nodes: list[_Node] = []
     if leaves > 1:
-        _grow(nodes, points, keys, np.arange(len(points)), leaves, 0)
+        _grow(nodes, features, keys, np.arange(len(features)), leaves, 0)
     return Tree(
-        np.array([node.direction for node in nodes]).reshape(-1, points.shape[1]),
+        np.array([node.direction for node in nodes]).reshape(-1, features.shape[1]),
         np.array([node.threshold for node in nodes], dtype=np.float64),
         np.array([node.key for node in nodes], dtype=np.uint64),
         np.array([node.children for node in nodes], dtype=np.int64).reshape(-1, 2),
@@ -124,12 +126,14 @@ class _Node:
     children: list[int]
 
 
-def _grow(nodes: list[_Node], points: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int) -> int:
+def _grow(
+    nodes: list[_Node], features: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int
+) -> int:
     """Append the subtree of `rows` to `nodes`; the number by which its parent names it."""
     if leaves == 1:
         return -1 - first_leaf
-    direction = principal_direction(points, rows, False)
-    projections = project_rows(points, rows, direction)
+    direction = principal_direction(features, rows, False)
+    projections = project_rows(features, rows, direction)
     ranked = np.lexsort((keys[rows], projections))
     left_leaves = leaves // 2
     left = len(rows) * left_leaves // leaves
@@ -138,13 +142,13 @@ def _grow(nodes: list[_Node], points: FloatArray, keys: KeyArray, rows: IntArray
     nodes.append(_Node(direction, float(projections[border]), int(keys[rows[border]]), []))
     lower, upper = rows[np.sort(ranked[:left])], rows[np.sort(ranked[left:])]
     nodes[at].children = [
-        _grow(nodes, points, keys, lower, left_leaves, first_leaf),
-        _grow(nodes, points, keys, upper, leaves - left_leaves, first_leaf + left_leaves),
+        _grow(nodes, features, keys, lower, left_leaves, first_leaf),
+        _grow(nodes, features, keys, upper, leaves - left_leaves, first_leaf + left_leaves),
     ]
     return at
 
 
-def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
+def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     """Leaf of each record, 0 to tree.leaves - 1, int64, shape (n_rows,).
 
     A record's leaf depends on its own values and key alone: it is the same in
@@ -154,7 +158,7 @@ def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
     ----------
     tree
         Of `fit_tree`.
-    points
+    features
         Finite, shape (n_rows, tree.width).
     keys
         Like those the tree was fitted with, shape (n_rows,).
@@ -166,22 +170,24 @@ def route(tree: Tree, points: FloatArray, keys: KeyArray) -> IntArray:
 
     Examples
     --------
-    >>> points, keys = np.array([[4.0], [0.0]]), np.array([1, 2], dtype=np.uint64)
-    >>> route(fit_tree(points, keys, 2), points, keys).tolist()
+    >>> features, keys = np.array([[4.0], [0.0]]), np.array([1, 2], dtype=np.uint64)
+    >>> route(fit_tree(features, keys, 2), features, keys).tolist()
     [1, 0]
     """
-    points, keys = _checked(points, keys)
-    if points.shape[1] != tree.width:
-        raise ValueError(f"points has {points.shape[1]} columns; the tree was fitted on {tree.width}")
+    features, keys = _checked(features, keys)
+    if features.shape[1] != tree.width:
+        raise ValueError(f"features has {features.shape[1]} columns; the tree was fitted on {tree.width}")
     return np.asarray(
-        route_rows(points, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children), dtype=np.int64
+        route_rows(features, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children), dtype=np.int64
     )
 
 
-def _checked(points: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
-    points = checked_points(points)
-    if keys.shape != points.shape[:1]:
-        raise ValueError(f"points has shape {points.shape} and keys {keys.shape}; give (n_rows, width) and (n_rows,)")
+def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
+    features = checked_features(features)
+    if keys.shape != features.shape[:1]:
+        raise ValueError(
+            f"features has shape {features.shape} and keys {keys.shape}; give (n_rows, width) and (n_rows,)"
+        )
     if keys.dtype != np.uint64:
         raise ValueError(f"keys are {keys.dtype}; give uint64")
-    return points, np.ascontiguousarray(keys)
+    return features, np.ascontiguousarray(keys)

@@ -19,11 +19,11 @@ from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.decoder import Decoder, RestoredTimes
 from anonpipe.pipeline.grouping import Asked, Layout, group_steps
 from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.procedure import Codecs, Procedure, refuse, small_groups
+from anonpipe.pipeline.procedure import Encoders, Procedure, refuse, small_groups
 from anonpipe.pipeline.synthesis import Synthesis, synthesis_steps
 
 
-def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
+def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     """The steps, the decoder and the guarantee of the job's grouping and synthesis.
 
     Raises
@@ -31,9 +31,9 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
     JobError, InputError
         The columns or strata do not allow it.
     """
-    told = codecs.told(job.k, sum(strata.rows))
-    warnings, classes = _checked(job, codecs, strata, told), _classes(job, codecs)
-    layout, chosen, weights = _layout(job, codecs, classes), _synthesis(job, told), _weights(job, codecs)
+    told = encoders.told(job.k, sum(strata.rows))
+    warnings, classes = _checked(job, encoders, strata, told), _classes(job, encoders)
+    layout, chosen, weights = _layout(job, encoders, classes), _synthesis(job, told), _weights(job, encoders)
     options, several = job.by_groups.cluster, layout.groupings > 1
     given = {"block_rows": options.block_rows, **options.own}
     before = group_steps(
@@ -42,7 +42,7 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
     return Procedure(
         name=chosen.record.name,
         steps=(*before, *synthesis_steps(layout, chosen)),
-        decoder=_decoder(job, codecs, layout, chosen.record),
+        decoder=_decoder(job, encoders, layout, chosen.record),
         weights=weights,
         codes=classes,
         members=None if several else "part",
@@ -58,16 +58,16 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
     )
 
 
-def _classes(job: Job, codecs: Codecs) -> tuple[ClassColumn | Compound, ...]:
+def _classes(job: Job, encoders: Encoders) -> tuple[ClassColumn | Compound, ...]:
     """The class columns whose classes can mix in a group, and all as one where groups look at that."""
-    columns = class_columns(codecs.cells, codecs.scan, job.sensitive_columns)
+    columns = class_columns(encoders.cells, encoders.scan, job.sensitive_columns)
     methods = job.by_groups
     if not GROUPINGS[methods.cluster.method].classes or methods.sensitive.several == "average":
         return columns
-    return (*columns, compound_of(codecs.cells, codecs.scan, columns))
+    return (*columns, compound_of(encoders.cells, encoders.scan, columns))
 
 
-def _layout(job: Job, codecs: Codecs, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
+def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
     told = len(job.sensitive_columns)
     grouped_by: tuple[int, ...] = ()
     if GROUPINGS[job.by_groups.cluster.method].classes:
@@ -75,20 +75,20 @@ def _layout(job: Job, codecs: Codecs, classes: tuple[ClassColumn | Compound, ...
         grouped_by = tuple(range(told)) if average else (told,)
     return Layout(
         k=job.k,
-        width=codecs.features.width,
-        conditioning=codecs.conditioning.width,
+        width=encoders.features.width,
+        conditioning=encoders.conditioning.width,
         shares=tuple(each.shares for each in classes),
         told=told,
         grouped_by=grouped_by,
-        numbers=codecs.features.number_columns,
+        numbers=encoders.features.number_columns,
     )
 
 
-def _weights(job: Job, codecs: Codecs) -> Any:
+def _weights(job: Job, encoders: Encoders) -> Any:
     options = job.by_groups.cluster
     response = job.time_column if options.response_weight is not None else None
     weight = options.response_weight if response else None
-    return codecs.features.distance_weights(response, weight, options.distance)
+    return encoders.features.distance_weights(response, weight, options.distance)
 
 
 def _synthesis(job: Job, told: Features) -> Synthesis:
@@ -100,25 +100,25 @@ def _synthesis(job: Job, told: Features) -> Synthesis:
     return Synthesis(record, chosen, arguments, record.guarantee(chosen), told.rows)
 
 
-def _decoder(job: Job, codecs: Codecs, layout: Layout, synthesizer: Synthesizer) -> Decoder:
+def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesizer) -> Decoder:
     times = None
     if job.decode.restore_survival_times:
-        position = codecs.cells.names.index(str(job.time_column))
-        grid = codecs.cells.grid(position)
+        position = encoders.cells.names.index(str(job.time_column))
+        grid = encoders.cells.grid(position)
         times = RestoredTimes(position, (grid.low, grid.high), job.decode.jitter_restored_times)
     return Decoder(
-        features=codecs.features.on_scores,
+        features=encoders.features.on_scores,
         conditioning=layout.conditioning,
         how=job.decode.of_cells,
         groups="labels",
         labels_at=layout.labels_at,
         identical=synthesizer.identical_groups,
-        probabilities=codecs.probabilities,
+        probabilities=encoders.probabilities,
         times=times,
     )
 
 
-def _checked(job: Job, codecs: Codecs, strata: Strata, told: Features) -> list[str]:
+def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> list[str]:
     """Refuse what the columns or the strata do not allow, before any work; the warnings.
 
     Raises
@@ -131,7 +131,7 @@ def _checked(job: Job, codecs: Codecs, strata: Strata, told: Features) -> list[s
     methods = job.by_groups
     refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
     refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
-    _check_classes(job, codecs, strata)
+    _check_classes(job, encoders, strata)
     chosen = _synthesis(job, told)
     exact = chosen.guarantee.scope == "group"
     warnings = small_groups(job.k, told.width, chosen.record.name, "micro_perturbation") if exact else []
@@ -152,11 +152,11 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
     ]
 
 
-def _check_classes(job: Job, codecs: Codecs, strata: Strata) -> None:
+def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
     """Refuse conditions on classes that a stratum breaks even as one group, and how far they can be met."""
     classes = job.by_groups.sensitive
-    for column in class_columns(codecs.cells, codecs.scan, job.sensitive_columns) if classes.conditions else ():
-        counted = codecs.scan.combination_counts(codecs.cells, (*job.strata.by, column.name))
+    for column in class_columns(encoders.cells, encoders.scan, job.sensitive_columns) if classes.conditions else ():
+        counted = encoders.scan.combination_counts(encoders.cells, (*job.strata.by, column.name))
         table = counted.reshape(-1, len(column.shares))
         for stratum, rows in enumerate(strata.rows):
             counts = table[np.asarray(strata.stratum) == stratum].sum(axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from anonpipe.encoding.intervals import IntervalCodec
+from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.part_shares import PartShares
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job
@@ -16,11 +16,11 @@ from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.decoder import Decoder
 from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.procedure import Codecs, Members, Procedure, refuse, small_groups
+from anonpipe.pipeline.procedure import Encoders, Members, Procedure, refuse, small_groups
 from anonpipe.types import FloatArray
 
 
-def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
+def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     """The steps, the decoder and what is expected of the job's mask.
 
     Raises
@@ -28,17 +28,17 @@ def procedure(job: Job, codecs: Codecs, strata: Strata) -> Procedure:
     JobError
         An option that the masker refuses, or a name that a new column would take.
     """
-    masker, told = MASKERS[job.replacing.name], codecs.told(job.k, sum(strata.rows))
+    masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
     warnings = _checked(job, masker, told, strata)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
-        shares = PartShares.fit(codecs.cells, codecs.features, told.width + told.conditioning)
+        shares = PartShares.fit(encoders.cells, encoders.features, told.width + told.conditioning)
     return Procedure(
         name=masker.name,
         steps=(*masker.steps(**options), *_shared_out(shares, expected)),
-        decoder=_decoder(job, codecs, masker, shares),
-        weights=codecs.features.distance_weights(),
+        decoder=_decoder(job, encoders, masker, shares),
+        weights=encoders.features.distance_weights(),
         fills_first=True,
         by_stratum=job.masks_strata,
         members=_members(masker),
@@ -66,8 +66,8 @@ def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
     """The step that shares categories out among the parts; none where records are those of persons."""
     if shares is None:
         return ()
-    promised = partial(expected, largest=None)
-    return (Reduce("categories", shares.call, partial(shares.share, promised=promised), with_original=True),)
+    guaranteed = partial(expected, largest=None)
+    return (Reduce("categories", shares.call, partial(shares.share, guaranteed=guaranteed), with_original=True),)
 
 
 def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest: FloatArray | None) -> Expected | None:
@@ -79,32 +79,32 @@ def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest
     return None if masker.expect is None else masker.expect(moments, **options, **told)
 
 
-def _decoder(job: Job, codecs: Codecs, masker: Masker, shares: PartShares | None) -> Decoder:
+def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | None) -> Decoder:
     return Decoder(
-        features=codecs.features.on_scores,
-        conditioning=codecs.conditioning.width,
+        features=encoders.features.on_scores,
+        conditioning=encoders.conditioning.width,
         how=job.decode.of_cells,
         groups="alike" if masker.identical_rows else "one",
         identical=masker.identical_rows,
         shares=shares,
         matched=shares is not None and job.decode.of_cells == "calibrated",
         values_too=masker.exact_columns,
-        intervals=_intervals(job, codecs, masker),
-        probabilities=codecs.probabilities,
+        intervals=_intervals(job, encoders, masker),
+        probabilities=encoders.probabilities,
     )
 
 
-def _intervals(job: Job, codecs: Codecs, masker: Masker) -> IntervalCodec | None:
+def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder | None:
     """How the ends of intervals become columns; None where they are not released."""
     ends = masker.ends(job.replacing_options)
-    return None if ends is None else IntervalCodec.fit(codecs.cells, codecs.features, ends.steps, ends.origins)
+    return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
 def _checked(job: Job, masker: Masker, told: Features, strata: Strata) -> list[str]:
     """Refuse what the columns or the strata do not allow, before any work; the warnings.
 
     Masked records must not be mixed from so few that they are these: with
-    fewer records than columns of points (and two more) a regression fits each
+    fewer records than feature columns (and two more) a regression fits each
     record exactly, and permuted components stay in the span of the originals:
     the release would say of records of no person, as it does, what is not true.
 

@@ -27,7 +27,7 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut, Scope
 from anonpipe.rng import generator, keyed
-from anonpipe.storage.staging import Shelf, Staging, create_shelf
+from anonpipe.storage.staging import StagedArray, Staging, create_staged_array
 from anonpipe.types import FloatArray
 
 FEATURES = "features"
@@ -39,13 +39,13 @@ FOLDER = "channels"
 RECORDS: dict[str, type] = {**masking.RECORDS, **part_shares.RECORDS, **group_counts.RECORDS}
 
 
-def channel_shelf(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> Shelf:
+def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> StagedArray:
     """The channels that a pass made, or the features; a region a partition.
 
     Made by the driver, before any worker asks for it.
     """
     by_column = fitted.procedure.by_column
-    return create_shelf(work.staging, f"{FOLDER}/{name}", cut.lengths, channels, "float64", by_column=by_column)
+    return create_staged_array(work.staging, f"{FOLDER}/{name}", cut.lengths, channels, "float64", by_column=by_column)
 
 
 def read_channels(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int, index: int) -> FloatArray:
@@ -58,20 +58,20 @@ def read_channels(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int
     """
     if not work.staging.has(f"{FOLDER}/{name}"):
         raise DamagedError(_GONE)
-    return _whole(channel_shelf(work, fitted, cut, name, channels).read(index, 0, cut.partitions[index].rows))
+    return _whole(channel_array(work, fitted, cut, name, channels).read(index, 0, cut.partitions[index].rows))
 
 
-def of_scope(shelf: Shelf, cut: Cut, scope: Scope) -> tuple[Shelf, list[int]]:
+def of_scope(staged: StagedArray, cut: Cut, scope: Scope) -> tuple[StagedArray, list[int]]:
     """The regions of a staged array that belong to a scope, and their lengths."""
-    return replace(shelf, starts=shelf.starts[scope.inside]), cut.lengths[scope.inside]
+    return replace(staged, starts=staged.starts[scope.inside]), cut.lengths[scope.inside]
 
 
 def read_column(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int, place: int, scope: Scope) -> FloatArray:
     """One channel of all rows of a scope, shape (n_rows,)."""
     if not work.staging.has(f"{FOLDER}/{name}"):
         raise DamagedError(_GONE)
-    shelf, lengths = of_scope(channel_shelf(work, fitted, cut, name, channels), cut, scope)
-    return _whole(shelf.read_column(place, lengths))
+    staged, lengths = of_scope(channel_array(work, fitted, cut, name, channels), cut, scope)
+    return _whole(staged.read_column(place, lengths))
 
 
 def _whole(values: FloatArray) -> FloatArray:

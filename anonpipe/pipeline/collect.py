@@ -24,43 +24,43 @@ from anonpipe.pipeline.steps import PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.written import count_combinations, read_combinations
 from anonpipe.types import FloatArray
 from anonpipe.verify.arrived import Arrived
+from anonpipe.verify.expectations import Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.kept_groups import KeptGroups
-from anonpipe.verify.promises import Target
 
-Receipts = list[dict[str, Any]]
+TaskResults = list[dict[str, Any]]
 
 
-def by_stratum(fitted: Fitted, receipts: Receipts, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
+def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
     """Merge what the partitions of each stratum reported, in the order of the partitions."""
     strata = range(len(fitted.strata.rows))
-    return [merge_all([read(receipt) for receipt in receipts if receipt["stratum"] == at]) for at in strata]
+    return [merge_all([read(result) for result in results if result["stratum"] == at]) for at in strata]
 
 
 def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     """All that the gates look at."""
     staging, job, partitions = work.staging, fitted.job, len(cut.partitions)
-    scanned = staging.receipts("scan").read_all(len(work.source.units))
-    encoded = staging.receipts("encode").read_all(partitions)
-    decoded = staging.receipts("decode").read_all(partitions)
-    written = staging.receipts("write").read_all(cut.files)
-    values = staging.receipts("values").read_all(len(compared_names(job)))
+    scanned = staging.results("scan").read_all(len(work.source.units))
+    encoded = staging.results("encode").read_all(partitions)
+    decoded = staging.results("decode").read_all(partitions)
+    written = staging.results("write").read_all(cut.files)
+    values = staging.results("values").read_all(len(compared_names(job)))
     return Evidence(
-        rows_in=sum(receipt["rows"] for receipt in scanned),
-        rows_held_out=sum(receipt["held_out"] for receipt in scanned),
+        rows_in=sum(result["rows"] for result in scanned),
+        rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
-        rows_out=sum(receipt["rows"] for receipt in written),
+        rows_out=sum(result["rows"] for result in written),
         rows_under_k=_rows_under_k(work, fitted, cut),
-        rows_as_they_were=sum(receipt["as_they_were"] for receipt in decoded),
+        unchanged_records=sum(result["as_they_were"] for result in decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
         handed_on=handed_on(job, values),
         unchanged=tuple(fitted.unchanged_names),
         released_names=tuple(fitted.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
-        beyond_limits=sum(receipt["beyond_limits"] for receipt in written),
+        beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
         view=fitted.view,
-        point_columns=_point_columns(fitted),
+        feature_columns=_feature_columns(fitted),
         original=original_moments(work, fitted, cut),
         released=released_moments(work, fitted, cut),
         synthesized=by_stratum(fitted, decoded, lambda r: Moments.from_dict(r["synthesized"])),
@@ -71,20 +71,20 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 
 def original_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
     """Moments of the verified variables in the original records, one entry a stratum."""
-    encoded = work.staging.receipts("encode").read_all(len(cut.partitions))
-    return by_stratum(fitted, encoded, lambda receipt: PairwiseMoments.from_dict(receipt["original"]))
+    encoded = work.staging.results("encode").read_all(len(cut.partitions))
+    return by_stratum(fitted, encoded, lambda result: PairwiseMoments.from_dict(result["original"]))
 
 
 def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
     """The same of the rows that were written."""
-    written = work.staging.receipts("write").read_all(cut.files)
+    written = work.staging.results("write").read_all(cut.files)
     return [
         merge_all([PairwiseMoments.from_dict(r["released"][str(at)]) for r in written if str(at) in r["released"]])
         for at in range(len(fitted.strata.rows))
     ]
 
 
-def _arrived(fitted: Fitted, *stages: Receipts) -> Arrived:
+def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
     """What the scan says of the rows in the staging, and what the stages that read them found."""
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
     read = tuple(tuple(by_stratum(fitted, told, lambda r: Tally.from_dict(r["tally"]))) for told in stages)
@@ -93,7 +93,7 @@ def _arrived(fitted: Fitted, *stages: Receipts) -> Arrived:
 
 
 def _of_method(
-    work: Work, fitted: Fitted, cut: Cut, encoded: Receipts, decoded: Receipts
+    work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults
 ) -> GroupEvidence | MaskEvidence:
     """What is promised, and what was counted for it."""
     groups, guarantee = learnt_groups(work, fitted, cut), fitted.procedure.guarantee
@@ -102,13 +102,13 @@ def _of_method(
     return _of_mask(work, fitted, cut, encoded, decoded)
 
 
-def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decoded: Receipts) -> GroupEvidence:
+def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decoded: TaskResults) -> GroupEvidence:
     job, whole = fitted.job, groups.whole
     return GroupEvidence(
         guarantee=guarantee,
         identical=fitted.procedure.one_row_a_group,
         asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
-        smallest_group=min(receipt["smallest_group"] for receipt in decoded),
+        smallest_group=min(result["smallest_group"] for result in decoded),
         grouped=groups.grouped,
         spread=groups.spread,
         bound=groups.loss_bound(job.k),
@@ -117,7 +117,7 @@ def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decode
     )
 
 
-def _point_columns(fitted: Fitted) -> tuple[int | None, ...]:
+def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
     """Of each variable of the view the column of features that it is released from; None where there is none.
 
     Categories of an ordinal column are cut from its number.
@@ -133,14 +133,14 @@ def _point_columns(fitted: Fitted) -> tuple[int | None, ...]:
     return tuple(columns.get((each.position, each.category), numbers.get(each.position)) for each in variables)
 
 
-def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: Receipts, decoded: Receipts) -> MaskEvidence:
+def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults) -> MaskEvidence:
     method, scopes = fitted.procedure, scopes_of(fitted, cut)
-    moments = [Moments.from_dict(receipt["features"]) for receipt in encoded]
+    moments = [Moments.from_dict(result["features"]) for result in encoded]
     scoped = [merge_all(moments[scope.inside]) for scope in scopes]
     targets = [
         _target(fitted, each, _largest_permuted(work, fitted, cut, at), len(scoped)) for at, each in enumerate(scoped)
     ]
-    alike = [receipt["fewest_alike"] for receipt in decoded if receipt["fewest_alike"] is not None]
+    alike = [result["fewest_alike"] for result in decoded if result["fewest_alike"] is not None]
     return MaskEvidence(
         method=method.name,
         masked=targets,
@@ -157,15 +157,15 @@ def _target(fitted: Fitted, features: Moments, largest: FloatArray | None, table
     return Target(masked, None if expected is None else expected(features, largest), tables)
 
 
-def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[Receipts]]:
-    """Of each pass over columns, and each scope, the receipts of its channels."""
+def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]:
+    """Of each pass over columns, and each scope, the task results of its channels."""
     scopes, found = len(scopes_of(fitted, cut)), []
     for one in fitted.procedure.head:
         if isinstance(one, ColumnsPass):
             stage = stage_name(one.number)
             channels = PassTask.read(work, stage).channels
-            receipts = work.staging.receipts(stage).read_all(channels * scopes)
-            found.append([receipts[at * channels : (at + 1) * channels] for at in range(scopes)])
+            results = work.staging.results(stage).read_all(channels * scopes)
+            found.append([results[at * channels : (at + 1) * channels] for at in range(scopes)])
     return found
 
 
@@ -173,20 +173,20 @@ def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> Float
     """Largest size of what a masker permuted along each axis; None where it permutes none."""
     if not fitted.procedure.permutes:
         return None
-    return np.array([receipt["largest"] for receipt in _of_columns(work, fitted, cut)[0][scope]])
+    return np.array([result["largest"] for result in _of_columns(work, fitted, cut)[0][scope]])
 
 
-def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: Receipts) -> int:
+def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults) -> int:
     """Columns of features that hold other values than promised; scores, which become categories, are not counted."""
     method, width = fitted.procedure, fitted.features.width
     scored = {column for block in fitted.features.category_columns for column in block} if method.leaves_scores else ()
-    promised: dict[int, int] = {}
+    guaranteed: dict[int, int] = {}
     for every in _of_columns(work, fitted, cut):
-        for receipt in (each for scope in every for each in scope if each.get("place", width) < width):
-            [told] = receipt["column_sums"]
-            promised[receipt["place"]] = (promised.get(receipt["place"], 0) + told) % 2**64
-    found = [sum(sums) % 2**64 for sums in zip(*(receipt["column_sums"] for receipt in decoded), strict=True)]
-    return sum(promised[column] != found[column] for column in promised if column not in scored)
+        for result in (each for scope in every for each in scope if each.get("place", width) < width):
+            [told] = result["column_sums"]
+            guaranteed[result["place"]] = (guaranteed.get(result["place"], 0) + told) % 2**64
+    found = [sum(sums) % 2**64 for sums in zip(*(result["column_sums"] for result in decoded), strict=True)]
+    return sum(guaranteed[column] != found[column] for column in guaranteed if column not in scored)
 
 
 def _kept_groups(work: Work, cut: Cut) -> KeptGroups:
@@ -219,10 +219,10 @@ def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
 
 def _beyond_original(work: Work, cut: Cut) -> list[str]:
     """Of each column without bounds the share of released values that no original one reaches."""
-    receipts = [receipt["beyond_original"] for receipt in work.staging.receipts("write").read_all(cut.files)]
+    results = [result["beyond_original"] for result in work.staging.results("write").read_all(cut.files)]
     shares: dict[str, float] = {}
-    for name in receipts[0] if receipts else ():
-        beyond, values = (sum(receipt[name][at] for receipt in receipts) for at in (0, 1))
+    for name in results[0] if results else ():
+        beyond, values = (sum(result[name][at] for result in results) for at in (0, 1))
         if beyond:
             shares[name] = beyond / values
     worst = sorted(shares, key=lambda name: -shares[name])

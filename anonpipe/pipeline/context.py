@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import scan_from_bytes
 from anonpipe.job.model import Job, parse_job
@@ -66,7 +66,7 @@ def read_fitted(work: Work) -> Fitted:
         job=work.job,
         input=work.source.schema,
         scan=scan_from_bytes(staging.read("scan.arrow")),
-        cells=CellCodec.from_bytes(staging.read("codec.arrow")),
+        cells=ColumnEncoder.from_bytes(staging.read("encoder.arrow")),
         suppression=Suppression.from_dict(staging.read_json("suppression.json")),
         strata=Strata.from_dict(staging.read_json("strata.json")),
         trees=tuple(Tree.from_dict(content) for content in staging.read_json("trees.json")),

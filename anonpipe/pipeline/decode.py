@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.encoding.counts import row_numbers
-from anonpipe.encoding.points import Groups
+from anonpipe.encoding.features import Groups
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.records import named
 from anonpipe.encoding.row_hash import exact_sums
@@ -23,10 +23,10 @@ from anonpipe.pipeline.decoder import Decoded, Scored
 from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, hand_out, partition_cells, shuffled
+from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, assign_to_files, partition_cells, shuffled
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import rows_as_they_were
+from anonpipe.verify.unchanged import unchanged_records
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     order, file_rows = shuffled(work, cut, index)
     kept = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order))
     arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
-    hand_out(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
+    assign_to_files(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
     return {
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,
@@ -145,7 +145,7 @@ def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[st
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
     method, made = fitted.procedure, fitted.synthesized
     before, after = cells[:, made], decoded.cells[:, made]
-    unchanged = (rows_as_they_were(before, after, g.order, g.starts, fitted.job.k) for g in decoded.groupings)
+    unchanged = (unchanged_records(before, after, g.order, g.starts, fitted.job.k) for g in decoded.groupings)
     smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
     return {
         "synthesized": Moments.of(decoded.features).to_dict(),
@@ -164,7 +164,7 @@ def _fewest_alike(cells: FloatArray) -> int:
 
 
 def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, made: FloatArray, labels: IntArray) -> None:
-    """Count records and synthetic features of each group anew, for the gate that holds them together."""
+    """Count records and synthetic features of each group again, for the gate that holds them together."""
     features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : made.shape[1]]
     save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(made), labels))
 

@@ -1,4 +1,4 @@
-"""The way from features back to cells, chosen once for a run: which codec, in which groups, with whose categories."""
+"""The way from features back to cells, chosen once for a run: which encoder, in which groups, with whose categories."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from anonpipe.encoding.intervals import IntervalCodec
+from anonpipe.encoding.features import Decoding, FeatureEncoder, Groups
+from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.part_shares import PartShares, Shares
-from anonpipe.encoding.points import Decoding, Groups, PointCodec
-from anonpipe.encoding.probabilities import ProbabilityCodec
+from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Moments
@@ -81,7 +81,7 @@ class Decoder:
     Attributes
     ----------
     features
-        The codec.
+        The encoder.
     conditioning
         Channels that follow the features: what these were drawn given.
     how
@@ -104,7 +104,7 @@ class Decoder:
         What is released besides or in place of cells; None for nothing.
     """
 
-    features: PointCodec
+    features: FeatureEncoder
     conditioning: int
     how: Decoding
     groups: Literal["labels", "alike", "one"]
@@ -113,8 +113,8 @@ class Decoder:
     shares: PartShares | None = None
     matched: bool = False
     values_too: bool = False
-    intervals: IntervalCodec | None = None
-    probabilities: ProbabilityCodec | None = None
+    intervals: IntervalDecoder | None = None
+    probabilities: ProbabilityDecoder | None = None
     times: RestoredTimes | None = None
 
     def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:

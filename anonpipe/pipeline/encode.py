@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.tally import Tally
 from anonpipe.moments import Moments
-from anonpipe.pipeline.channels import FEATURES, channel_shelf
+from anonpipe.pipeline.channels import FEATURES, channel_array
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.decoder import Draws
 from anonpipe.pipeline.fitted import Fitted
@@ -23,7 +23,7 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     """Turn the cells of a partition into features, and count both."""
     cells = partition_cells(work, fitted, cut, index)
     encoded = encoded_cells(fitted, cells, work.draws(index))
-    channel_shelf(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
+    channel_array(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
     return {
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,

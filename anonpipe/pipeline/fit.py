@@ -1,4 +1,4 @@
-"""What the scan settles: codecs, strata, rare categories, method, trees of pre-clusters, key and warnings."""
+"""What the scan settles: encoders, strata, rare categories, method, trees of pre-clusters, key and warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.encoding.alike import warn_of_repeats
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.identifiers import check_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import suppress_rare
 from anonpipe.encoding.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
@@ -28,7 +28,7 @@ from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True)
-class Settled:
+class Resolved:
     """What follows from job and scan alone: `digest` is that of the scan before suppression of rare categories."""
 
     fitted: Fitted
@@ -36,7 +36,7 @@ class Settled:
     warnings: list[str]
 
 
-def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
+def resolve(job: Job, schema: pa.Schema, scan: Scan) -> Resolved:
     """Hold the scanned input against the job, and work out all that a run or its preview builds on.
 
     Raises
@@ -47,14 +47,14 @@ def settle(job: Job, schema: pa.Schema, scan: Scan) -> Settled:
     warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
-    strata = strata_of(job, CellCodec.fit(by_name(schema), job.columns, scan), scan)
+    strata = strata_of(job, ColumnEncoder.fit(by_name(schema), job.columns, scan), scan)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
-    codec = CellCodec.fit(by_name(schema), job.columns, scan)
-    fitted = Fitted(job, schema, scan, codec, suppression, strata)
+    encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
+    fitted = Fitted(job, schema, scan, encoder, suppression, strata)
     if fitted.features.width == 0:
         raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
-    warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, codec, scan, strata)
-    return Settled(fitted, digest, warnings)
+    warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
+    return Resolved(fitted, digest, warnings)
 
 
 def by_name(schema: pa.Schema) -> pa.Schema:
@@ -70,17 +70,17 @@ def fit(work: Work) -> None:
     job, staging = work.job, work.staging
     repeats = _repeated_identifiers(work)
     scans = (scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(len(work.source.units)))
-    settled = settle(job, work.source.schema, merge_scans(scans))
-    fitted = settled.fitted
+    resolved = resolve(job, work.source.schema, merge_scans(scans))
+    fitted = resolved.fitted
     staging.write_json("suppression.json", fitted.suppression.to_dict())
     staging.write("scan.arrow", scan_to_bytes(fitted.scan))
-    staging.write_json("digest.json", settled.digest)
-    staging.write("run.key", keyed(steward_secret(), "run", job.digest(), settled.digest))
-    staging.write("codec.arrow", fitted.cells.to_bytes())
+    staging.write_json("digest.json", resolved.digest)
+    staging.write("run.key", keyed(steward_secret(), "run", job.digest(), resolved.digest))
+    staging.write("encoder.arrow", fitted.cells.to_bytes())
     staging.write_json("strata.json", fitted.strata.to_dict())
     sampled = sampled_batches(work)
     repeats += [] if job.identifiers else warn_of_repeats(sampled, work.source.rows, work.start_key)
-    staging.write_json("warnings.json", repeats + settled.warnings)
+    staging.write_json("warnings.json", repeats + resolved.warnings)
     staging.write_json("trees.json", [tree.to_dict() for tree in fit_trees(fitted, sampled, sampled_keys(work))])
 
 
@@ -92,12 +92,12 @@ def _repeated_identifiers(work: Work) -> list[str]:
     InputError
         More do than the job allows.
     """
-    job, scanned = work.job, work.staging.receipts("scan").read_all(len(work.source.units))
+    job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units))
     runs = [
-        [work.staging.checked(file) for receipt in scanned for file in receipt["files"] if is_run(file, place)]
+        [work.staging.checked(file) for result in scanned for file in result["files"] if is_run(file, place)]
         for place in range(len(job.identifiers))
     ]
-    counted = [receipt["identifiers"] for receipt in scanned]
+    counted = [result["identifiers"] for result in scanned]
     return check_repeats(repeats_in(runs, counted), job.k, job.rows_per_unit)
 
 
@@ -109,26 +109,26 @@ def trace_of(work: Work) -> Trace:
     return Trace(digest, work.job.digest(), work.source.rows, tuple(work.job.released), sketches)
 
 
-def strata_of(job: Job, codec: CellCodec, scanned: Scan) -> Strata:
+def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan) -> Strata:
     """The strata that the job asks for, from the counts of the scan."""
     names = job.strata.by
-    positions = [codec.names.index(name) for name in names]
+    positions = [encoder.names.index(name) for name in names]
     sizes = [len(scanned.code_counts(name)) for name in names]
     if int(np.prod(sizes)) > MOST_COMBINATIONS:
         raise InputError(f"strata.by makes more than {MOST_COMBINATIONS:,} combinations; take fewer or coarser columns")
-    counts = scanned.combination_counts(codec, names) if names else np.array([scanned.rows])
+    counts = scanned.combination_counts(encoder, names) if names else np.array([scanned.rows])
     event = None
     if job.event_column in names:
-        position = codec.names.index(str(job.event_column))
-        event = (names.index(str(job.event_column)), codec.event_codes(position))
+        position = encoder.names.index(str(job.event_column))
+        event = (names.index(str(job.event_column)), encoder.event_codes(position))
     return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names)
 
 
-def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) -> list[str]:
+def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:
     """What became of records in strata under k: columns and counts, no value."""
     if not job.strata.by:
         return []
-    counts = scanned.combination_counts(codec, job.strata.by)
+    counts = scanned.combination_counts(encoder, job.strata.by)
     merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
     whose, found = ", ".join(map(repr, job.strata.by)), []
     if merged:
@@ -143,13 +143,13 @@ def stratum_warnings(job: Job, codec: CellCodec, scanned: Scan, strata: Strata) 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
     """One tree a stratum, fitted on the sampled rows of that stratum, in an order that follows from their content."""
-    names, codec = list(fitted.cells.names), fitted.cells
-    sampled = [codec.to_cells(batch.select(names)) for batch in batches]
+    names, encoder = list(fitted.cells.names), fitted.cells
+    sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
     cells = np.concatenate([np.empty((0, len(names))), *sampled])
     order = np.lexsort((*cells.T, drawn))
     cells, keys = cells[order], drawn[order]
     stratum = fitted.strata.assign(cells)
-    fitted.suppression.apply(cells, codec.names, stratum)
+    fitted.suppression.apply(cells, encoder.names, stratum)
     scaled: FloatArray = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
     rows = partition_rows(fitted.job, max(fitted.features.width, len(names)))
     return [

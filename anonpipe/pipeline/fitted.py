@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from anonpipe.encoding.beside import BesideCodec
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.classes import ClassColumn, class_columns
-from anonpipe.encoding.points import PointCodec
-from anonpipe.encoding.probabilities import ProbabilityCodec
+from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import Scores
@@ -21,7 +21,7 @@ from anonpipe.job.model import Job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.pipeline import by_groups, by_mask
-from anonpipe.pipeline.procedure import Codecs, Procedure
+from anonpipe.pipeline.procedure import Encoders, Procedure
 from anonpipe.types import FloatArray
 from anonpipe.verify.view import View, build_view
 
@@ -51,15 +51,15 @@ class Fitted:
     job: Job
     input: pa.Schema
     scan: Scan
-    cells: CellCodec
+    cells: ColumnEncoder
     suppression: Suppression
     strata: Strata
     trees: tuple[Tree, ...] = ()
 
     @cached_property
-    def features(self) -> PointCodec:
+    def features(self) -> FeatureEncoder:
         """Cells to features and back."""
-        return PointCodec.fit(self.cells, self.scan, self.scores)
+        return FeatureEncoder.fit(self.cells, self.scan, self.scores)
 
     @cached_property
     def scores(self) -> Scores | None:
@@ -73,12 +73,12 @@ class Fitted:
         return Scores.fit(self.cells, self.scan, self.strata, self.job.k) if self.scan.scored else None
 
     @cached_property
-    def conditioning(self) -> BesideCodec:
+    def conditioning(self) -> ConditioningEncoder:
         """The unchanged columns that the masked ones are drawn given, as numbers."""
-        return BesideCodec.fit(self.cells, self.scan, self.job.beside)
+        return ConditioningEncoder.fit(self.cells, self.scan, self.job.beside)
 
     @cached_property
-    def probabilities(self) -> ProbabilityCodec | None:
+    def probabilities(self) -> ProbabilityDecoder | None:
         """How categories become columns of probabilities; None where they are released as they are.
 
         Raises
@@ -87,12 +87,12 @@ class Fitted:
             Two columns would have one name.
         """
         step = self.job.decode.probability_step
-        return None if step is None else ProbabilityCodec.fit(self.cells, self.features, step, self.job.columns)
+        return None if step is None else ProbabilityDecoder.fit(self.cells, self.features, step, self.job.columns)
 
     @property
-    def codecs(self) -> Codecs:
+    def encoders(self) -> Encoders:
         """What a method is built on."""
-        return Codecs(self.scan, self.cells, self.features, self.conditioning, self.probabilities)
+        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities)
 
     @cached_property
     def procedure(self) -> Procedure:
@@ -105,7 +105,7 @@ class Fitted:
         """
         build = by_groups.procedure if self.job.mask is None else by_mask.procedure
         return build(
-            self.job, Codecs(self.scan, self.cells, self.features, self.conditioning, self.probabilities), self.strata
+            self.job, Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities), self.strata
         )
 
     @property
@@ -121,8 +121,8 @@ class Fitted:
     @cached_property
     def added(self) -> tuple[pa.Field, ...]:
         """Columns of the release that are no columns of the table: ends of intervals, or probabilities."""
-        codec = self.procedure.decoder.intervals or self.probabilities
-        return () if codec is None else codec.fields
+        encoder = self.procedure.decoder.intervals or self.probabilities
+        return () if encoder is None else encoder.fields
 
     @cached_property
     def worked_schema(self) -> pa.Schema:
@@ -183,9 +183,11 @@ class Fitted:
         return features
 
 
-def view_of(codec: CellCodec, scan: Scan, as_probabilities: Collection[str] = (), scores: Scores | None = None) -> View:
+def view_of(
+    encoder: ColumnEncoder, scan: Scan, as_probabilities: Collection[str] = (), scores: Scores | None = None
+) -> View:
     """The verified variables of a scanned table, of which some columns may be released as probabilities."""
-    columns = dict(zip(codec.names, codec.columns, strict=True))
+    columns = dict(zip(encoder.names, encoder.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}
     counts = {name: scan.code_counts(name) for name in coded}
     mean = {name: scan.columns[name].mean for name in columns}

@@ -127,11 +127,11 @@ def _form(
     part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups by the chosen method, in one grouping or several."""
-    points = layout.features(part) * np.sqrt(weights)
+    features = layout.features(part) * np.sqrt(weights)
     told: list[dict[str, Any]] = [
         {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
     ]
-    labels = [cluster(points, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
+    labels = [cluster(features, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
     return layout.with_labels(part, labels)
 
 
@@ -139,8 +139,8 @@ def _refined(
     part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups after a local search."""
-    points = layout.features(part) * np.sqrt(weights)
-    labels = [refine(points, each, layout.k, asked.effort, rng=rng) for each in layout.labels(part)]
+    features = layout.features(part) * np.sqrt(weights)
+    labels = [refine(features, each, layout.k, asked.effort, rng=rng) for each in layout.labels(part)]
     return layout.with_labels(part, labels)
 
 
@@ -148,14 +148,14 @@ def _constrained(
     part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups merged until every class column meets the conditions; one column's merging can undo another's."""
-    points, made = layout.features(part) * np.sqrt(weights), []
+    features, made = layout.features(part) * np.sqrt(weights), []
     for labels in layout.labels(part):
         groups = -1
         while groups != int(labels.max()):
             groups = int(labels.max())
             for at in range(layout.told):
                 codes, shares = layout.codes(part, at), layout.shares[at]
-                labels = constrain_classes(points, labels, codes, class_shares=shares, **asked.conditions)
+                labels = constrain_classes(features, labels, codes, class_shares=shares, **asked.conditions)
         made.append(labels)
     return layout.with_labels(part, made)
 

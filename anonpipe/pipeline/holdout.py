@@ -80,7 +80,7 @@ def comparable_cells(fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray) -
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
-    """Rows whose categories the codec knows."""
+    """Rows whose categories the encoder knows."""
     known = np.ones(batch.num_rows, dtype=bool)
     for name, categories in fitted.cells.categories.items():
         values = plain(batch.column(name))

@@ -22,7 +22,7 @@ from anonpipe.verify.words import line
 def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str, Any]:
     """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
     job = fitted.job
-    written = work.staging.receipts("write").read_all(cut.files)
+    written = work.staging.results("write").read_all(cut.files)
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": mark(steward_secret()),
@@ -41,7 +41,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
             "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, cut.rows)],
         },
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
-        "files": [{key: receipt[key] for key in ("name", "rows", "bytes", "sha256")} for receipt in written],
+        "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
 
 

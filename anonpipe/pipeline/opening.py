@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anonpipe import engine, interrupts
-from anonpipe.engine import Mapper, Task
+from anonpipe.engine import Executor, Task
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
@@ -57,21 +57,21 @@ class Run:
         """What the workers see of this run."""
         return Context(Work(self.staging))
 
-    def map_stage(self, mapper: Mapper, stage: str, count: int, title: str | None = None) -> None:
+    def map_stage(self, executor: Executor, stage: str, count: int, title: str | None = None) -> None:
         """Run the unfinished pieces of a stage; `title` is what progress shows instead of its name."""
         shown = title or stage
-        done = self.staging.receipts(stage).done(count)
+        done = self.staging.results(stage).done(count)
         state = {"done": len(done), "rows": 0}
         self.on_progress(Progress(shown, state["done"], count, 0))
 
-        def on_done(receipt: dict[str, Any]) -> None:
+        def on_done(result: dict[str, Any]) -> None:
             state["done"] += 1
-            state["rows"] += int(receipt["rows"])
+            state["rows"] += int(result["rows"])
             self.on_progress(Progress(shown, state["done"], count, state["rows"]))
 
         interrupts.safe_point()
         tasks = [Task(str(self.staging.root), self.token, stage, at) for at in range(count) if at not in done]
-        mapper(work, tasks, on_done)
+        executor(work, tasks, on_done)
 
     def mark(self, stage: str, rows: int = 0) -> None:
         """Show that a step of the driver is done."""
@@ -152,15 +152,15 @@ def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | 
     if len(begun) > 1 or not _is_whole(staging):
         return None, _DAMAGED
     if staging.read_json("run.json")["identity"] != identity:
-        return None, _STARTED_ANEW
+        return None, _STARTED_AGAIN
     return root, None
 
 
 def _is_whole(staging: Staging) -> bool:
-    """Whether all files of a staging are what was written, and none is missing that a receipt tells of.
+    """Whether all files of a staging are what was written, and none is missing that a task result tells of.
 
     Output files that are not what was written are deleted with their
-    receipts, and are written again. Steps delete what later ones do not need.
+    task results, and are written again. Steps delete what later ones do not need.
     """
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
@@ -168,15 +168,15 @@ def _is_whole(staging: Staging) -> bool:
     found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES, VALUES})
     if found is None:
         return False
-    receipts = [name for name in found if name.startswith("receipts/")]
-    for name in ["run.json", *receipts]:
+    results = [name for name in found if name.startswith("results/")]
+    for name in ["run.json", *results]:
         told: dict[str, str] = staging.read_json(name)["files"]
         if any(
             found.get(file) != digest and not (file not in found and _may_go(file)) for file, digest in told.items()
         ):
             return False
-    for name in receipts:
-        if name.startswith("receipts/write/") and not _is_written(staging, staging.read_json(name)):
+    for name in results:
+        if name.startswith("results/write/") and not _is_written(staging, staging.read_json(name)):
             staging.file(name).unlink()
     return True
 
@@ -185,12 +185,12 @@ def _may_go(file: str) -> bool:
     return file.startswith(f"{FOLDER}/")
 
 
-def _is_written(staging: Staging, receipt: dict[str, Any]) -> bool:
-    path = staging.file(f"{FILES}/{receipt['name']}")
-    return path.is_file() and release.sha256(path) == receipt["sha256"]
+def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
+    path = staging.file(f"{FILES}/{result['name']}")
+    return path.is_file() and release.sha256(path) == result["sha256"]
 
 
-_STARTED_ANEW = (
+_STARTED_AGAIN = (
     "the input, or anonpipe itself, has changed since the crashed run: the run was started again from the input"
 )
 _DAMAGED = "the staging of the crashed run is damaged: the run was started from the input"
@@ -207,8 +207,8 @@ def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_mapper(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Mapper]:
-    """The mapper that the job asks for: a given scheduler, an own local cluster, or this process."""
+def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Executor]:
+    """The executor that the job asks for: a given scheduler, an own local cluster, or this process."""
     if not cluster:
         opened = engine.in_process()
     elif job.run.scheduler:
@@ -216,5 +216,5 @@ def open_mapper(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Ma
     else:
         run = job.run
         opened = engine.local_cluster(run.workers, run.memory_per_worker, staging.root / "dask", run.retries)
-    with opened as mapper:
-        yield mapper
+    with opened as executor:
+        yield executor

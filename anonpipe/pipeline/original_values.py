@@ -1,6 +1,6 @@
 """Original and written values of one column against each other, whatever the number of rows.
 
-Both are sorted slab by slab into runs on disk, distinct values with their
+Both are sorted chunk by chunk into runs on disk, distinct values with their
 records, and then merged one range of values after the other.
 """
 
@@ -22,7 +22,7 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import FILES, MEASURE_ROWS, VALUES, routed_shelf
+from anonpipe.pipeline.staged import FILES, MEASURE_ROWS, VALUES, routed_array
 from anonpipe.storage.staging import make_private
 from anonpipe.types import FloatArray
 from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
@@ -69,10 +69,10 @@ def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chan
 
 
 def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
-    shelf, position = routed_shelf(work, fitted), fitted.cells.names.index(name)
-    for slab, counts in enumerate(cut.slab_leaf_rows):
+    staged, position = routed_array(work, fitted), fitted.cells.names.index(name)
+    for chunk, counts in enumerate(cut.chunk_leaf_rows):
         if rows := sum(counts):
-            yield shelf.read(slab, 0, rows)[:, position] - fitted.cells.grid(position).origin
+            yield staged.read(chunk, 0, rows)[:, position] - fitted.cells.grid(position).origin
 
 
 def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
@@ -152,8 +152,8 @@ def _place(run: npt.NDArray[np.void], low: float, high: float) -> tuple[int, int
     return int(begin), int(end)
 
 
-def handed_on(job: Job, receipts: Sequence[dict[str, Any]]) -> tuple[int, str]:
+def handed_on(job: Job, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
     """The most values that a column hands on beyond chance, and which column it is; empty where none does."""
-    counted = {name: receipt["beyond"] for name, receipt in zip(compared_names(job), receipts, strict=True)}
+    counted = {name: result["beyond"] for name, result in zip(compared_names(job), results, strict=True)}
     worst = max(counted, key=lambda name: counted[name], default="")
     return (counted[worst], worst) if worst and counted[worst] else (0, "")

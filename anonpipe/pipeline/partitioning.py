@@ -12,11 +12,11 @@ from typing import Any
 from anonpipe.job.model import Job
 
 PARTITION_BYTES = 96 * 2**20
-"""Most bytes of points that one partition may hold; wide tables get fewer rows."""
+"""Most bytes of features that one partition may hold; wide tables get fewer rows."""
 
 
 def partition_rows(job: Job, width: int) -> int:
-    """Aimed rows of a partition: the job's, or fewer where its points would exceed `PARTITION_BYTES`."""
+    """Aimed rows of a partition: the job's, or fewer where its features would exceed `PARTITION_BYTES`."""
     return max(3 * job.k, 1_000, min(job.partition.rows, PARTITION_BYTES // (8 * max(1, width))))
 
 
@@ -73,14 +73,14 @@ class Cut:
     ----------
     partitions
         The partitions, those of a stratum together.
-    slab_leaf_rows
-        Records of each slab of the input in each leaf.
+    chunk_leaf_rows
+        Records of each chunk of the input in each leaf.
     files
         How many output files there are.
     """
 
     partitions: tuple[Partition, ...]
-    slab_leaf_rows: tuple[tuple[int, ...], ...]
+    chunk_leaf_rows: tuple[tuple[int, ...], ...]
     files: int
 
     @property
@@ -107,14 +107,14 @@ class Cut:
         return [Scope(at, low, high, strata[low]) for at, (low, high) in enumerate(zip(firsts, ends, strict=True))]
 
     def pieces(self, partition: int) -> list[tuple[int, int, int]]:
-        """Where a partition's rows lie: (slab, begin, end), in source order."""
+        """Where a partition's rows lie: (chunk, begin, end), in source order."""
         first, last = self.partitions[partition].leaves[0], self.partitions[partition].leaves[-1]
         found = []
-        for slab, counts in enumerate(self.slab_leaf_rows):
+        for chunk, counts in enumerate(self.chunk_leaf_rows):
             begin = sum(counts[:first])
             end = begin + sum(counts[first : last + 1])
             if end > begin:
-                found.append((slab, begin, end))
+                found.append((chunk, begin, end))
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,22 +126,22 @@ class Cut:
         """Read what `to_dict` gave."""
         return cls(
             tuple(Partition(p["stratum"], tuple(p["leaves"]), p["rows"]) for p in content["partitions"]),
-            tuple(tuple(counts) for counts in content["slab_leaf_rows"]),
+            tuple(tuple(counts) for counts in content["chunk_leaf_rows"]),
             content["files"],
         )
 
 
-def cut_rows(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Cut:
+def cut_rows(job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Cut:
     """Partitions from the counted leaves; a leaf of fewer than k records joins its neighbour.
 
     Parameters
     ----------
-    slab_leaf_rows
-        Records of each slab of the input in each leaf, slabs in source order.
+    chunk_leaf_rows
+        Records of each chunk of the input in each leaf, chunks in source order.
     leaf_stratum
         Stratum of each leaf; leaves of one stratum stand together.
     """
-    leaf_rows = [sum(slab[leaf] for slab in slab_leaf_rows) for leaf in range(len(leaf_stratum))]
+    leaf_rows = [sum(chunk[leaf] for chunk in chunk_leaf_rows) for leaf in range(len(leaf_stratum))]
     partitions: list[Partition] = []
     for leaf, (stratum, rows) in enumerate(zip(leaf_stratum, leaf_rows, strict=True)):
         previous = partitions[-1] if partitions and partitions[-1].stratum == stratum else None
@@ -151,14 +151,14 @@ def cut_rows(job: Job, slab_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Se
             partitions.append(Partition(stratum, (leaf,), rows))
     total = sum(leaf_rows)
     files = max(1, round(total / job.release.file_rows))
-    return Cut(tuple(partitions), tuple(tuple(slab) for slab in slab_leaf_rows), files)
+    return Cut(tuple(partitions), tuple(tuple(chunk) for chunk in chunk_leaf_rows), files)
 
 
 PROCESS_BYTES = 230 * 2**20
 """Memory of one process before it holds data: Python and the libraries."""
 
 COPIES = 3
-"""Arrays of the size of a partition's points and cells that are alive at once."""
+"""Arrays of the size of a partition's features and cells that are alive at once."""
 
 
 COLUMN_COPIES = 8
@@ -173,7 +173,7 @@ def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: J
     rows
         Records of the largest partition.
     width, cells
-        Columns of the points and of the cells.
+        Columns of the features and of the cells.
     column_rows
         Records of the table where a mask works on whole columns, one a
         worker; 0 where nothing does.

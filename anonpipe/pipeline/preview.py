@@ -25,7 +25,7 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
-from anonpipe.pipeline.fit import settle
+from anonpipe.pipeline.fit import resolve
 from anonpipe.pipeline.holdout import held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
@@ -53,7 +53,7 @@ class Preview:
     dropped
         Records of strata under k that the job drops.
     width
-        Columns of the points.
+        Columns of the features.
     rows
         Aimed records of a partition.
     partitions, files
@@ -174,12 +174,12 @@ def preview(job: Job) -> Preview:
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         of_units = check_repeats(repeats_in(runs, scanned.counted), job.k, job.rows_per_unit)
-    settled = settle(job, source.schema, scanned.scan)
-    fitted = settled.fitted
-    codec, strata, method = fitted.cells, fitted.strata, fitted.procedure
-    trace = Trace(settled.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
-    width = max(fitted.width, len(codec.names))
-    cells = len(codec.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
+    resolved = resolve(job, source.schema, scanned.scan)
+    fitted = resolved.fitted
+    encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
+    trace = Trace(resolved.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
+    width = max(fitted.width, len(encoder.names))
+    cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
     ranked = cells + fitted.features.width + 2 if fitted.scores is not None else 0
     workers = job.run.workers or default_workers()
@@ -197,12 +197,12 @@ def preview(job: Job) -> Preview:
         workers=workers,
         staging_bytes=8
         * kept
-        * (len(codec.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
+        * (len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
         + source.bytes,
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, kept if method.by_column else 0
         ),
-        warnings=(*job.warnings(), *of_units, *settled.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
+        warnings=(*job.warnings(), *of_units, *resolved.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
         methods=method.lines,
     )
 

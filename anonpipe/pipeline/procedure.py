@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from anonpipe.encoding.beside import BesideCodec
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.classes import ClassColumn, Compound
-from anonpipe.encoding.points import PointCodec
-from anonpipe.encoding.probabilities import ProbabilityCodec
+from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.scan import Scan
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
@@ -27,7 +27,7 @@ from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Codecs:
+class Encoders:
     """What was fitted to the scanned table, and a method is built on.
 
     Attributes
@@ -43,10 +43,10 @@ class Codecs:
     """
 
     scan: Scan
-    cells: CellCodec
-    features: PointCodec
-    conditioning: BesideCodec
-    probabilities: ProbabilityCodec | None
+    cells: ColumnEncoder
+    features: FeatureEncoder
+    conditioning: ConditioningEncoder
+    probabilities: ProbabilityDecoder | None
 
     def told(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""

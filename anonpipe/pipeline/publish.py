@@ -22,7 +22,7 @@ from anonpipe.progress import Progress
 from anonpipe.report import documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, versions
-from anonpipe.storage import release_log as ledger
+from anonpipe.storage import release_log as release_log
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 
@@ -116,7 +116,7 @@ def _note_release(run: Run, name: str) -> list[str]:
     reason = None
     try:
         where = release.place(run.job.output, run.job.report.internal)
-        return ledger.note_release(trace_of(run.context.work), steward_secret(), where, name)
+        return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "unknown reason"
     raise OutputError(
@@ -131,7 +131,7 @@ def _take_back(run: Run, where: versions.Place, name: str) -> None:
     with contextlib.suppress(OSError):
         there = where.filesystem.exists(where.path("versions", name))
     if run.repeats == "refuse" and not there:
-        ledger.withdraw_note(where, name)
+        release_log.withdraw_note(where, name)
 
 
 def _tidied_up(run: Run, rows: int) -> list[str]:

@@ -9,7 +9,7 @@ from anonpipe.pipeline.fit import trace_of
 from anonpipe.pipeline.opening import Run
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release
-from anonpipe.storage import release_log as ledger
+from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release_log import Found
 
 
@@ -24,9 +24,9 @@ def check_repeats(run: Run) -> None:
     if run.repeats == "ignore":
         return
     where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
-    found = ledger.look(trace_of(run.context.work), steward_secret(), where)
+    found = release_log.look(trace_of(run.context.work), steward_secret(), where)
     if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
-        raise ledger.refusal(found)
+        raise release_log.refusal(found)
     run.staging.write_json("repeats.json", asdict(found))
 
 

@@ -1,4 +1,4 @@
-"""Sending rows to their partitions: each to its leaf of the tree of its stratum, slab by slab."""
+"""Sending rows to their partitions: each to its leaf of the tree of its stratum, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import comparable_cells, drawn_held, held_in, keep_held
 from anonpipe.pipeline.scan import route_keys, unit_contents
-from anonpipe.pipeline.staged import SLAB_ROWS, routed_shelf, slab_rows
+from anonpipe.pipeline.staged import CHUNK_ROWS, chunk_rows, routed_array
 from anonpipe.source import read_batches
-from anonpipe.storage.staging import Shelf
+from anonpipe.storage.staging import StagedArray
 from anonpipe.types import FloatArray, IntArray
 
 Routed = tuple[FloatArray, IntArray]
@@ -28,7 +28,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
-    """Send each row of a unit to its leaf: slabs sorted by leaf.
+    """Send each row of a unit to its leaf: chunks sorted by leaf.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
         would be released, under statistics of the first.
     """
     unit, contents, aside = work.source.units[index], unit_contents(work, index), Aside(work, fitted)
-    shelf, region = routed_shelf(work, fitted), sum(len(slabs) for slabs in slab_rows(work.source)[:index])
+    staged, region = routed_array(work, fitted), sum(len(chunks) for chunks in chunk_rows(work.source)[:index])
     leaf_rows: list[list[int]] = []
     held: list[Routed] = []
     read, fingerprints = 0, (0, 0)
@@ -45,11 +45,11 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
         for low, high in _cuts(read, batch.num_rows):
             held.append(routed_cells(fitted, *aside.without(batch.slice(low - read, high - low), contents[low:high])))
-            if high % SLAB_ROWS == 0 or high == unit.rows:
-                leaf_rows.append(_write_slab(shelf, region + len(leaf_rows), held, fitted.leaves))
+            if high % CHUNK_ROWS == 0 or high == unit.rows:
+                leaf_rows.append(_write_chunk(staged, region + len(leaf_rows), held, fitted.leaves))
                 held.clear()
         read += batch.num_rows
-    if list(fingerprints) != work.staging.receipts("scan").read(index)["fingerprint"]:
+    if list(fingerprints) != work.staging.results("scan").read(index)["fingerprint"]:
         raise InputError(_CHANGED.format(path=unit.path))
     aside.keep(index)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
@@ -85,8 +85,8 @@ class Aside:
 
 
 def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
-    """The rows read..read+rows of a unit, cut where a slab ends."""
-    borders = [read, *range((read // SLAB_ROWS + 1) * SLAB_ROWS, read + rows, SLAB_ROWS), read + rows]
+    """The rows read..read+rows of a unit, cut where a chunk ends."""
+    borders = [read, *range((read // CHUNK_ROWS + 1) * CHUNK_ROWS, read + rows, CHUNK_ROWS), read + rows]
     return list(pairwise(borders))
 
 
@@ -105,18 +105,18 @@ def _leaf(fitted: Fitted, cells: FloatArray, stratum: IntArray, keys: Keys) -> I
     splitting = [at for at, tree in enumerate(fitted.trees) if tree.leaves > 1]
     leaf[stratum >= 0] = offsets[stratum[stratum >= 0]]
     if splitting:
-        points = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
+        features = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
         for at in splitting:
             inside = stratum == at
-            leaf[inside] = offsets[at] + route(fitted.trees[at], points[inside], keys[inside])
+            leaf[inside] = offsets[at] + route(fitted.trees[at], features[inside], keys[inside])
     return leaf
 
 
-def _write_slab(shelf: Shelf, region: int, held: list[Routed], leaves: int) -> list[int]:
+def _write_chunk(staged: StagedArray, region: int, held: list[Routed], leaves: int) -> list[int]:
     rows = np.concatenate([cells for cells, _ in held])
     leaf = np.concatenate([part for _, part in held])
     order = np.argsort(leaf.astype(np.int32), kind="stable")
     order = order[np.count_nonzero(leaf < 0) :]
-    shelf.write(region, rows[order])
+    staged.write(region, rows[order])
     counts: list[int] = np.bincount(leaf[order], minlength=leaves).tolist()
     return counts

@@ -1,7 +1,7 @@
 """The whole run in order: open, scan, route, encode, transform, decode, assess, write, verify, publish.
 
 Each stage is a function of the `Run`. A stage that finds its work done
-(receipts, written files) goes on from there, so that a run can be resumed, and
+(task results, written files) goes on from there, so that a run can be resumed, and
 Prefect can retry a stage.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from anonpipe import engine, interrupts
 from anonpipe.encoding.identifiers import many_rows
-from anonpipe.engine import Mapper
+from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
@@ -23,15 +23,15 @@ from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.fit import fit
-from anonpipe.pipeline.opening import Repeats, Run, open_mapper, open_run
+from anonpipe.pipeline.opening import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.original_values import compared_names
 from anonpipe.pipeline.partitioning import cut_rows
 from anonpipe.pipeline.publish import Outcome, finish
 from anonpipe.pipeline.repeats import check_repeats, overlaps
-from anonpipe.pipeline.staged import make_released, routed_shelf
+from anonpipe.pipeline.staged import make_released, routed_array
 from anonpipe.pipeline.steps import make_features, run_steps
 from anonpipe.progress import OnProgress, Progress, log_verdict
-from anonpipe.storage import release_log as ledger
+from anonpipe.storage import release_log as release_log
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import remove
 from anonpipe.verify.gates import judge
@@ -44,7 +44,7 @@ __all__ = [
     "assess_only",
     "execute",
     "finish",
-    "open_mapper",
+    "open_executor",
     "open_run",
     "verify",
 ]
@@ -108,9 +108,9 @@ def unpublished(
     try:
         with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
             try:
-                with open_mapper(job, run.staging, cluster) as mapper:
+                with open_executor(job, run.staging, cluster) as executor:
                     for stage in MAPPED_STAGES:
-                        stage(run, mapper)
+                        stage(run, executor)
                 return ended(run)
             finally:
                 remove(run.staging)
@@ -121,16 +121,16 @@ def unpublished(
 
 def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> Outcome:
     with open_run(job, resume, on_progress) as run:
-        with open_mapper(job, run.staging, cluster) as mapper:
+        with open_executor(job, run.staging, cluster) as executor:
             for stage in MAPPED_STAGES:
-                stage(run, mapper)
+                stage(run, executor)
         return finish(run, verify(run))
 
 
-def scan(run: Run, mapper: Mapper) -> None:
-    """Count the input, then fit what later stages need: codecs, strata, trees of pre-clusters, the run's key."""
-    work, settled = run.context.work, run.staging.receipts("fit")
-    run.map_stage(mapper, "scan", len(work.source.units))
+def scan(run: Run, executor: Executor) -> None:
+    """Count the input, then fit what later stages need: encoders, strata, trees of pre-clusters, the run's key."""
+    work, settled = run.context.work, run.staging.results("fit")
+    run.map_stage(executor, "scan", len(work.source.units))
     if not settled.has(0):
         with sealed.recorded() as files:
             fit(work)
@@ -138,14 +138,14 @@ def scan(run: Run, mapper: Mapper) -> None:
     check_repeats(run)
 
 
-def route(run: Run, mapper: Mapper) -> None:
+def route(run: Run, executor: Executor) -> None:
     """Send every row to its partition; afterwards the cut of the run is known."""
     work, fitted = run.context.work, run.context.fitted
     units = len(work.source.units)
-    routed_shelf(work, fitted)
-    run.map_stage(mapper, "route", units)
+    routed_array(work, fitted)
+    run.map_stage(executor, "route", units)
     if not run.staging.has("plan.json"):
-        counts = [slab for receipt in run.staging.receipts("route").read_all(units) for slab in receipt["leaf_rows"]]
+        counts = [chunk for result in run.staging.results("route").read_all(units) for chunk in result["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(fitted.trees) for _ in range(tree.leaves)]
         cut = cut_rows(run.job, counts, leaf_stratum)
         if cut.rows + fitted.strata.dropped != fitted.scan.rows:
@@ -153,31 +153,31 @@ def route(run: Run, mapper: Mapper) -> None:
         run.staging.write_json("plan.json", cut.to_dict())
 
 
-def encode(run: Run, mapper: Mapper) -> None:
+def encode(run: Run, executor: Executor) -> None:
     """Turn the cells of every partition into features."""
     run.context.call(make_features)
-    run.map_stage(mapper, "encode", len(run.context.cut.partitions))
+    run.map_stage(executor, "encode", len(run.context.cut.partitions))
 
 
-def transform(run: Run, mapper: Mapper) -> None:
+def transform(run: Run, executor: Executor) -> None:
     """Run the steps of grouping and synthesis, or of the mask, over the features of all partitions."""
-    run.context.call(run_steps, lambda stage, count, title: run.map_stage(mapper, stage, count, title))
+    run.context.call(run_steps, lambda stage, count, title: run.map_stage(executor, stage, count, title))
 
 
-def decode(run: Run, mapper: Mapper) -> None:
+def decode(run: Run, executor: Executor) -> None:
     """Turn what the steps have made of the records into released rows, and sample them beside the original ones."""
     partitions, scored = len(run.context.cut.partitions), run.context.fitted.scores is not None
     run.context.call(make_released)
     if scored and not run.staging.has("file_rows.json"):
-        run.map_stage(mapper, "scores", partitions, "rank")
+        run.map_stage(executor, "scores", partitions, "rank")
         run.context.call(merge_scores)
-    run.map_stage(mapper, "decode", partitions)
-    decoded = run.staging.receipts("decode").read_all(partitions)
-    run.staging.write_json("file_rows.json", [receipt["file_rows"] for receipt in decoded])
+    run.map_stage(executor, "decode", partitions)
+    decoded = run.staging.results("decode").read_all(partitions)
+    run.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
     run.context.call(drop_scores)
 
 
-def assess(run: Run, mapper: Mapper) -> None:
+def assess(run: Run, executor: Executor) -> None:
     """Measure utility and risk of the release, and fit the recipients' models to both tables.
 
     Sampled records are searched in the released rows of every partition.
@@ -185,19 +185,19 @@ def assess(run: Run, mapper: Mapper) -> None:
     if samples(run.job):
         if run.job.measure.risk:
             run.context.call(gather_queries)
-            run.map_stage(mapper, "search", len(run.context.cut.partitions), "search for records")
-        run.map_stage(mapper, "measure", len(pieces(run.job)))
+            run.map_stage(executor, "search", len(run.context.cut.partitions), "search for records")
+        run.map_stage(executor, "measure", len(pieces(run.job)))
     save_assessment(run.context.work)
 
 
-def write(run: Run, mapper: Mapper) -> None:
+def write(run: Run, executor: Executor) -> None:
     """Write the output files in the staging, measure them, and hold their values against the original ones."""
-    run.map_stage(mapper, "write", run.context.cut.files)
+    run.map_stage(executor, "write", run.context.cut.files)
     if columns := len(compared_names(run.job)):
-        run.map_stage(mapper, "values", columns, "compare values")
+        run.map_stage(executor, "values", columns, "compare values")
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Mapper], None], ...] = (
+MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
     scan,
     route,
     encode,
@@ -218,7 +218,7 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     notes = (*judged.notes, *many, *evaluation.notes(assessment, gates.of_measures))
     if overlaps(run):
-        notes += (f"{ledger.ALLOWED}{run.job.repeat.allow}",)
+        notes += (f"{release_log.ALLOWED}{run.job.repeat.allow}",)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.cut.rows)

@@ -13,36 +13,36 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.source import Source
-from anonpipe.storage.staging import Shelf, create_shelf
+from anonpipe.storage.staging import StagedArray, create_staged_array
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.view import View
 
 FILES = "files"
-"""The folder of the output files, which are not sealed: their receipts tell their SHA-256."""
+"""The folder of the output files, which are not sealed: their task results tell their SHA-256."""
 
 VALUES = "values"
 """The folder of what one task writes and deletes again, not sealed either."""
 
 MEASURE_ROWS = 65_536
 
-SLAB_ROWS = 262_144
+CHUNK_ROWS = 262_144
 """Input rows that are sorted by leaf at once."""
 
 
-def slab_rows(source: Source) -> list[list[int]]:
-    """Rows of each slab of each input unit: a unit is routed slab by slab, so that memory does not grow with it."""
-    return [[min(SLAB_ROWS, unit.rows - at) for at in range(0, unit.rows, SLAB_ROWS)] for unit in source.units]
+def chunk_rows(source: Source) -> list[list[int]]:
+    """Rows of each chunk of each input unit: a unit is routed chunk by chunk, so that memory does not grow with it."""
+    return [[min(CHUNK_ROWS, unit.rows - at) for at in range(0, unit.rows, CHUNK_ROWS)] for unit in source.units]
 
 
-def routed_shelf(work: Work, fitted: Fitted) -> Shelf:
-    """The routed rows; a region a slab."""
-    rows = [count for slabs in slab_rows(work.source) for count in slabs]
-    return create_shelf(work.staging, "routed", rows, len(fitted.cells.names), "float64", fitted.leaves)
+def routed_array(work: Work, fitted: Fitted) -> StagedArray:
+    """The routed rows; a region a chunk."""
+    rows = [count for chunks in chunk_rows(work.source) for count in chunks]
+    return create_staged_array(work.staging, "routed", rows, len(fitted.cells.names), "float64", fitted.leaves)
 
 
 def partition_cells(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
     """The routed rows of a partition, in an order that follows from their values and the run's key alone."""
-    cells = routed_shelf(work, fitted).gather(cut.pieces(index))
+    cells = routed_array(work, fitted).gather(cut.pieces(index))
     return np.ascontiguousarray(cells[canonical_order(cells, column_keys(work.key, fitted.cells.names))])
 
 
@@ -50,18 +50,20 @@ SYNTHETIC, ADDED, LABELS = "synthetic", "ends", "labels"
 """Released rows in the order of the output files; what is released besides; and the groups of the same rows."""
 
 
-def released_shelf(work: Work, cut: Cut, name: str, columns: int) -> Shelf:
+def released_array(work: Work, cut: Cut, name: str, columns: int) -> StagedArray:
     """Released rows of all partitions on their way to the output files; a region a partition."""
-    return create_shelf(work.staging, name, cut.lengths, columns, "float64" if name != LABELS else "int64", cut.files)
+    return create_staged_array(
+        work.staging, name, cut.lengths, columns, "float64" if name != LABELS else "int64", cut.files
+    )
 
 
 def make_released(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Make the staged arrays that `hand_out` fills; done by the driver, before any worker asks for them."""
-    released_shelf(work, cut, SYNTHETIC, len(fitted.cells.names))
+    """Make the staged arrays that `assign_to_files` fills; done by the driver, before any worker asks for them."""
+    released_array(work, cut, SYNTHETIC, len(fitted.cells.names))
     if fitted.added:
-        released_shelf(work, cut, ADDED, len(fitted.added))
+        released_array(work, cut, ADDED, len(fitted.added))
     if fitted.procedure.members is not None:
-        released_shelf(work, cut, LABELS, 1)
+        released_array(work, cut, LABELS, 1)
 
 
 def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
@@ -72,10 +74,12 @@ def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
     return arrival[np.argsort(file[arrival], kind="stable")], np.bincount(file, minlength=cut.files)
 
 
-def hand_out(work: Work, cut: Cut, index: int, order: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+def assign_to_files(
+    work: Work, cut: Cut, index: int, order: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]]
+) -> None:
     """Leave the released rows of a partition in the order of the files; `arrays` by the name of the staged array."""
     for name, values in arrays.items():
-        released_shelf(work, cut, name, values.shape[1]).write(index, values[order])
+        released_array(work, cut, name, values.shape[1]).write(index, values[order])
 
 
 def released_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
@@ -85,10 +89,10 @@ def released_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArra
     which hold the most probable category.
     """
     rows = cut.partitions[index].rows
-    cells: FloatArray = released_shelf(work, cut, SYNTHETIC, len(fitted.cells.names)).read(index, 0, rows)
+    cells: FloatArray = released_array(work, cut, SYNTHETIC, len(fitted.cells.names)).read(index, 0, rows)
     if fitted.probabilities is None:
         return cells
-    shares = released_shelf(work, cut, ADDED, len(fitted.added)).read(index, 0, rows)
+    shares = released_array(work, cut, ADDED, len(fitted.added)).read(index, 0, rows)
     return np.concatenate([cells, shares], axis=1)
 
 
@@ -96,7 +100,7 @@ def released_labels(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArra
     """The groups of the same rows, by numbers that no other groups of the table have; None for no groups."""
     if fitted.procedure.members is None:
         return None
-    labels: IntArray = released_shelf(work, cut, LABELS, 1).read(index, 0, cut.partitions[index].rows)[:, 0]
+    labels: IntArray = released_array(work, cut, LABELS, 1).read(index, 0, cut.partitions[index].rows)[:, 0]
     return labels
 
 

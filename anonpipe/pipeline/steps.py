@@ -30,7 +30,7 @@ from anonpipe.methods.steps import Reduce, stream_of
 from anonpipe.pipeline.channels import (
     FEATURES,
     FOLDER,
-    channel_shelf,
+    channel_array,
     load_params,
     load_record,
     of_scope,
@@ -118,7 +118,7 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
     else:
         made = rows_made(one, part, params, place)
         padded = np.pad(made, ((0, 0), (0, task.width - made.shape[1])))
-        channel_shelf(work, fitted, cut, str(task.made), task.width).write(index, padded)
+        channel_array(work, fitted, cut, str(task.made), task.width).write(index, padded)
     return {"rows": rows}
 
 
@@ -132,9 +132,9 @@ def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, one: ColumnsPa
     number, place = divmod(index, task.channels)
     scope = scopes_of(fitted, cut)[number]
     column = read_column(work, fitted, cut, task.given, task.channels, place, scope)
-    shelf, lengths = of_scope(channel_shelf(work, fitted, cut, str(task.made), task.width), cut, scope)
+    staged, lengths = of_scope(channel_array(work, fitted, cut, str(task.made), task.width), cut, scope)
     if place >= task.seen[number]:  # the zeros go on
-        shelf.write_column(place, lengths, column)
+        staged.write_column(place, lengths, column)
         return {"rows": len(column), "largest": 0.0}
     original = read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if one.step.with_original else None
     told = {}
@@ -142,7 +142,7 @@ def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, one: ColumnsPa
         told = {"place": place, "column_sums": exact_sums(one.step.holds(original)[:, None])}
     rng = generator(scope_key(work, scope), stream_of(one.number, one.step), place)
     params = load_params(work, task.params, scope)
-    shelf.write_column(place, lengths, column_made(one.step, column, place, params, rng, original))
+    staged.write_column(place, lengths, column_made(one.step, column, place, params, rng, original))
     return {"rows": len(column), "largest": float(np.abs(column).max()), **told}
 
 
@@ -190,7 +190,7 @@ class Staged:
         made, given = str(number), self.task.given
         task = replace(self.task, made=made, width=max(filled), filled=filled)
         task.write(self.work, stage_name(number))
-        channel_shelf(self.work, self.fitted, self.cut, made, task.width)
+        channel_array(self.work, self.fitted, self.cut, made, task.width)
         self.map_stage(stage_name(number), pieces, self._title(name))
         if given != FEATURES or not self.fitted.procedure.keeps_features:
             shutil.rmtree(self.work.staging.file(FOLDER) / given, ignore_errors=True)  # it goes with the staging
@@ -235,7 +235,7 @@ def stage_name(number: int | str) -> str:
 def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Make the staged array of the features, once it is known that no step asks for larger partitions."""
     _check_lengths(fitted, cut)
-    channel_shelf(work, fitted, cut, FEATURES, fitted.width)
+    channel_array(work, fitted, cut, FEATURES, fitted.width)
 
 
 def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:

@@ -1,9 +1,9 @@
-"""The tasks of all stages by name, and what a worker does around each: nothing twice, whole files, then a receipt.
+"""The tasks of all stages by name, and what a worker does around each: nothing twice, whole files, then a task result.
 
 A task takes records of the run (`anonpipe.pipeline.context`), those that its
 signature names, and the number of its piece: an input unit, a partition, an
 output file, a column. It can run twice, or on any worker, with the same
-outcome; its receipt is small and holds no row.
+outcome; its task result is small and holds no row.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def work(task: Task) -> dict[str, Any]:
-    """Do one task, unless its receipt says that it is done."""
+    """Do one task, unless its task result says that it is done."""
     records = context(task.staging, task.token)
     staging = records.work.staging
-    receipts = staging.receipts(task.stage)
+    results = staging.results(task.stage)
     before = os.umask(0o077)
     try:
         with disk_errors(f"running stage {task.stage}"):
             sealed.check_start(staging.root, staging.start)
-            if not receipts.has(task.index):
+            if not results.has(task.index):
                 with sealed.recorded() as files:
-                    receipt = run_task(records, task.stage, task.index)
-                receipts.write(task.index, receipt, files)
-            receipt = receipts.read(task.index)
+                    result = run_task(records, task.stage, task.index)
+                results.write(task.index, result, files)
+            result = results.read(task.index)
     finally:
         os.umask(before)
-    return {"stage": task.stage, "index": task.index, "rows": receipt["rows"]}
+    return {"stage": task.stage, "index": task.index, "rows": result["rows"]}
 
 
 def run_task(records: Context, stage: str, index: int) -> dict[str, Any]:
     """What a task of a stage finds."""
-    receipt: dict[str, Any] = (
+    result: dict[str, Any] = (
         records.call(TASKS[stage], index) if stage in TASKS else records.call(run_pass, stage, index)
     )
-    return receipt
+    return result

@@ -15,7 +15,7 @@ from anonpipe.errors import EngineError
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import ADDED, FILES, SYNTHETIC, released_shelf
+from anonpipe.pipeline.staged import ADDED, FILES, SYNTHETIC, released_array
 from anonpipe.pipeline.written import measure_file
 from anonpipe.storage import sealed
 from anonpipe.storage.release import sha256
@@ -30,13 +30,13 @@ def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]],
     path = work.staging.file(name)
     sealed.sync_folders(work.staging.root, [name])
     try:
-        receipt = measure_file(work, fitted, index, path)
+        result = measure_file(work, fitted, index, path)
     except Exception:  # a damaged file may lead to anything
         if sha256(path) == written:
             raise
     else:
-        if receipt["sha256"] == written:
-            return receipt
+        if result["sha256"] == written:
+            return result
     path.unlink()
     raise EngineError(f"{path.name} was damaged on the disk before it was measured; check the disk, then --resume")
 
@@ -49,11 +49,11 @@ def _gathered(
     for partition, counts in enumerate(file_rows):
         begin = sum(counts[:index])
         pieces.append((partition, begin, begin + counts[index]))
-    rows = released_shelf(work, cut, SYNTHETIC, len(fitted.cells.names)).gather(pieces)
+    rows = released_array(work, cut, SYNTHETIC, len(fitted.cells.names)).gather(pieces)
     order = work.rng("order", index).permutation(len(rows))
     if not fitted.added:
         return rows[order], None
-    return rows[order], released_shelf(work, cut, ADDED, len(fitted.added)).gather(pieces)[order]
+    return rows[order], released_array(work, cut, ADDED, len(fitted.added)).gather(pieces)[order]
 
 
 def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, added: FloatArray | None) -> str:

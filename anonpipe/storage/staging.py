@@ -1,9 +1,9 @@
-"""The private staging of one run: arrays in zarr, receipts in JSON, nothing readable by others.
+"""The private staging of one run: arrays in zarr, task results in JSON, nothing readable by others.
 
 Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of
-another run is an error when it is read. A `Shelf` is one zarr array of rows,
+another run is an error when it is read. A `StagedArray` is one zarr array of rows,
 divided into regions; one task writes one region, once. Regions start at chunk
-borders, because two writers in one chunk lose rows silently. A receipt says
+borders, because two writers in one chunk lose rows silently. A task result says
 that a task has finished, and tells the digests of all that it wrote; it is
 written when that has reached the disk.
 """
@@ -117,9 +117,9 @@ class Staging:
     root: Path
     start: str | None = None
 
-    def receipts(self, stage: str) -> Receipts:
-        """The receipts of a stage."""
-        return Receipts(self, stage)
+    def results(self, stage: str) -> TaskResults:
+        """The task results of a stage."""
+        return TaskResults(self, stage)
 
     def file(self, name: str) -> Path:
         """A file inside the staging."""
@@ -182,36 +182,36 @@ class Staging:
 
 
 @dataclass(frozen=True)
-class Receipts:
-    """The receipts of one stage: `receipts/<stage>/<index>.json`, one a finished task."""
+class TaskResults:
+    """The task results of one stage: `results/<stage>/<index>.json`, one a finished task."""
 
     staging: Staging
     stage: str
 
     def _name(self, index: int) -> str:
-        return f"receipts/{self.stage}/{index}.json"
+        return f"results/{self.stage}/{index}.json"
 
     def has(self, index: int) -> bool:
         """Whether task `index` has finished."""
         return self.staging.has(self._name(index))
 
     def done(self, count: int) -> set[int]:
-        """The indices below `count` that have a receipt."""
+        """The indices below `count` that have a task result."""
         return {index for index in range(count) if self.has(index)}
 
-    def write(self, index: int, receipt: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
+    def write(self, index: int, result: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
         """Record that task `index` has finished, when the files that it sealed have reached the disk."""
         sealed.sync_folders(self.staging.root, files or ())
-        self.staging.write_json(self._name(index), {**receipt, "files": files or {}})
+        self.staging.write_json(self._name(index), {**result, "files": files or {}})
         sealed.sync_folders(self.staging.root, [self._name(index)])
 
     def read(self, index: int) -> dict[str, Any]:
-        """The receipt of task `index`."""
-        receipt: dict[str, Any] = self.staging.read_json(self._name(index))
-        return receipt
+        """The task result of task `index`."""
+        result: dict[str, Any] = self.staging.read_json(self._name(index))
+        return result
 
     def read_all(self, count: int) -> list[dict[str, Any]]:
-        """All receipts in the order of the indices; reductions run in this order."""
+        """All task results in the order of the indices; reductions run in this order."""
         return [self.read(index) for index in range(count)]
 
 
@@ -271,7 +271,7 @@ class SealedChunks(LocalStore):
 
 
 @dataclass(frozen=True)
-class Shelf:
+class StagedArray:
     """Rows on disk, divided into regions of known length.
 
     Attributes
@@ -324,16 +324,16 @@ class Shelf:
         return out
 
     def write_column(self, place: int, region_rows: Sequence[int], values: FloatArray) -> None:
-        """Write one column of all rows; for shelves made `by_column`, whose columns share no chunk.
+        """Write one column of all rows; for staged arrays made `by_column`, whose columns share no chunk.
 
         Raises
         ------
         ValueError
-            The shelf's chunks hold several columns: writers of two of them would lose rows.
+            The staged array's chunks hold several columns: writers of two of them would lose rows.
         """
         array = self._array()
         if array.chunks[1] != 1:
-            raise ValueError("the columns of this shelf share chunks; make it with by_column=True")
+            raise ValueError("the columns of this staged array share chunks; make it with by_column=True")
         at = 0
         for start, rows in zip(self.starts, region_rows, strict=True):
             padded = np.full(-(-rows // array.chunks[0]) * array.chunks[0], np.nan)
@@ -354,7 +354,7 @@ class Shelf:
         return rows
 
 
-def create_shelf(
+def create_staged_array(
     staging: Staging,
     name: str,
     region_rows: Sequence[int],
@@ -362,8 +362,8 @@ def create_shelf(
     dtype: str,
     pieces: int = 1,
     by_column: bool = False,
-) -> Shelf:
-    """Make an empty shelf, or find the same one again, with what was written to it.
+) -> StagedArray:
+    """Make an empty staged array, or find the same one again, with what was written to it.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def create_shelf(
             fill_value=np.nan if floating else -1,
             compressors=[BloscCodec(cname="lz4", shuffle="shuffle")],
         )
-    return Shelf(staging, name, starts)
+    return StagedArray(staging, name, starts)
 
 
 def _chunk_rows(region_rows: int, pieces: int) -> int:

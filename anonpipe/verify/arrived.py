@@ -16,7 +16,7 @@ import numpy.typing as npt
 from anonpipe.encoding.tally import Tally
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.check import Check, held, worst_entry, worst_of
-from anonpipe.verify.promises import EXACT
+from anonpipe.verify.expectations import EXACT
 from anonpipe.verify.view import View
 
 _EPS = 1e-12

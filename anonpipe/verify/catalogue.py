@@ -138,7 +138,7 @@ def scoped(key: str, scope: Scope) -> str:
 
 
 _FILES = "{files:written file}"
-_POINTS = "synthetic records before decoding"
+_BEFORE_DECODING = "synthetic records before decoding"
 _STAGING = "all rows in the staging, at every reading, against the scan of the input"
 _RECORDS = "{records:,} of {of:,} records"
 
@@ -209,13 +209,18 @@ _COVARIANCE = Kind(
     gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
     remedy=f"{_DECODING} raise gates.covariance",
 )
-_PROMISED_MEAN = Kind(
-    "expectation.mean", "mean{where}: agrees with its expectation", _POINTS, Audience.SEVERAL, unit="sd", mandatory=True
+_EXPECTED_MEAN = Kind(
+    "expectation.mean",
+    "mean{where}: agrees with its expectation",
+    _BEFORE_DECODING,
+    Audience.SEVERAL,
+    unit="sd",
+    mandatory=True,
 )
-_PROMISED_COVARIANCE = Kind(
+_EXPECTED_COVARIANCE = Kind(
     "expectation.covariance",
     "covariance{where}: agrees with its expectation",
-    _POINTS,
+    _BEFORE_DECODING,
     Audience.SEVERAL,
     unit="sd",
     mandatory=True,
@@ -474,16 +479,16 @@ _FIXED = (
         remedy="take another method, or a form that does not hand on values of persons: decode.jitter_restored_times "
         "for restored survival times, mask.basis spectral, more noise; where the values are coarse, declare their step",
     ),
-    _PROMISED_MEAN,
-    _PROMISED_MEAN.within(Scope.STRATUM),
-    _PROMISED_MEAN.within(Scope.GROUP),
-    _PROMISED_COVARIANCE,
-    _PROMISED_COVARIANCE.within(Scope.STRATUM),
-    _PROMISED_COVARIANCE.within(Scope.GROUP),
+    _EXPECTED_MEAN,
+    _EXPECTED_MEAN.within(Scope.STRATUM),
+    _EXPECTED_MEAN.within(Scope.GROUP),
+    _EXPECTED_COVARIANCE,
+    _EXPECTED_COVARIANCE.within(Scope.STRATUM),
+    _EXPECTED_COVARIANCE.within(Scope.GROUP),
     Kind(
         "expectation.columns",
         "columns that hold other values than guaranteed",
-        _POINTS,
+        _BEFORE_DECODING,
         Audience.OPEN,
         mandatory=True,
     ),

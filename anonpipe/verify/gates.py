@@ -15,8 +15,8 @@ from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, held, worst_entry
+from anonpipe.verify.expectations import CHANCE, Target, against_expectation, of_groups, worst
 from anonpipe.verify.kept_groups import KeptGroups
-from anonpipe.verify.promises import CHANCE, Target, against_promise, of_groups, worst
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
 
@@ -79,9 +79,9 @@ class MaskEvidence:
         Its name.
     masked
         Of what is masked as one table, the whole or each stratum, the moments
-        of its points and what is promised of the masked ones.
+        of its features and what is promised of the masked ones.
     columns_changed
-        Columns of points whose values are not those that are promised of the
+        Columns of features whose values are not those that are promised of the
         original ones (those of `data_shuffle`: averaged by rank), in any order; None where that is not promised.
     fewest_alike
         Fewest rows that are alike in all synthetic columns, in a partition;
@@ -100,8 +100,8 @@ class MaskEvidence:
     def whole(self) -> Target:
         """The promise for the table, which follows from those for its strata."""
         original = merge_all([target.original for target in self.masked])
-        promised = [(target.original, target.expected) for target in self.masked if target.expected is not None]
-        return Target(original, expect_together(promised) if len(promised) == len(self.masked) else None)
+        guaranteed = [(target.original, target.expected) for target in self.masked if target.expected is not None]
+        return Target(original, expect_together(guaranteed) if len(guaranteed) == len(self.masked) else None)
 
     @property
     def strata(self) -> list[Target]:
@@ -118,7 +118,7 @@ class MaskEvidence:
 class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum.
 
-    `point_columns` tells of each variable of the view which column of points
+    `feature_columns` tells of each variable of the view which feature column
     it is released from; None where there is none.
     """
 
@@ -127,7 +127,7 @@ class Evidence:
     rows_dropped: int
     rows_out: int
     rows_under_k: int
-    rows_as_they_were: int
+    unchanged_records: int
     suppressed: tuple[float, str]
     handed_on: tuple[int, str]
     unchanged: tuple[str, ...]
@@ -136,7 +136,7 @@ class Evidence:
     beyond_limits: int
     files: int
     view: View
-    point_columns: tuple[int | None, ...]
+    feature_columns: tuple[int | None, ...]
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
     synthesized: list[Moments]
@@ -144,10 +144,10 @@ class Evidence:
     arrived: Arrived
 
     @property
-    def point_names(self) -> tuple[str, ...]:
-        """Of each column of points the table's column that is released from it; empty for none."""
+    def feature_names(self) -> tuple[str, ...]:
+        """Of each feature column the table's column that is released from it; empty for none."""
         width = len(self.by.whole.original.mean)
-        names = dict(zip(self.point_columns, (variable.column for variable in self.view.variables), strict=True))
+        names = dict(zip(self.feature_columns, (variable.column for variable in self.view.variables), strict=True))
         return tuple(names.get(at, "") for at in range(width))
 
     def scanned(self, scope: int | None = None) -> Scanned:
@@ -202,7 +202,7 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
     if isinstance(by, GroupEvidence):
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
-        return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.point_names) - {""}))]
+        return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.feature_names) - {""}))]
     return [] if by.fewest_alike is None else [held("alike.fewest", by.fewest_alike, k)]
 
 
@@ -226,7 +226,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     handed_on, column = evidence.handed_on
     files = {"files": evidence.files, "k": k}
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
-    equal = evidence.rows_as_they_were / max(1, evidence.rows_out)
+    equal = evidence.unchanged_records / max(1, evidence.rows_out)
     columns = (column,) if column else ()
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
@@ -236,12 +236,12 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
-    """Hold the synthetic points against what the method promises: in the whole table, and in each stratum."""
-    by, names = evidence.by, evidence.point_names
-    checks = against_promise(Scope.TABLE, by.whole, merge_all(evidence.synthesized), names)
+    """Hold the synthetic features against what the method promises: in the whole table, and in each stratum."""
+    by, names = evidence.by, evidence.feature_names
+    checks = against_expectation(Scope.TABLE, by.whole, merge_all(evidence.synthesized), names)
     if by.strata:
         pairs = zip(by.strata, together(evidence.synthesized, by.scopes), strict=True)
-        checks += worst([against_promise(Scope.STRATUM, target, made, names) for target, made in pairs])
+        checks += worst([against_expectation(Scope.STRATUM, target, made, names) for target, made in pairs])
     if isinstance(by, MaskEvidence) and by.columns_changed is not None:
         checks.append(held("expectation.columns", by.columns_changed, 0))
     return checks
@@ -319,7 +319,7 @@ class Compared:
     def allowance(self, columns: tuple[int | None, ...]) -> tuple[FloatArray, FloatArray]:
         """What the method may change of each variable's mean, and of each two variables' covariance.
 
-        A variable that is made of no column of points is allowed what the
+        A variable that is made of no feature column is allowed what the
         other variable's column is with itself or any other, whichever is most.
         """
         mean, covariance = self.target.allowance
@@ -352,7 +352,7 @@ def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
     """Each mean and covariance of the masked columns against its own limit."""
     view = evidence.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
-    allowed_mean, allowed = compared.allowance(evidence.point_columns)
+    allowed_mean, allowed = compared.allowance(evidence.feature_columns)
     allowed = allowed + compared.split(view)
     block = np.ix_(valued, valued)
     return [
@@ -397,7 +397,7 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         checks.append(compared.against("mean.own_unit", off, limits["mean_in_unit"], evidence, own_unit))
     if kept.any():
         beside = np.ix_(valued, kept)
-        allowed = compared.allowance(evidence.point_columns)[1] + compared.split(view)
+        allowed = compared.allowance(evidence.feature_columns)[1] + compared.split(view)
         limit = allowed[beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))

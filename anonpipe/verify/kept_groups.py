@@ -1,4 +1,4 @@
-"""Whether groups that span partitions have k records and kept their moments: counted anew from labels and points."""
+"""Whether groups that span partitions have k records and kept their moments: counted again from labels and features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import merge_all
 from anonpipe.verify.check import Check, held
-from anonpipe.verify.promises import EXACT
+from anonpipe.verify.expectations import EXACT
 
 _LEAST = 1e-6
 """Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more."""
@@ -27,7 +27,7 @@ class KeptGroups:
         Records of each group.
     mean_off, covariance_off
         Largest differences of a mean and of a covariance between records and
-        synthetic points of a group, in its standard deviations.
+        synthetic features of a group, in its standard deviations.
     """
 
     sizes: tuple[int, ...]
@@ -79,7 +79,7 @@ class KeptGroups:
         return held("group.smallest", self.smallest, k, about={"groups": self.groups})
 
     def moments_held(self, columns: int) -> list[Check]:
-        """What is promised of every group, its points being made of so many columns."""
+        """What is promised of every group, its features being made of so many columns."""
         whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
         return [
             held("expectation.mean.group", self.mean_off, EXACT, **whole),

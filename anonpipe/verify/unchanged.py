@@ -8,7 +8,7 @@ from anonpipe.encoding.row_hash import exact_rows
 from anonpipe.types import FloatArray, IntArray
 
 
-def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
+def unchanged_records(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
     """Released rows that equal, in every synthetic column, an original row of their group that is rare.
 
     Rare is what fewer than k rows of the partition share: a row that k
@@ -28,7 +28,7 @@ def rows_as_they_were(original: FloatArray, released: FloatArray, order: IntArra
     --------
     >>> original = np.array([[1.0], [2.0], [3.0], [4.0]])
     >>> released = np.array([[2.0], [1.0], [3.5], [3.5]])  # the first group is only swapped
-    >>> rows_as_they_were(original, released, np.arange(4), np.array([0, 2, 4]), 2)
+    >>> unchanged_records(original, released, np.arange(4), np.array([0, 2, 4]), 2)
     2
     """
     before, after = exact_rows(original), exact_rows(released)

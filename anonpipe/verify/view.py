@@ -180,7 +180,7 @@ def build_view(
         Records of each category of each column that is staged as codes.
     most_categories
         The categories of an unchanged column with more are left out (nothing of
-        it is computed anew, and its combinations are counted by another gate),
+        it is computed again, and its combinations are counted by another gate),
         and of an ordinal one, which is compared as a number then.
     as_probabilities
         Columns whose categories are released as probabilities.

@@ -41,66 +41,66 @@ def title(method, options):
     return method + "".join(f" {name}={value}" for name, value in options.items())
 
 
-def grouped(points, classes, k, method, options):
+def grouped(features, classes, k, method, options):
     """Labels by one method, on the whole table."""
     given = options if method in ("mdav", "mst", "kd_tree") else {"classes": classes, **options}
-    return cluster(points, k, method, rng=np.random.default_rng(0), **given)
+    return cluster(features, k, method, rng=np.random.default_rng(0), **given)
 
 
-def released(points, labels, form, seed):
+def released(features, labels, form, seed):
     """Group means, or micro-perturbed records as published."""
     groups = sort_groups(labels)
     if form is None:
-        return synthesize(points, *groups, "centroid", rng=np.random.default_rng(seed))
-    factor = noise_factor(s_delta(GroupedMoments.of(points, *groups), form))
+        return synthesize(features, *groups, "centroid", rng=np.random.default_rng(seed))
+    factor = noise_factor(s_delta(GroupedMoments.of(features, *groups), form))
     rng = np.random.default_rng(seed)
-    return synthesize(points, *groups, "micro_perturbation", rng=rng, form=form, factor=factor)
+    return synthesize(features, *groups, "micro_perturbation", rng=rng, form=form, factor=factor)
 
 
-def linkage(points, labels, form):
+def linkage(features, labels, form):
     """Percentage of released records whose own original is the nearest or second nearest of all originals."""
-    index = NearestNeighbors(n_neighbors=2).fit(points)
+    index = NearestNeighbors(n_neighbors=2).fit(features)
     shares = []
     for seed in range(1 if form is None else DRAWS):
-        nearest = index.kneighbors(released(points, labels, form, seed), return_distance=False)
-        shares.append(100 * (nearest == np.arange(len(points))[:, None]).any(axis=1).mean())
+        nearest = index.kneighbors(released(features, labels, form, seed), return_distance=False)
+        shares.append(100 * (nearest == np.arange(len(features))[:, None]).any(axis=1).mean())
     return float(np.mean(shares))
 
 
-def print_fixed_k(points, classes, scores):
+def print_fixed_k(features, classes, scores):
     print(
         f"{'method':22}{'k':>4}{'X2':>7}{'homogeneous %':>15}{'IL %':>7}{'groups':>8}{'mean size':>11}{'largest t':>11}"
     )
     for k in (3, 5, 10, 20):
         for method, options in METHODS:
-            labels = grouped(points, classes, k, method, options)
+            labels = grouped(features, classes, k, method, options)
             found = class_disclosure(labels, classes)
             print(
                 f"{title(method, options):22}{k:4}{found.chi_square:7.2f}{100 * found.homogeneous_share:15.1f}"
-                f"{information_loss(scores, labels):7.1f}{found.n_groups:8}{len(points) / found.n_groups:11.1f}"
+                f"{information_loss(scores, labels):7.1f}{found.n_groups:8}{len(features) / found.n_groups:11.1f}"
                 f"{found.largest_total_variation:11.2f}"
             )
 
 
-def print_searches(points, classes, most_k):
+def print_searches(features, classes, most_k):
     """Smallest k without a homogeneous group, the k from which there is none any more, and X2 at equal mean sizes."""
     sizes = (8, 15, 30)
     heading = "".join(f"{f'X2 at {size} a group (k)':>26}" for size in sizes)
     print(f"{'method':22}{'none homogeneous at k':>22}{'from k on':>11}{heading}")
     for method, options in METHODS:
         found = {
-            k: class_disclosure(grouped(points, classes, k, method, options), classes) for k in range(2, most_k + 1)
+            k: class_disclosure(grouped(features, classes, k, method, options), classes) for k in range(2, most_k + 1)
         }
         first = next((str(k) for k, f in found.items() if f.homogeneous_share == 0), f"over {most_k}")
         last = max((k for k, f in found.items() if f.homogeneous_share > 0), default=1)
         cells = []
         for size in sizes:
-            k = min(found, key=lambda k: abs(len(points) / found[k].n_groups - size))
-            cells.append(f"{found[k].chi_square:.2f} at {len(points) / found[k].n_groups:.1f} ({k})")
+            k = min(found, key=lambda k: abs(len(features) / found[k].n_groups - size))
+            cells.append(f"{found[k].chi_square:.2f} at {len(features) / found[k].n_groups:.1f} ({k})")
         print(f"{title(method, options):22}{first:>22}{last + 1:11}" + "".join(f"{cell:>26}" for cell in cells))
 
 
-def print_equal_linkage(points, classes, rows, most_k):
+def print_equal_linkage(features, classes, rows, most_k):
     """X2 at the smallest k whose linkage is no more than the published one."""
     print(f"{'published':20}{'linkage':>9}{'X2':>6}   {'here':22}{'k':>4}{'linkage':>9}{'X2':>6}{'homogeneous %':>15}")
     for row in rows:
@@ -109,8 +109,8 @@ def print_equal_linkage(points, classes, rows, most_k):
                 continue
             form = None if row["method"] == "Benchmark" else "published"
             for k in range(2, most_k + 1):
-                labels = grouped(points, classes, k, method, options)
-                share = linkage(points, labels, form)
+                labels = grouped(features, classes, k, method, options)
+                share = linkage(features, labels, form)
                 if share <= float(row["linkage_percent"]):
                     break
             found = class_disclosure(labels, classes)
@@ -130,9 +130,9 @@ def main():
         print(f"pima.csv is not in {data.parent}; set ANONPIPE_BENCH_DATA")
         return
     table = np.genfromtxt(data, delimiter=",", skip_header=1)
-    points, classes = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
-    scores = standardized(points)
-    unit = np.ascontiguousarray((points - points.min(axis=0)) / np.ptp(points, axis=0))
+    features, classes = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+    scores = standardized(features)
+    unit = np.ascontiguousarray((features - features.min(axis=0)) / np.ptp(features, axis=0))
     path = reference_folder() / "reference" / "li_sarkar_table1.csv"
     rows = []
     if path.exists():

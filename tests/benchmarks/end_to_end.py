@@ -53,12 +53,12 @@ def numeric_job(data: Path, output: Path, columns: list[str], workers: int) -> J
     )
 
 
-def core(points: np.ndarray, job: Job) -> None:
+def core(features: np.ndarray, job: Job) -> None:
     """Clustering, refinement and synthesis of the same partitions' worth of points, one after the other."""
     rng = np.random.default_rng(0)
-    order, starts = block_order(points, job.partition.rows)
+    order, starts = block_order(features, job.partition.rows)
     for begin, end in itertools.pairwise(starts):
-        part = np.ascontiguousarray(points[order[begin:end]])
+        part = np.ascontiguousarray(features[order[begin:end]])
         labels = refine(part, cluster(part, 5, "mdav", rng=rng, block_rows=2_000), 5)
         groups = sort_groups(labels)
         factor = noise_factor(s_delta(GroupedMoments.of(part, *groups), "independent"))
@@ -78,20 +78,20 @@ def main() -> None:
         table = pq.read_table(data)
         pq.write_table(table, folder / "copy.parquet", compression="zstd")
     job = numeric_job(data, folder / "out", table.column_names, arguments.workers)
-    points = np.ascontiguousarray(np.column_stack([c.to_numpy() for c in table.columns]))
-    points = (points - points.mean(axis=0)) / points.std(axis=0, ddof=1)
-    core(points[:20_000], job)  # compile first
+    features = np.ascontiguousarray(np.column_stack([c.to_numpy() for c in table.columns]))
+    features = (features - features.mean(axis=0)) / features.std(axis=0, ddof=1)
+    core(features[:20_000], job)  # compile first
     with timed("b: group, refine, synthesize alone", seconds), threadpool_limits(1):
-        core(points, job)
-    del points, table
+        core(features, job)
+    del features, table
     stages = dict[str, float]()
     with timed("c: whole run", seconds), pipeline.open_run(job) as run:
         began = time.perf_counter()
-        with pipeline.open_mapper(job, run.staging) as mapper:
+        with pipeline.open_executor(job, run.staging) as executor:
             stages["cluster start-up"] = time.perf_counter() - began
             for stage in pipeline.MAPPED_STAGES:
                 with timed(stage.__name__, stages):
-                    stage(run, mapper)
+                    stage(run, executor)
         with timed("verify and publish", stages):
             outcome = pipeline.finish(run, pipeline.verify(run))
     print(f"{arguments.rows:,} rows x 10 numbers, k=5, {arguments.workers} workers, released: {bool(outcome.version)}")

@@ -26,7 +26,7 @@ from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.masking._basis import axes_of
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
-from anonpipe.verify.promises import Target, against_promise, of_groups
+from anonpipe.verify.expectations import Target, against_expectation, of_groups
 
 WIDTH = 4
 LINE = "{:<16} {:>6} {:>3}  {:<32} {:>7} {:>9} {:>9} {:>8} {:>8}"
@@ -49,9 +49,9 @@ def zeros(rng: np.random.Generator, n: int) -> Any:
 
 
 def giant(rng: np.random.Generator, n: int) -> Any:
-    points = rng.normal(size=(n, WIDTH))
-    points[0, :2] = 1000.0
-    return points
+    features = rng.normal(size=(n, WIDTH))
+    features[0, :2] = 1000.0
+    return features
 
 
 TABLES: tuple[Callable[[np.random.Generator, int], Any], ...] = (normal, lognormal, student, zeros, giant)
@@ -66,10 +66,10 @@ MASKED: tuple[tuple[str, dict[str, Any]], ...] = (("noise", {}), ("synthesis", {
 class Grouped:
     """A table in its groups, what a method promises of it, and its draws, right or wrong."""
 
-    def __init__(self, points: Any, groups: tuple[Any, Any], method: str, form: str) -> None:
-        self.points, self.groups, self.method, self.form = points, groups, method, form
-        self.grouped = GroupedMoments.of(points, *groups)
-        spread = [GroupSpread.of(points, *groups)] if form == "expected" else None
+    def __init__(self, features: Any, groups: tuple[Any, Any], method: str, form: str) -> None:
+        self.features, self.groups, self.method, self.form = features, groups, method, form
+        self.grouped = GroupedMoments.of(features, *groups)
+        spread = [GroupSpread.of(features, *groups)] if form == "expected" else None
         record = METHODS[method]
         assert record.guarantee is not None and record.options is not None and record.forms is not None
         options = record.options(method=method, **{record.forms: form})
@@ -77,22 +77,22 @@ class Grouped:
 
     def draw(self, rng: np.random.Generator, wrong: str | None = None) -> Moments:
         """Moments of one release."""
-        points, options = self.points, {}
+        features, options = self.features, {}
         if self.method == "micro_perturbation":
             other = {"independent": "centred", "centred": "independent"}[self.form]
             noise = s_delta(self.grouped, other if wrong == OTHER_FORM else self.form)
             factor = noise_factor(noise * (1.1 if wrong == WIDER else 1.0))
             options = {"form": self.form, "factor": factor}
         else:
-            options = {"moments": self.form} | ({"n_table": len(points)} if self.form == "expected" else {})
-        new = synthesize(points, *self.groups, self.method, rng=rng, **options)
+            options = {"moments": self.form} | ({"n_table": len(features)} if self.form == "expected" else {})
+        new = synthesize(features, *self.groups, self.method, rng=rng, **options)
         if wrong in (WIDER, OTHER_FORM) and self.method != "micro_perturbation":  # W/(n-1) in place of W/n
             order, starts = self.groups
-            factor = np.full(len(points), 1.1)
+            factor = np.full(len(features), 1.1)
             if wrong == OTHER_FORM:
                 sizes = np.diff(starts)
                 factor[order] = np.repeat(sizes / (sizes - 1), sizes)
-            centres = synthesize(points, *self.groups, "centroid", rng=rng)
+            centres = synthesize(features, *self.groups, "centroid", rng=rng)
             new = centres + (new - centres) * np.sqrt(factor)[:, None]
         return Moments.of(damaged(new, self.groups, wrong))
 
@@ -100,20 +100,20 @@ class Grouped:
 class Masked:
     """A table, what a masker promises of it, and its draws."""
 
-    def __init__(self, points: Any, method: str, options: dict[str, Any]) -> None:
-        self.points, self.method, self.form = points, method, ""
-        total = Moments.of(points)
+    def __init__(self, features: Any, method: str, options: dict[str, Any]) -> None:
+        self.features, self.method, self.form = features, method, ""
+        total = Moments.of(features)
         asked = dict(options)
         if MASKERS[method].permutes:
             axes = axes_of(total, "spectral")
-            asked["largest"] = np.abs((points - axes.centre) @ axes.vectors).max(axis=0)
+            asked["largest"] = np.abs((features - axes.centre) @ axes.vectors).max(axis=0)
         expect = MASKERS[method].expect
         assert expect is not None
         self.target = Target(total, expect(total, **asked))
 
     def draw(self, rng: np.random.Generator, wrong: str | None = None) -> Moments:
         """Moments of one release."""
-        return Moments.of(mask(self.points, self.method, rng=rng))
+        return Moments.of(mask(self.features, self.method, rng=rng))
 
 
 WIDER, SHIFTED, SWAPPED, OTHER_FORM = (
@@ -138,7 +138,7 @@ def damaged(new: Any, groups: tuple[Any, Any], wrong: str | None) -> Any:
 
 def measured(target: Target, made: Moments) -> tuple[float, float]:
     """The largest ratio of the gates, and the largest distance in standard errors."""
-    held = against_promise("", target, made)
+    held = against_expectation("", target, made)
     expected, scale = target.expected, target.scale
     assert expected is not None
     if not expected.covariance_error.any():
@@ -155,11 +155,11 @@ def upper(failures: int, draws: int) -> float:
     return float(beta.ppf(0.95, failures + 1, max(draws - failures, 1)))
 
 
-def cases(points: Any, k: int) -> list[Grouped | Masked]:
+def cases(features: Any, k: int) -> list[Grouped | Masked]:
     """All that can be promised of one table."""
-    groups = sort_groups(cluster(points, k, "mdav", rng=np.random.default_rng(0)))
-    grouped: list[Grouped | Masked] = [Grouped(points, groups, *each) for each in GROUPED]
-    return grouped + [Masked(points, *each) for each in MASKED] if k == 3 else grouped
+    groups = sort_groups(cluster(features, k, "mdav", rng=np.random.default_rng(0)))
+    grouped: list[Grouped | Masked] = [Grouped(features, groups, *each) for each in GROUPED]
+    return grouped + [Masked(features, *each) for each in MASKED] if k == 3 else grouped
 
 
 def run(each: Grouped | Masked, draws: int, rng: np.random.Generator, until: float, wrong: str | None = None) -> Any:
@@ -186,9 +186,9 @@ def honest(sizes: list[int], ks: list[int], draws: int, until: float) -> None:
     sums, case = np.zeros(3, dtype=np.int64), 0
     for make in TABLES:
         for n in sizes:
-            points = scores(make(np.random.default_rng(1), n))
+            features = scores(make(np.random.default_rng(1), n))
             for k in ks:
-                for each in cases(points, k):
+                for each in cases(features, k):
                     count = max(draws * min(500, n) // n, 50)
                     case += 1
                     found = run(each, count, np.random.default_rng([2, case]), until)
@@ -208,10 +208,10 @@ def power(sizes: list[int], k: int, draws: int, until: float) -> None:
     print("\n" + line.format("table", "n", "method", "wrong", "caught", "6 s.e."))
     for make in (normal, student):
         for n in sizes:
-            points = scores(make(np.random.default_rng(1), n))
-            groups = sort_groups(cluster(points, k, "mdav", rng=np.random.default_rng(0)))
+            features = scores(make(np.random.default_rng(1), n))
+            groups = sort_groups(cluster(features, k, "mdav", rng=np.random.default_rng(0)))
             for method, form in (*GROUPED, ("gaussian", "exact")):
-                each = Grouped(points, groups, method, form)
+                each = Grouped(features, groups, method, form)
                 for wrong in WRONG:
                     found = run(each, draws, np.random.default_rng(3), until, wrong)
                     caught, before = np.mean(found > [1.0, 6.0], axis=0)
@@ -219,9 +219,9 @@ def power(sizes: list[int], k: int, draws: int, until: float) -> None:
                     print(line.format(make.__name__, n, f"{method} {form}", wrong, *shown), flush=True)
 
 
-def scores(points: Any) -> Any:
+def scores(features: Any) -> Any:
     """Z-scores."""
-    return np.ascontiguousarray((points - points.mean(axis=0)) / points.std(axis=0, ddof=1))
+    return np.ascontiguousarray((features - features.mean(axis=0)) / features.std(axis=0, ddof=1))
 
 
 def main() -> None:

@@ -82,20 +82,20 @@ def table(rng: np.random.Generator, n: int) -> Any:
     return np.column_stack([kind.stored(column) for kind, column in zip(KINDS.values(), columns, strict=True)])
 
 
-def release(points: Any, method: str, k: int, rng: np.random.Generator) -> Any:
+def release(features: Any, method: str, k: int, rng: np.random.Generator) -> Any:
     """One release, before it is stored."""
     if method in ("noise", "synthesis"):
-        return mask(points, method, rng=rng)
-    scaled = (points - points.mean(axis=0)) / points.std(axis=0)
-    order = np.argsort(scaled @ rng.normal(size=points.shape[1]), kind="stable")
-    starts = np.append(np.arange(0, len(points) - k + 1, k)[: len(points) // k], len(points))
+        return mask(features, method, rng=rng)
+    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
+    order = np.argsort(scaled @ rng.normal(size=features.shape[1]), kind="stable")
+    starts = np.append(np.arange(0, len(features) - k + 1, k)[: len(features) // k], len(features))
     options: dict[str, Any] = {}
     if method == "micro_perturbation":
-        factor = noise_factor(s_delta(GroupedMoments.of(points, order, starts), "independent"))
+        factor = noise_factor(s_delta(GroupedMoments.of(features, order, starts), "independent"))
         options = {"form": "independent", "factor": factor}
     elif method == "gaussian":
-        options = {"moments": "expected", "n_table": len(points)}
-    return synthesize(points, order, starts, method, rng=rng, **options)
+        options = {"moments": "expected", "n_table": len(features)}
+    return synthesize(features, order, starts, method, rng=rng, **options)
 
 
 def compare(original: Any, released: Any, kind: Kind, k: int) -> Chances:

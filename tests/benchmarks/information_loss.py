@@ -80,14 +80,14 @@ def runs(wanted):
             yield label, method, options, named.get((method, tuple(options.items())))
 
 
-def group(points, k, method, options):
+def group(features, k, method, options):
     """Labels, or None where the method refuses, and seconds."""
     given = dict(options)
     if METHODS[method].classes:
-        given["classes"] = (points[:, 0] > np.median(points[:, 0])).astype(np.int64)
+        given["classes"] = (features[:, 0] > np.median(features[:, 0])).astype(np.int64)
     start = time.perf_counter()
     try:
-        labels = cluster(points, k, method, rng=np.random.default_rng(0), **given)
+        labels = cluster(features, k, method, rng=np.random.default_rng(0), **given)
     except ValueError as error:
         return str(error), 0.0
     return labels, time.perf_counter() - start
@@ -106,22 +106,22 @@ def raw_pairwise(raw, k, figures):
 
 
 def compare(name, raw, k, figures, wanted):
-    points = standardized(raw)
-    bound = information_loss_bound(points, k)
-    print(f"\n{name}: {points.shape[0]:,} x {points.shape[1]}, k={k}, bound of any grouping {bound:.4f} %")
+    features = standardized(raw)
+    bound = information_loss_bound(features, k)
+    print(f"\n{name}: {features.shape[0]:,} x {features.shape[1]}, k={k}, bound of any grouping {bound:.4f} %")
     print(f"  {'method':24}{'ours':>12}{'published':>12}{'difference':>12}{'to bound':>9}{'seconds':>9}")
     for label, method, options, reference in runs(wanted):
-        labels, seconds = group(points, k, method, options)
+        labels, seconds = group(features, k, method, options)
         if isinstance(labels, str):
             print(f"  {label:24}refuses: {labels}")
             continue
-        line(label, information_loss(points, labels), bound, seconds, figures.get(reference))
+        line(label, information_loss(features, labels), bound, seconds, figures.get(reference))
         if method == "pairwise_systematic":
             raw_pairwise(raw, k, figures)
     start = time.perf_counter()
     for effort in ("quick", "normal"):
-        labels = refine(points, group(points, k, "mdav", {})[0], k, effort, rng=np.random.default_rng(0))
-        line(f"mdav, refine {effort}", information_loss(points, labels), bound, time.perf_counter() - start)
+        labels = refine(features, group(features, k, "mdav", {})[0], k, effort, rng=np.random.default_rng(0))
+        line(f"mdav, refine {effort}", information_loss(features, labels), bound, time.perf_counter() - start)
 
 
 def main():

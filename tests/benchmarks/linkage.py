@@ -47,16 +47,16 @@ def tables() -> Iterator[tuple[str, np.ndarray]]:
             yield name, table.drop(columns=["Outcome"], errors="ignore").to_numpy(dtype=float)
 
 
-def linked(points: np.ndarray, k: int, method: str, form: str | None) -> float:
+def linked(features: np.ndarray, k: int, method: str, form: str | None) -> float:
     """Share of records whose nearest released record comes from their own group."""
     rng = np.random.default_rng(0)
-    labels = refine(points, cluster(points, k, "mdav", rng=rng, block_rows=2_000), k)
+    labels = refine(features, cluster(features, k, "mdav", rng=rng, block_rows=2_000), k)
     groups = sort_groups(labels)
     options = {}
     if form is not None:
-        options = {"form": form, "factor": noise_factor(s_delta(GroupedMoments.of(points, *groups), form))}
-    released = synthesize(points, *groups, method, rng=rng, **options)
-    nearest = NearestNeighbors(n_neighbors=1).fit(released).kneighbors(points, return_distance=False)[:, 0]
+        options = {"form": form, "factor": noise_factor(s_delta(GroupedMoments.of(features, *groups), form))}
+    released = synthesize(features, *groups, method, rng=rng, **options)
+    nearest = NearestNeighbors(n_neighbors=1).fit(released).kneighbors(features, return_distance=False)[:, 0]
     return float(np.mean(labels[nearest] == labels))
 
 
@@ -65,11 +65,11 @@ def main() -> None:
     headings = [method if form is None else f"{method}/{form}" for method, form in METHODS]
     print(f"{'data':<12}{'k':>4}{'chance':>9}  " + "  ".join(headings))
     for name, table in tables():
-        points = np.ascontiguousarray((table - table.mean(axis=0)) / table.std(axis=0, ddof=1))
+        features = np.ascontiguousarray((table - table.mean(axis=0)) / table.std(axis=0, ddof=1))
         for k in (5, 20):
-            shares = [linked(points, k, *method) for method in METHODS]
+            shares = [linked(features, k, *method) for method in METHODS]
             cells = "  ".join(f"{share:>{len(h)}.1%}" for share, h in zip(shares, headings, strict=True))
-            print(f"{name:<12}{k:>4}{k / len(points):>9.2%}  {cells}")
+            print(f"{name:<12}{k:>4}{k / len(features):>9.2%}  {cells}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Li and Sarkar's Table 1, section 7 and figure 5 for the Diabetes data, computed anew beside their figures.
+"""Li and Sarkar's Table 1, section 7 and figure 5 for the Diabetes data, computed again beside their figures.
 
     python -m tests.benchmarks.linkage_table [--most-k 250] [--folder .]
 
@@ -68,7 +68,7 @@ class Table:
         self.zero, self.unit = table.min(axis=0), np.ptp(table, axis=0)
         if scores:
             self.zero, self.unit = table.mean(axis=0), table.std(axis=0)
-        self.points = np.ascontiguousarray((table - self.zero) / self.unit)
+        self.features = np.ascontiguousarray((table - self.zero) / self.unit)
         self.known: dict[tuple[str, int], Outcome] = {}
 
     def outcome(self, method: str, k: int) -> Outcome:
@@ -81,12 +81,14 @@ class Table:
         name, _, t = method.partition(" ")
         options = {} if name in ("mst", "mdav") else {"classes": self.classes}
         options |= {"t": float(t)} if t else {}
-        labels = cluster(self.points, k, name, rng=np.random.default_rng(0), **options)
+        labels = cluster(self.features, k, name, rng=np.random.default_rng(0), **options)
         disclosed = class_disclosure(labels, self.classes)
         found = []
         for seed in range(DRAWS if "crest" in method else 1):
             released = self._released(labels, perturbed="crest" in method, seed=seed)
-            linkage = score_linkage(nearest(self.points, released, 2), np.arange(len(released)), released=len(released))
+            linkage = score_linkage(
+                nearest(self.features, released, 2), np.arange(len(released)), released=len(released)
+            )
             units = released * self.unit + self.zero
             correlation = abico(self.table, units, least=0)
             found.append(
@@ -107,9 +109,9 @@ class Table:
     def _released(self, labels: np.ndarray, *, perturbed: bool, seed: int) -> np.ndarray:
         groups, rng = sort_groups(labels), np.random.default_rng(seed)
         if not perturbed:
-            return synthesize(self.points, *groups, "centroid", rng=rng)
-        factor = noise_factor(s_delta(GroupedMoments.of(self.points, *groups), "published"))
-        return synthesize(self.points, *groups, "micro_perturbation", rng=rng, form="published", factor=factor)
+            return synthesize(self.features, *groups, "centroid", rng=rng)
+        factor = noise_factor(s_delta(GroupedMoments.of(self.features, *groups), "published"))
+        return synthesize(self.features, *groups, "micro_perturbation", rng=rng, form="published", factor=factor)
 
     def first_below(self, method: str, percent: float, most_k: int) -> Outcome | None:
         """At the smallest k from which no more than so many are linked."""
@@ -166,11 +168,11 @@ def draw(data: Table, most_k: int, path: Path) -> None:
     lines |= {"crest_partial": "micro-perturbation (partial CREST)", "crest": "micro-perturbation (CREST)"}
     for (method, name), mark in zip(lines.items(), "os^D", strict=True):
         reached = [(level, data.first_below(method, level, most_k)) for level in range(10, 0, -1)]
-        points = [(level, at.abico) for level, at in reached if at is not None]
-        if not points:
+        features = [(level, at.abico) for level, at in reached if at is not None]
+        if not features:
             print(f"  {name:36}over 10 % up to k = {most_k}")
             continue
-        x, y = zip(*points, strict=True)
+        x, y = zip(*features, strict=True)
         axes.plot(x, y, marker=mark, label=name)
         print(f"  {name:36}" + " ".join(f"{value:7.1f}" for value in y))
     axes.set(xlabel="records linked, at most (%)", ylabel="ABICO (%)", ylim=(0, None))

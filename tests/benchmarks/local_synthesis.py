@@ -146,60 +146,60 @@ def printed():
     return {(row["measure"], row["method"]): float(row["value"]) for row in rows}
 
 
-def of_mixture(points, k, number=None):
+def of_mixture(features, k, number=None):
     """Labels by a mixture with bounded weights: of 2 to 10 components by the criterion, or of so many."""
     with timed("mixtures"):
         least, most = (2, 10) if number is None else (number, number)
         rng = np.random.default_rng(0)
-        return gaussian_mixture(standardized(points), k, rng=rng, least_groups=least, most_groups=most)
+        return gaussian_mixture(standardized(features), k, rng=rng, least_groups=least, most_groups=most)
 
 
-def of_mdav(points, k, raw=False):
+def of_mdav(features, k, raw=False):
     """Labels by MDAV."""
     with timed("MDAV"):
-        return cluster(points if raw else standardized(points), k, "mdav", rng=np.random.default_rng(0))
+        return cluster(features if raw else standardized(features), k, "mdav", rng=np.random.default_rng(0))
 
 
-def hybrid(points, labels):
+def hybrid(features, labels):
     """Draws normal records with each group's moments, exactly, as partitions of a large table would."""
     groups = int(labels.max()) + 1
-    records = group_statistics(points, labels, groups)
+    records = group_statistics(features, labels, groups)
 
     def drawn(rng):
         again = np.random.default_rng(rng.integers(2**63))
         state = again.bit_generator.state
-        draws = draw_statistics(labels, points.shape[1], groups, rng=again)
+        draws = draw_statistics(labels, features.shape[1], groups, rng=again)
         again.bit_generator.state = state
         return synthesize_rows(labels, affine_maps(records, draws), rng=again)
 
     return drawn
 
 
-def hybrid_micro(points, labels):
+def hybrid_micro(features, labels):
     """The same for groups in memory."""
     groups = sort_groups(labels)
-    return lambda rng: synthesize(points, *groups, "gaussian", rng=rng)
+    return lambda rng: synthesize(features, *groups, "gaussian", rng=rng)
 
 
-def micro(points, labels):
+def micro(features, labels):
     """Group means, always the same."""
-    means = synthesize(points, *sort_groups(labels), "centroid", rng=np.random.default_rng(0))
+    means = synthesize(features, *sort_groups(labels), "centroid", rng=np.random.default_rng(0))
     return lambda rng: means
 
 
-def masked(points, method, **options):
+def masked(features, method, **options):
     """A masker of the whole table."""
-    return lambda rng: mask(points, method, rng=rng, **options)
+    return lambda rng: mask(features, method, rng=rng, **options)
 
 
-def measured(points, make, draws, measures: Sequence[Measure] = MEASURES):
+def measured(features, make, draws, measures: Sequence[Measure] = MEASURES):
     """Mean and standard error of each measure over draws, shape (2, n_measures)."""
     rows = []
     for seed in range(draws):
         with timed("draws"):
             new = make(np.random.default_rng([seed, 7]))
         with timed("measures"):
-            rows.append([measure.function(points, new) for measure in measures])
+            rows.append([measure.function(features, new) for measure in measures])
     return np.array([np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(draws)])
 
 
@@ -232,21 +232,21 @@ def ranking(results, theirs):
         line("    printed", [" < ".join(sorted(known, key=known.__getitem__))], 1)
 
 
-def tables(points, draws, theirs):
+def tables(features, draws, theirs):
     """Tables 1 to 3, k = 60."""
-    six, chosen = of_mixture(points, 60, CLUSTERS), of_mixture(points, 60)
-    sizes = [len(points) // (int(labels.max()) + 1) for labels in (six, chosen)]
+    six, chosen = of_mixture(features, 60, CLUSTERS), of_mixture(features, 60)
+    sizes = [len(features) // (int(labels.max()) + 1) for labels in (six, chosen)]
     for name, labels in (("of six", six), ("by BIC", chosen)):
         print(f"mixture {name}: groups of {np.sort(np.bincount(labels)).tolist()}")
     print("printed: groups of [63, 179, 232, 325, 440, 708]")
     rows = (
-        ("mixture of six", hybrid(points, six), "Hybrid"),
-        (f"hybrid_micro, k = {sizes[0]}", hybrid_micro(points, of_mdav(points, sizes[0])), "HybridMicro"),
-        ("noise, c = 0.15", masked(points, "noise", amount=0.15), "Noise"),
-        ("sequential regression", masked(points, "sequential_regression"), "Synthetic"),
-        ("centroid, k = 20", micro(points, of_mdav(points, 20)), "Micro"),
-        ("mixture by BIC", hybrid(points, chosen), None),
-        (f"hybrid_micro, k = {sizes[1]}", hybrid_micro(points, of_mdav(points, sizes[1])), None),
+        ("mixture of six", hybrid(features, six), "Hybrid"),
+        (f"hybrid_micro, k = {sizes[0]}", hybrid_micro(features, of_mdav(features, sizes[0])), "HybridMicro"),
+        ("noise, c = 0.15", masked(features, "noise", amount=0.15), "Noise"),
+        ("sequential regression", masked(features, "sequential_regression"), "Synthetic"),
+        ("centroid, k = 20", micro(features, of_mdav(features, 20)), "Micro"),
+        ("mixture by BIC", hybrid(features, chosen), None),
+        (f"hybrid_micro, k = {sizes[1]}", hybrid_micro(features, of_mdav(features, sizes[1])), None),
     )
     print(
         "\nTable 1: 2N·U_p, products of up to three columns, all cubic and all quartic terms; tables 2 and 3: per cent"
@@ -254,60 +254,60 @@ def tables(points, draws, theirs):
     line("", [measure.name for measure in MEASURES])
     results = {}
     for title, make, method in rows:
-        found = measured(points, make, draws if method != "Micro" else 2)
+        found = measured(features, make, draws if method != "Micro" else 2)
         show(title, found, theirs, method)
         if method is not None:
             results[method] = found
     options = ({"order": 3, "powers": False}, {"order": 3}, {"order": 4})
-    null = [4 * len(points) * propensity(points, points[::-1], **option).expected for option in options]
+    null = [4 * len(features) * propensity(features, features[::-1], **option).expected for option in options]
     line("fresh draw from the original", [f"{value:.3g}" for value in null])
     ranking(results, theirs)
 
 
-def by_k(points, draws, numbers):
+def by_k(features, draws, numbers):
     """What a larger k costs."""
     print("\n2N·U_p by k: products of three, cubic, quartic")
     for k in numbers:
-        labels = of_mixture(points, k)
-        found = measured(points, hybrid(points, labels), draws, MEASURES[:3])
+        labels = of_mixture(features, k)
+        found = measured(features, hybrid(features, labels), draws, MEASURES[:3])
         beside = PRINTED_FOR_K.get(k, "")
         line(f"  mixture, k = {k}, {int(labels.max()) + 1} groups", [f"{m:.1f} ± {e:.1f}" for m, e in found.T], 16)
         line("    printed", [beside] * 3, 16)
-    found = measured(points, hybrid_micro(points, of_mdav(points, 60)), draws, MEASURES[:3])
+    found = measured(features, hybrid_micro(features, of_mdav(features, 60)), draws, MEASURES[:3])
     line("  hybrid_micro, k = 60", [f"{m:.1f} ± {e:.1f}" for m, e in found.T], 16)
     line("    printed", [PRINTED_MICRO_60] * 3, 16)
 
 
-def readings(points, draws):
+def readings(features, draws):
     """Other readings of what the authors did, one changed at a time."""
     chosen = [measure for measure in MEASURES if measure.printed]
     strong = Measure("beyond 0.02", "", lambda o, n: coefficient_changes(o, n, least=0.02).coefficients.mean)
     chosen.insert(4, strong)
     filled, _ = thyroid(filled=True)
-    least = points.min(axis=0)
-    six, big = of_mixture(points, 60, CLUSTERS), of_mdav(points, len(points) // CLUSTERS)
-    noisy = masked(points, "noise", amount=0.15)
-    mixed, aggregated = hybrid(points, six), hybrid_micro(points, big)
-    raw = [of_mdav(points, k, raw=True) for k in (len(points) // CLUSTERS, 20)]
+    least = features.min(axis=0)
+    six, big = of_mixture(features, 60, CLUSTERS), of_mdav(features, len(features) // CLUSTERS)
+    noisy = masked(features, "noise", amount=0.15)
+    mixed, aggregated = hybrid(features, six), hybrid_micro(features, big)
+    raw = [of_mdav(features, k, raw=True) for k in (len(features) // CLUSTERS, 20)]
     print(f"\nwhat moves the figures ({draws} draws)")
     line("", [measure.name for measure in chosen])
     for title, table, make in (
-        ("mixture of six", points, mixed),
-        ("  decimals of the data", points, lambda rng: rounded(mixed(rng))),
-        ("  not below the observed minimum", points, lambda rng: np.maximum(mixed(rng), least)),
+        ("mixture of six", features, mixed),
+        ("  decimals of the data", features, lambda rng: rounded(mixed(rng))),
+        ("  not below the observed minimum", features, lambda rng: np.maximum(mixed(rng), least)),
         ("  nulls at the mean, 2,799 records", filled, hybrid(filled, of_mixture(filled, 60, CLUSTERS))),
-        ("hybrid_micro", points, aggregated),
-        ("  decimals of the data", points, lambda rng: rounded(aggregated(rng))),
-        ("  MDAV on raw columns", points, hybrid_micro(points, raw[0])),
-        ("noise", points, noisy),
-        ("  independent for each column", points, masked(points, "noise", amount=0.15, basis="columns")),
-        ("  not below the observed minimum", points, lambda rng: np.maximum(noisy(rng), least)),
+        ("hybrid_micro", features, aggregated),
+        ("  decimals of the data", features, lambda rng: rounded(aggregated(rng))),
+        ("  MDAV on raw columns", features, hybrid_micro(features, raw[0])),
+        ("noise", features, noisy),
+        ("  independent for each column", features, masked(features, "noise", amount=0.15, basis="columns")),
+        ("  not below the observed minimum", features, lambda rng: np.maximum(noisy(rng), least)),
         ("  nulls at the mean", filled, masked(filled, "noise", amount=0.15)),
-        ("sequential regression", points, masked(points, "sequential_regression")),
-        ("  drawn parameters", points, masked(points, "sequential_regression", parameters="drawn")),
+        ("sequential regression", features, masked(features, "sequential_regression")),
+        ("  drawn parameters", features, masked(features, "sequential_regression", parameters="drawn")),
         ("  nulls at the mean", filled, masked(filled, "sequential_regression")),
-        ("centroid", points, micro(points, of_mdav(points, 20))),
-        ("  MDAV on raw columns", points, micro(points, raw[1])),
+        ("centroid", features, micro(features, of_mdav(features, 20))),
+        ("  MDAV on raw columns", features, micro(features, raw[1])),
         ("  nulls at the mean", filled, micro(filled, of_mdav(filled, 20))),
     ):
         found = measured(table, make, draws, chosen)
@@ -319,16 +319,16 @@ def rounded(table):
     return np.column_stack([np.round(column, places) for column, places in zip(table.T, DECIMALS, strict=True)])
 
 
-def latent(points, codes, labels):
+def latent(features, codes, labels):
     """Latent classes, as many as groups, and how to draw numbers and categories."""
     with timed("latent classes"):
         groups, starts = int(labels.max()) + 1, 2 * np.arange(len(CATEGORIES) + 1)
-        scores = standardized(points)
-        bounds = class_constraints(60, len(points), groups)
+        scores = standardized(features)
+        bounds = class_constraints(60, len(features), groups)
         sizes = np.bincount(labels).astype(float)
-        start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, points.shape[1], bounds)
+        start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, features.shape[1], bounds)
         classes = fit_classes(classes_over([(scores, codes)]), start, bounds).classes
-    numbers, mean, spread = hybrid(points, labels), points.mean(axis=0), points.std(axis=0)
+    numbers, mean, spread = hybrid(features, labels), features.mean(axis=0), features.std(axis=0)
 
     def drawn(rng):
         new = numbers(rng)
@@ -337,11 +337,11 @@ def latent(points, codes, labels):
     return drawn
 
 
-def regressed(points, codes, categories_first):
+def regressed(features, codes, categories_first):
     """Sequential regressions of numbers and categories."""
-    width, count = points.shape[1], codes.shape[1]
+    width, count = features.shape[1], codes.shape[1]
     order = np.roll(np.arange(width + count), count if categories_first else 0)
-    table = np.ascontiguousarray(np.c_[points, 2.0 * codes - 1][:, order])
+    table = np.ascontiguousarray(np.c_[features, 2.0 * codes - 1][:, order])
     named = tuple((int(place),) for place in np.flatnonzero(order >= width))
 
     def drawn(rng):
@@ -366,9 +366,9 @@ def models():
     }
 
 
-def mixed_table(points, codes, draws, theirs):
+def mixed_table(features, codes, draws, theirs):
     """Section 7."""
-    original = np.c_[points, codes]
+    original = np.c_[features, codes]
     chosen = [
         Measure(name, "", lambda old, new, terms=terms: propensity(old, new, terms=terms).scaled)
         for name, terms in models().items()
@@ -376,9 +376,9 @@ def mixed_table(points, codes, draws, theirs):
     print("\nSection 7: five numbers and fifteen categories, 2N·U_p")
     line("", [measure.name for measure in chosen], 16)
     for title, make, method, times in (
-        ("mixture and latent classes", latent(points, codes, of_mixture(points, 60, CLUSTERS)), "Hybrid", draws),
-        ("sequential, numbers first", regressed(points, codes, False), "Synthetic", draws),
-        ("sequential, categories first", regressed(points, codes, True), None, min(draws, 5)),
+        ("mixture and latent classes", latent(features, codes, of_mixture(features, 60, CLUSTERS)), "Hybrid", draws),
+        ("sequential, numbers first", regressed(features, codes, False), "Synthetic", draws),
+        ("sequential, categories first", regressed(features, codes, True), None, min(draws, 5)),
     ):
         found = measured(original, make, times, chosen)
         line(title, [f"{mean:.1f} ± {error:.1f}" for mean, error in found.T], 16)
@@ -396,15 +396,15 @@ def main():
     parser.add_argument("--k", type=int, nargs="*", default=[60, 200, 400])
     given = parser.parse_args()
     draws = max(2, given.draws)
-    points, codes = thyroid()
+    features, codes = thyroid()
     theirs = printed()
     print(
-        f"THYROID: {len(points)} of 2800 records, those with all five numbers, sex, and an age below 400; {draws} draws"
+        f"THYROID: {len(features)} of 2800 records, those with five numbers, sex, and an age below 400; {draws} draws"
     )
-    tables(points, draws, theirs)
-    by_k(points, draws, given.k)
-    readings(points, min(draws, 5))
-    mixed_table(points, codes, draws, theirs)
+    tables(features, draws, theirs)
+    by_k(features, draws, given.k)
+    readings(features, min(draws, 5))
+    mixed_table(features, codes, draws, theirs)
     print("\nseconds: " + ", ".join(f"{what} {seconds:.1f}" for what, seconds in SPENT.items()))
 
 

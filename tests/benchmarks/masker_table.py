@@ -66,16 +66,16 @@ def population(rows, rng):
 
 def coded(values):
     """Logarithms of the continuous columns, then z-scores of these and of the ordinal ones."""
-    points = values.copy()
-    points[:, :CONTINUOUS] = np.log(values[:, :CONTINUOUS])
-    points[:, : CONTINUOUS + ORDINAL] = standardized(points[:, : CONTINUOUS + ORDINAL])
-    return points
+    features = values.copy()
+    features[:, :CONTINUOUS] = np.log(values[:, :CONTINUOUS])
+    features[:, : CONTINUOUS + ORDINAL] = standardized(features[:, : CONTINUOUS + ORDINAL])
+    return features
 
 
-def spectral_rhs(points, rng):
+def spectral_rhs(features, rng):
     """Centroids of the groups; means of T = UD turned back are means of the points."""
-    order, starts = sort_groups(cluster(points, 5, "spectral_rhs", rng=rng))
-    return centroid(points, order, starts)
+    order, starts = sort_groups(cluster(features, 5, "spectral_rhs", rng=rng))
+    return centroid(features, order, starts)
 
 
 def differences(original, masked):
@@ -109,12 +109,12 @@ def measured(rows, times):
 
 def timed(rows):
     rng = np.random.default_rng(0)
-    points = coded(population(rows, rng))
-    print(f"\nseconds for {rows:,} x {points.shape[1]} in parts of 50,000")
+    features = coded(population(rows, rng))
+    print(f"\nseconds for {rows:,} x {features.shape[1]} in parts of 50,000")
     parts = [50_000] * (rows // 50_000) + [rows % 50_000] * (rows % 50_000 > 0)
     for name, (method, options) in METHODS.items():
         begin = time.perf_counter()
-        mask(points, method, rng=rng, partitions=parts, **options)
+        mask(features, method, rng=rng, partitions=parts, **options)
         print(f"  {name:34}{time.perf_counter() - begin:8.2f}", flush=True)
 
 

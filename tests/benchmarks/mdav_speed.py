@@ -6,7 +6,7 @@ Generated rows, and the reference data where they are found: in the folder that
 ANONPIPE_BENCH_DATA names, else in ../shared. Seconds are of one processor, not
 of the clock, so that other work on the machine disturbs them less. "to plain"
 is plain over fast, both in this run and with equal groups. The last lines fit
-seconds to a power of the rows, from which larger tables can be foretold.
+seconds to a power of the rows, from which larger tables can be expected.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BLOCK_ROWS = 2_000
 def generated(rows):
     """Ten correlated, skewed columns in a few clusters."""
     rng = np.random.default_rng(0)
-    points = np.exp(0.5 * rng.normal(size=(rows, 10))) @ rng.normal(size=(10, 10))
-    return standardized(points + 3 * rng.normal(size=(8, 10))[rng.integers(0, 8, rows)])
+    features = np.exp(0.5 * rng.normal(size=(rows, 10))) @ rng.normal(size=(10, 10))
+    return standardized(features + 3 * rng.normal(size=(8, 10))[rng.integers(0, 8, rows)])
 
 
 def tables():
@@ -38,27 +38,27 @@ def tables():
     folder = reference_folder() / "data"
     for name in ("tarragona", "flights_num10"):
         if (folder / f"{name}.csv").exists():
-            points = np.genfromtxt(folder / f"{name}.csv", delimiter=",", skip_header=1)
-            for rows in (30_000, 100_000, len(points)) if len(points) > 100_000 else (len(points),):
-                yield name, standardized(points[:rows])
+            features = np.genfromtxt(folder / f"{name}.csv", delimiter=",", skip_header=1)
+            for rows in (30_000, 100_000, len(features)) if len(features) > 100_000 else (len(features),):
+                yield name, standardized(features[:rows])
         else:
             print(f"{name}.csv is not in {folder}")
 
 
-def mdav(points, k, block_rows=None):
-    return cluster(points, k, "mdav", rng=np.random.default_rng(0), block_rows=block_rows)
+def mdav(features, k, block_rows=None):
+    return cluster(features, k, "mdav", rng=np.random.default_rng(0), block_rows=block_rows)
 
 
-def variants(points, k, most_whole):
+def variants(features, k, most_whole):
     """(name, function of no argument that gives labels)."""
-    if len(points) <= most_whole:
-        yield "whole", lambda: mdav(points, k)
-    if len(points) > BLOCK_ROWS:
-        yield f"blocks of {BLOCK_ROWS}", lambda: mdav(points, k, BLOCK_ROWS)
+    if len(features) <= most_whole:
+        yield "whole", lambda: mdav(features, k)
+    if len(features) > BLOCK_ROWS:
+        yield f"blocks of {BLOCK_ROWS}", lambda: mdav(features, k, BLOCK_ROWS)
     for effort in ("quick", "normal"):
         yield (
             f"blocks, refine {effort}",
-            lambda effort=effort: refine(points, mdav(points, k, BLOCK_ROWS), k, effort=effort),
+            lambda effort=effort: refine(features, mdav(features, k, BLOCK_ROWS), k, effort=effort),
         )
 
 
@@ -68,12 +68,12 @@ def seconds_of(run):
     return time.process_time() - start, result
 
 
-def compare(points, k):
+def compare(features, k):
     """Plain over fast, after the groups were found equal; the better of two runs for small tables."""
     times = []
-    for _ in range(2 if len(points) <= 30_000 else 1):
-        fast, labels = seconds_of(lambda: pairs_of_groups(points, k, 2 * k))
-        plain, same = seconds_of(lambda: plain_pairs(points, k, 2 * k))
+    for _ in range(2 if len(features) <= 30_000 else 1):
+        fast, labels = seconds_of(lambda: pairs_of_groups(features, k, 2 * k))
+        plain, same = seconds_of(lambda: plain_pairs(features, k, 2 * k))
         if not np.array_equal(labels, same):
             raise SystemExit("the fast loop and the plain one form different groups")
         times.append((fast, plain))
@@ -102,24 +102,24 @@ def main():
         run()
     print(f"{'table':24}{'variant':24}{'seconds':>9}{'IL %':>10}{'to first':>10}{'to plain':>10}")
     sizes = {}
-    for table, points in tables():
-        name, first = f"{table} {len(points)}", None
-        for variant, run in variants(points, options.k, options.most_whole):
+    for table, features in tables():
+        name, first = f"{table} {len(features)}", None
+        for variant, run in variants(features, options.k, options.most_whole):
             if options.only_whole and variant != "whole":
                 continue
             seconds, labels = seconds_of(run)
-            loss = information_loss(points, labels)
+            loss = information_loss(features, labels)
             first = first or loss
             line = f"{name:24}{variant:24}{seconds:9.3f}{loss:10.4f}{100 * (loss / first - 1):+9.2f}%"
             if variant == "whole":
                 # Small tables are one leaf and tell nothing about large ones.
-                if len(points) >= 10_000:
-                    sizes.setdefault(table, []).append((len(points), seconds))
-                if len(points) <= options.most_plain:
-                    line += f"{compare(points, options.k):10.2f}"
+                if len(features) >= 10_000:
+                    sizes.setdefault(table, []).append((len(features), seconds))
+                if len(features) <= options.most_plain:
+                    line += f"{compare(features, options.k):10.2f}"
             print(line, flush=True)
         if not options.only_whole:
-            seconds, bound = seconds_of(lambda points=points: information_loss_bound(points, options.k))
+            seconds, bound = seconds_of(lambda features=features: information_loss_bound(features, options.k))
             print(f"{name:24}{'lower bound':24}{seconds:9.3f}{bound:10.4f}", flush=True)
     for table, measured in sizes.items():
         fit(table, *np.transpose(measured))

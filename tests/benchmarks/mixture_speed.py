@@ -28,12 +28,12 @@ def table(rows, width, groups, separation):
     """Correlated columns in clusters `separation` standard deviations apart, and the cluster of each row."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, groups, rows)
-    points = rng.normal(size=(rows, width)) @ (np.eye(width) + 0.3 * rng.normal(size=(width, width)))
-    points += separation * rng.normal(size=(groups, width))[labels]
-    return np.ascontiguousarray(points), labels
+    features = rng.normal(size=(rows, width)) @ (np.eye(width) + 0.3 * rng.normal(size=(width, width)))
+    features += separation * rng.normal(size=(groups, width))[labels]
+    return np.ascontiguousarray(features), labels
 
 
-def theirs(points, start, shape):
+def theirs(features, start, shape):
     """Seconds of their E- and M-step; the M-step of a piece stands for the sums that it would merge."""
     model = GaussianMixture(len(start.weights), covariance_type=TYPES[shape])
     model.weights_, model.means_ = start.weights, start.means
@@ -42,8 +42,8 @@ def theirs(points, start, shape):
     model.precisions_cholesky_ = _compute_precision_cholesky(model.covariances_, TYPES[shape])
     before = time.perf_counter()
     likelihood = 0.0
-    for low in range(0, len(points), PIECE):
-        piece = points[low : low + PIECE]
+    for low in range(0, len(features), PIECE):
+        piece = features[low : low + PIECE]
         mean, posteriors = model._e_step(piece)
         likelihood += mean * len(piece)
         model.__class__._m_step(_copy(model), piece, posteriors)
@@ -64,18 +64,18 @@ def main():
     print(f"{'columns':>8}{'table':>11}{'shape':>10}{'seconds':>9}{'sklearn':>9}{'ratio':>7}{'likelihood differs':>20}")
     for width in (5, 12):
         for name, separation in (("separated", 3.0), ("cloud", 0.3)):
-            points, labels = table(options.rows, width, options.groups, separation)
+            features, labels = table(options.rows, width, options.groups, separation)
             for shape in TYPES:
-                bounds = constraints(1, len(points), options.groups, points.var(axis=0), shape=shape)
-                first = hard_statistics(points[:PIECE], labels[:PIECE], diagonal=shape == "diagonal")
+                bounds = constraints(1, len(features), options.groups, features.var(axis=0), shape=shape)
+                first = hard_statistics(features[:PIECE], labels[:PIECE], diagonal=shape == "diagonal")
                 start = m_step(first, bounds)
-                e_step(points[:300], start)
+                e_step(features[:300], start)
                 before = time.perf_counter()
-                statistics = e_step(points, start)
+                statistics = e_step(features, start)
                 m_step(statistics, bounds)
                 seconds = time.perf_counter() - before
                 with threadpool_limits(1):
-                    other, likelihood = theirs(points, start, shape)
+                    other, likelihood = theirs(features, start, shape)
                 differs = abs(statistics.log_likelihood / likelihood - 1)
                 print(
                     f"{width:8}{name:>11}{shape:>10}{seconds:9.2f}{other:9.2f}{seconds / other:7.2f}{differs:20.1e}",

@@ -31,8 +31,8 @@ def records(rows: int, width: int) -> np.ndarray:
     rng = np.random.default_rng(width)
     hidden = min(5, width)
     mixing = rng.normal(size=(hidden, width)) if width > hidden else np.eye(width)
-    points = rng.normal(size=(rows, hidden)) @ mixing + 0.5 * rng.normal(size=(rows, width))
-    return np.ascontiguousarray((points - points.mean(axis=0)) / points.std(axis=0))
+    features = rng.normal(size=(rows, hidden)) @ mixing + 0.5 * rng.normal(size=(rows, width))
+    return np.ascontiguousarray((features - features.mean(axis=0)) / features.std(axis=0))
 
 
 def timed(function: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
@@ -41,27 +41,27 @@ def timed(function: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
     return time.process_time() - begin, rows
 
 
-def product(points: np.ndarray, queries: np.ndarray) -> np.ndarray:
+def product(features: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """All inner products, in tiles that stay in the cache: no search, only the arithmetic of one."""
     out = np.empty((256, 1_024))
     for low in range(0, len(queries), 256):
         part = queries[low : low + 256]
-        for at in range(0, len(points) - 1_023, 1_024):
-            np.matmul(part, points[at : at + 1_024].T, out=out[: len(part)])
+        for at in range(0, len(features) - 1_023, 1_024):
+            np.matmul(part, features[at : at + 1_024].T, out=out[: len(part)])
     return out
 
 
-def compare(points: np.ndarray, queries: np.ndarray, ways: tuple[str, ...]) -> None:
+def compare(features: np.ndarray, queries: np.ndarray, ways: tuple[str, ...]) -> None:
     """One line of times."""
     how = {
-        "here": lambda: nearest(points, queries, COUNT).rows,
+        "here": lambda: nearest(features, queries, COUNT).rows,
         "brute": lambda: (
             NearestNeighbors(n_neighbors=COUNT, algorithm="brute")
-            .fit(points)
+            .fit(features)
             .kneighbors(queries, return_distance=False)
         ),
-        "KD tree": lambda: KDTree(points).query(queries, COUNT, return_distance=False),
-        "product": lambda: product(points, queries),
+        "KD tree": lambda: KDTree(features).query(queries, COUNT, return_distance=False),
+        "product": lambda: product(features, queries),
     }
     seconds, rows = {}, {}
     for name in ways:
@@ -69,7 +69,7 @@ def compare(points: np.ndarray, queries: np.ndarray, ways: tuple[str, ...]) -> N
     cells = [f"{name} {seconds[name]:7.2f} s ({seconds[name] / seconds['here']:.2f})" for name in ways]
     others = [name for name in ways if name in ("brute", "KD tree")]
     same = min(((rows[name] == rows["here"]).all(axis=1).mean() for name in others), default=float("nan"))
-    print(f"  {points.shape[1]:3} columns  " + "  ".join(cells) + f"  same {same:.4f}", flush=True)
+    print(f"  {features.shape[1]:3} columns  " + "  ".join(cells) + f"  same {same:.4f}", flush=True)
 
 
 def main() -> None:
@@ -84,14 +84,16 @@ def main() -> None:
     with threadpool_limits(1):
         print(f"{given.queries:,} queries in {given.rows:,} records; in brackets over the time here")
         for width in (12, 30):
-            points = records(given.rows, width)
+            features = records(given.rows, width)
             compare(
-                points, points[:: max(1, given.rows // given.queries)][: given.queries], ("here", "brute", "product")
+                features,
+                features[:: max(1, given.rows // given.queries)][: given.queries],
+                ("here", "brute", "product"),
             )
         print(f"all of {given.all_rows:,} records")
         for width in (2, 4, 8):
-            points = records(given.all_rows, width)
-            compare(points, points, ("here", "KD tree"))
+            features = records(given.all_rows, width)
+            compare(features, features, ("here", "KD tree"))
 
 
 if __name__ == "__main__":

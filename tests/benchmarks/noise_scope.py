@@ -27,17 +27,17 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     draws, rng = parser.parse_args().draws, np.random.default_rng(1)
     tables = [sd * rng.normal(size=(n, 5)) @ (np.eye(5) + 0.3) + at for at, (n, sd) in enumerate(STRATA)]
-    groups = [sort_groups(cluster(points, 5, "mdav", rng=rng)) for points in tables]
-    counted = [GroupedMoments.of(points, *each) for points, each in zip(tables, groups, strict=True)]
+    groups = [sort_groups(cluster(features, 5, "mdav", rng=rng)) for features in tables]
+    counted = [GroupedMoments.of(features, *each) for features, each in zip(tables, groups, strict=True)]
     print(f"{'form':<12} {'scope':<8} trace of the release / original, in each stratum")
     for form in ("independent", "centred"):
         for scope, of_noise in (("table", [merge_all(counted)] * len(tables)), ("stratum", counted)):
             ratios = np.empty((draws, len(tables)))
             for draw in range(draws):
                 made = np.random.default_rng([draw, 9])
-                for at, points in enumerate(tables):
+                for at, features in enumerate(tables):
                     options = {"form": form, "factor": noise_factor(s_delta(of_noise[at], form))}
-                    new = synthesize(points, *groups[at], "micro_perturbation", rng=made, **options)
+                    new = synthesize(features, *groups[at], "micro_perturbation", rng=made, **options)
                     ratios[draw, at] = np.trace(Moments.of(new).covariance) / np.trace(counted[at].total.covariance)
             shown = "  ".join(
                 f"{mean:.4f} ± {error:.4f}"

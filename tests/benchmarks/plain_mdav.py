@@ -11,12 +11,12 @@ from anonpipe.methods.grouping._mdav_kernel import furthest, k_nearest
 
 
 @nb.njit(cache=True, nogil=True)
-def plain_pairs(points, k, least):
+def plain_pairs(features, k, least):
     """The labels of `anonpipe.methods.grouping._mdav_kernel.pairs_of_groups`."""
-    n = points.shape[0]
+    n = features.shape[0]
     rows = np.arange(n)
-    columns, ids, labels = gather_columns(points, rows), rows.copy(), np.full(n, -1)
-    sums = sum_rows(points, rows)
+    columns, ids, labels = gather_columns(features, rows), rows.copy(), np.full(n, -1)
+    sums = sum_rows(features, rows)
     distances, nearest = np.empty(n), np.empty(k, dtype=np.int64)
     left, label = n, 0
     while left >= least:
@@ -31,7 +31,7 @@ def plain_pairs(points, k, least):
             for place in nearest:
                 left -= 1
                 labels[ids[place]] = label
-                add_row(sums, points, ids[place], -1.0)
+                add_row(sums, features, ids[place], -1.0)
                 ids[place] = ids[left]
                 columns[:, place] = columns[:, left]
             label += 1

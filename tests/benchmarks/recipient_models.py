@@ -195,54 +195,54 @@ def made_rows(rows, rng, frame):
     categories = [
         (drawn[name] == value).astype(float) for name in ("stage", "subsite") for value in sorted(frame[name].unique())
     ]
-    points = standardized(np.column_stack([numbers, *binary, *categories]))
-    points[:, 5:] /= 2  # four columns of a category weigh as one number
-    return points
+    features = standardized(np.column_stack([numbers, *binary, *categories]))
+    features[:, 5:] /= 2  # four columns of a category weigh as one number
+    return features
 
 
-def condensation(points, k, rng, blocks):
-    groups = sort_groups(cluster(points, k, "condensation", rng=rng, block_rows=blocks))
-    return synthesize(points, *groups, "pca", rng=rng, moments="expected", n_table=len(points))
+def condensation(features, k, rng, blocks):
+    groups = sort_groups(cluster(features, k, "condensation", rng=rng, block_rows=blocks))
+    return synthesize(features, *groups, "pca", rng=rng, moments="expected", n_table=len(features))
 
 
-def improved(points, k, rng, blocks):
+def improved(features, k, rng, blocks):
     """Both statuses, each weighted, grouped, replaced and given its times back."""
-    out = np.empty_like(points)
-    dead = points[:, 2] > 0 if points.shape[1] > 2 else np.arange(len(points)) % 4 > 0
+    out = np.empty_like(features)
+    dead = features[:, 2] > 0 if features.shape[1] > 2 else np.arange(len(features)) % 4 > 0
     for members in (np.flatnonzero(dead), np.flatnonzero(~dead)):
-        part = points[members]
+        part = features[members]
         weighted = part.copy()
         weighted[:, 0] *= np.sqrt(part.shape[1] - 1)  # half of the weight, as all others together
         groups = sort_groups(cluster(weighted, k, "kmeans", rng=rng, block_rows=blocks))
-        made = synthesize(part, *groups, "pca", rng=rng, moments="expected", n_table=len(points))
+        made = synthesize(part, *groups, "pca", rng=rng, moments="expected", n_table=len(features))
         made[:, 0] = restore_by_rank(made[:, 0], part[:, 0], *groups)
         out[members] = made
     return out
 
 
-def tfrp(points, k, rng, blocks):
-    groups = sort_groups(cluster(points, k, "tfrp_2", rng=rng, block_rows=blocks))
-    return synthesize(points, *groups, "centroid", rng=rng)
+def tfrp(features, k, rng, blocks):
+    groups = sort_groups(cluster(features, k, "tfrp_2", rng=rng, block_rows=blocks))
+    return synthesize(features, *groups, "centroid", rng=rng)
 
 
-def generalised(points, k, rng, blocks):
-    return mask(points, "generalize", rng=rng, k=k)
+def generalised(features, k, rng, blocks):
+    return mask(features, "generalize", rng=rng, k=k)
 
 
 TIMED = {"generalised": generalised, "condensation": condensation, "tfrp": tfrp, "improved": improved}
 
 
-def seconds(name, points, k, blocks=None):
+def seconds(name, features, k, blocks=None):
     begin = time.process_time()
-    TIMED[name](points, k, np.random.default_rng(0), blocks)
+    TIMED[name](features, k, np.random.default_rng(0), blocks)
     return time.process_time() - begin
 
 
 def print_times(frame, most_rows, most_seconds):
     rng = np.random.default_rng(0)
-    points = made_rows(len(frame), rng, frame)
+    features = made_rows(len(frame), rng, frame)
     for name in TIMED:
-        seconds(name, points[:2_000], 20)  # compile
+        seconds(name, features[:2_000], 20)  # compile
 
     def print_table(title, heads, rows):
         print(f"{title}\n{'':26}" + "".join(f"{head:>14}" for head in heads))
@@ -250,13 +250,13 @@ def print_times(frame, most_rows, most_seconds):
             print(f"  {name:24}" + "".join(f"{cell:>14}" for cell in cells), flush=True)
         print()
 
-    print(f"Seconds of processor, {len(points):,} rows; times the seconds at k = 100 or 13 columns")
+    print(f"Seconds of processor, {len(features):,} rows; times the seconds at k = 100 or 13 columns")
     for title, heads, options in (
-        ("against k (figure 5), 13 columns", (10, 20, 50, 100, 200, 500), lambda value: (points, value)),
+        ("against k (figure 5), 13 columns", (10, 20, 50, 100, 200, 500), lambda value: (features, value)),
         (
             "against columns (figure 7), k = 100",
             (2, 4, 8, 13),
-            lambda value: (np.ascontiguousarray(points[:, :value]), 100),
+            lambda value: (np.ascontiguousarray(features[:, :value]), 100),
         ),
     ):
         rows = []
@@ -266,7 +266,7 @@ def print_times(frame, most_rows, most_seconds):
             rows.append((name, [f"{each:.2f} ({each / base:.1f})" for each in taken]))
         print_table(title, heads, rows)
     sizes = [size for size in (10_000, 30_000, 100_000, 430_000) if size <= most_rows]
-    points = made_rows(max(sizes), rng, frame)
+    features = made_rows(max(sizes), rng, frame)
     rows = []
     for name, blocks in [(name, None) for name in TIMED] + [(name, 5_000) for name in list(TIMED)[1:]]:
         cells, before, power = [], None, 2.0
@@ -274,7 +274,7 @@ def print_times(frame, most_rows, most_seconds):
             if before is not None and before[1] * (size / before[0]) ** max(power, 1.0) > most_seconds:
                 cells.append("(too long)")
                 continue
-            taken = seconds(name, points[:size], 100, blocks)
+            taken = seconds(name, features[:size], 100, blocks)
             if before is not None:
                 power = np.log(taken / before[1]) / np.log(size / before[0])
             cells.append(f"{taken:.2f}" + (f" ({power:.1f})" if before else ""))

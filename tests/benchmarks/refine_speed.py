@@ -70,23 +70,23 @@ def main():
     warm = generated(3_000)
     refine(warm, np.arange(3_000) // 5, 5)
     print(f"{'table':26}{'k':>3} {'effort':10}{'seconds':>9}{'µs a row':>10}{'IL %':>10}{'to start':>10}")
-    for name, points in tables(options.tables, options.most_rows):
+    for name, features in tables(options.tables, options.most_rows):
         for k in options.k:
             begin = time.perf_counter()
-            blocks = 2_000 if len(points) > 3_000 else None
-            start = cluster(points, k, "mdav", rng=np.random.default_rng(0), block_rows=blocks)
-            first = information_loss(points, start)
-            line(name, k, "start", time.perf_counter() - begin, len(points), first, first)
+            blocks = 2_000 if len(features) > 3_000 else None
+            start = cluster(features, k, "mdav", rng=np.random.default_rng(0), block_rows=blocks)
+            first = information_loss(features, start)
+            line(name, k, "start", time.perf_counter() - begin, len(features), first, first)
             for effort, most in (
                 ("quick", options.most_rows),
                 ("normal", options.most_normal),
                 ("thorough", options.most_thorough),
             ):
-                if len(points) <= most:
+                if len(features) <= most:
                     begin = time.perf_counter()
-                    labels = refine(points, start, k, effort, rng=np.random.default_rng(0))
+                    labels = refine(features, start, k, effort, rng=np.random.default_rng(0))
                     seconds = time.perf_counter() - begin
-                    line(name, k, effort, seconds, len(points), information_loss(points, labels), first)
+                    line(name, k, effort, seconds, len(features), information_loss(features, labels), first)
 
 
 def line(name, k, effort, seconds, rows, loss, first):

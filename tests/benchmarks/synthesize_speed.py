@@ -15,9 +15,9 @@ from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMomen
 
 def main(rows: int, columns: int, k: int) -> None:
     rng = np.random.default_rng(1)
-    points = rng.normal(size=(rows, columns))
+    features = rng.normal(size=(rows, columns))
     order, starts = sort_groups(rng.permutation(np.arange(rows) // k))
-    grouped = GroupedMoments.of(points, order, starts)
+    grouped = GroupedMoments.of(features, order, starts)
     factor = {form: noise_factor(s_delta(grouped, form)) for form in ("independent", "centred")}
     factor["exact"] = exact_factor(noise_scatter(starts, columns, rng=rng), grouped.within)
     kept = rng.normal(size=(rows, max(1, k - 3)))
@@ -54,12 +54,12 @@ def main(rows: int, columns: int, k: int) -> None:
         "restore_by_rank": lambda p, o, s: restore_by_rank(p[:, 0], p[:, 1], o, s),
         "keep_group_sums": lambda p, o, s: keep_group_sums(p[:, 0].copy(), o, s, -1.0, 1.0),
     }
-    small = points[: 3 * k], *sort_groups(np.arange(3 * k) // k)
+    small = features[: 3 * k], *sort_groups(np.arange(3 * k) // k)
     seconds = {}
     for name, case in cases.items():
         case(*small)
         begin = time.perf_counter()
-        case(points, order, starts)
+        case(features, order, starts)
         seconds[name] = time.perf_counter() - begin
     begin = time.perf_counter()
     rng.standard_normal(rows * columns)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
 from anonpipe.kernels.groups import sort_groups
-from tests.naive import codec as naive
+from tests.naive import encoder as naive
 
 
 @st.composite

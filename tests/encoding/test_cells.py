@@ -6,22 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
 from tests.encoding.tables import CODED, NUMERIC, array
 
 
 def fitted(batch, columns):
-    return CellCodec.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
+    return ColumnEncoder.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
 
 
 def assert_round_trip(batch, columns):
-    codec = fitted(batch, columns)
-    cells = codec.to_cells(batch)
-    assert cells.shape == (batch.num_rows, len(codec.names))
+    encoder = fitted(batch, columns)
+    cells = encoder.to_cells(batch)
+    assert cells.shape == (batch.num_rows, len(encoder.names))
     before = cells.copy()
-    back = codec.from_cells(cells)
+    back = encoder.from_cells(cells)
     back.validate(full=True)
     assert np.array_equal(cells, before, equal_nan=True)
     assert back.schema.equals(batch.schema, check_metadata=True)
@@ -65,21 +65,21 @@ def test_unchanged_numbers_come_back_exactly_off_their_steps_too(name, data):
 @given(cells=st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=8))
 def test_any_number_is_released_in_type_bounds_and_steps(name, cells):
     _, kind, column = NUMERIC[name]
-    codec = fitted(pa.record_batch([pa.nulls(1, kind)], names=["x"]), {"x": column})
-    batch = codec.from_cells(np.array(cells)[:, None])
+    encoder = fitted(pa.record_batch([pa.nulls(1, kind)], names=["x"]), {"x": column})
+    batch = encoder.from_cells(np.array(cells)[:, None])
     batch.validate(full=True)
-    again = codec.to_cells(batch)
+    again = encoder.to_cells(batch)
     low, high = column.numeric_bounds
     assert batch.column(0).null_count == 0
     assert low is None or again.min() >= low
     assert high is None or again.max() <= high
-    assert np.allclose(codec.to_cells(codec.from_cells(again)), again, rtol=1e-12, atol=0)
+    assert np.allclose(encoder.to_cells(encoder.from_cells(again)), again, rtol=1e-12, atol=0)
 
 
 def test_steps_are_the_nearest_floats_and_lie_inside_bounds():
     columns = {"x": Column(kind="continuous", step=0.1, bounds=(0.05, 0.55))}
-    codec = fitted(pa.record_batch({"x": [0.1]}), columns)
-    released = codec.from_cells(np.array([[-9.0], [0.29], [0.31], [0.5], [9.0]]))
+    encoder = fitted(pa.record_batch({"x": [0.1]}), columns)
+    released = encoder.from_cells(np.array([[-9.0], [0.29], [0.31], [0.5], [9.0]]))
     assert released.column(0).to_pylist() == [0.1, 0.3, 0.3, 0.5, 0.5]
 
 
@@ -96,17 +96,17 @@ def test_metadata_is_stripped_and_the_order_is_the_inputs():
         "b": Column(kind="integer"),
         "id": Column(kind="integer", role="identifier"),
     }
-    codec = fitted(batch, columns)
-    assert codec.names == ("b", "a")
-    assert codec.schema.metadata is None and all(field.metadata is None for field in codec.schema)
+    encoder = fitted(batch, columns)
+    assert encoder.names == ("b", "a")
+    assert encoder.schema.metadata is None and all(field.metadata is None for field in encoder.schema)
 
 
 def test_labels_that_are_not_released_are_not_in_the_dictionary():
     index, labels = pa.array([0, 2, 0], pa.int8()), pa.array(["a", "never used", "c"])
     batch = pa.record_batch([pa.DictionaryArray.from_arrays(index, labels)], names=["x"])
-    codec = fitted(batch, {"x": Column(kind="categorical")})
-    assert codec.from_cells(codec.to_cells(batch)).column(0).dictionary.to_pylist() == ["a", "c"]
-    assert codec.from_cells(codec.to_cells(batch)[:1]).column(0).dictionary.to_pylist() == ["a"]
+    encoder = fitted(batch, {"x": Column(kind="categorical")})
+    assert encoder.from_cells(encoder.to_cells(batch)).column(0).dictionary.to_pylist() == ["a", "c"]
+    assert encoder.from_cells(encoder.to_cells(batch)[:1]).column(0).dictionary.to_pylist() == ["a"]
 
 
 def test_ordered_dictionaries_keep_all_declared_levels_in_order(tmp_path):
@@ -114,9 +114,9 @@ def test_ordered_dictionaries_keep_all_declared_levels_in_order(tmp_path):
     levels = pa.array(["low", "mid", "high"])
     x = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.int8()), levels, ordered=True)
     batch = pa.record_batch([x], names=["x"])
-    codec = fitted(batch, {"x": Column(kind="ordinal", levels=("low", "mid", "high"))})
-    assert codec.to_cells(batch)[:, 0].tolist() == [2.0, 0.0, 2.0]
-    back = codec.from_cells(codec.to_cells(batch))
+    encoder = fitted(batch, {"x": Column(kind="ordinal", levels=("low", "mid", "high"))})
+    assert encoder.to_cells(batch)[:, 0].tolist() == [2.0, 0.0, 2.0]
+    back = encoder.from_cells(encoder.to_cells(batch))
     assert back.column(0).type == kind and back.column(0).dictionary == levels
 
 
@@ -128,10 +128,10 @@ def test_an_index_too_narrow_for_all_categories_is_widened():
     from anonpipe.encoding.scan import merge_scans
 
     scan = merge_scans([scan_batch(part, columns, 100 * at, []) for at, part in enumerate(parts)])
-    codec = CellCodec.fit(parts[0].schema, columns, scan)
-    cells = np.concatenate([codec.to_cells(part) for part in parts])
-    assert codec.from_cells(cells).column(0).to_pylist() == names
-    assert codec.schema.field("x").type.index_type == pa.int32()
+    encoder = ColumnEncoder.fit(parts[0].schema, columns, scan)
+    cells = np.concatenate([encoder.to_cells(part) for part in parts])
+    assert encoder.from_cells(cells).column(0).to_pylist() == names
+    assert encoder.schema.field("x").type.index_type == pa.int32()
 
 
 def test_nan_is_a_null_where_the_type_has_nulls_and_stays_where_not():
@@ -140,8 +140,8 @@ def test_nan_is_a_null_where_the_type_has_nulls_and_stays_where_not():
     for nullable in (True, False):
         schema = pa.schema([pa.field("x", pa.float64(), nullable)])
         batch = pa.RecordBatch.from_arrays([values], schema=schema)
-        codec = fitted(batch, columns)
-        back = codec.from_cells(codec.to_cells(batch)).column(0)
+        encoder = fitted(batch, columns)
+        back = encoder.from_cells(encoder.to_cells(batch)).column(0)
         assert back.null_count == (1 if nullable else 0)
         assert nullable or np.isnan(back[1].as_py())
 
@@ -159,22 +159,22 @@ def test_what_is_written_to_parquet_reads_back_with_the_same_schema(tmp_path):
     pq.write_table(pa.table(list(arrays.values()), schema=schema), tmp_path / "in.parquet")
     schema = pq.ParquetFile(tmp_path / "in.parquet").schema_arrow
     batch = pa.RecordBatch.from_arrays([pa.nulls(3, field.type) for field in schema], schema=schema)
-    codec = fitted(batch, {name: Column(kind="categorical") for name in schema.names})
-    with pq.ParquetWriter(tmp_path / "out.parquet", codec.schema) as writer:
-        writer.write(codec.from_cells(codec.to_cells(batch)))
-    assert pq.ParquetFile(tmp_path / "out.parquet").schema_arrow.equals(codec.schema, check_metadata=True)
+    encoder = fitted(batch, {name: Column(kind="categorical") for name in schema.names})
+    with pq.ParquetWriter(tmp_path / "out.parquet", encoder.schema) as writer:
+        writer.write(encoder.from_cells(encoder.to_cells(batch)))
+    assert pq.ParquetFile(tmp_path / "out.parquet").schema_arrow.equals(encoder.schema, check_metadata=True)
 
 
 def test_to_bytes_and_back():
     batch = pa.record_batch({"x": ["b", None, "a"], "n": [1.5, 2.5, None]})
     columns = {"x": Column(kind="categorical"), "n": Column(kind="continuous", bounds=(0, None), weight=2)}
-    codec = fitted(batch, columns)
-    loaded = CellCodec.from_bytes(codec.to_bytes())
+    encoder = fitted(batch, columns)
+    loaded = ColumnEncoder.from_bytes(encoder.to_bytes())
     assert (loaded.names, loaded.columns, loaded.schema, loaded.has_nulls) == (
-        codec.names,
-        codec.columns,
-        codec.schema,
-        codec.has_nulls,
+        encoder.names,
+        encoder.columns,
+        encoder.schema,
+        encoder.has_nulls,
     )
     assert loaded.from_cells(loaded.to_cells(batch)).equals(batch)
 
@@ -188,13 +188,13 @@ def test_event_codes():
 
 
 def test_a_category_the_scan_did_not_see_is_refused_without_its_value():
-    codec = fitted(pa.record_batch({"x": ["a", "b"]}), {"x": Column(kind="categorical")})
+    encoder = fitted(pa.record_batch({"x": ["a", "b"]}), {"x": Column(kind="categorical")})
     with pytest.raises(InputError, match="first pass") as caught:
-        codec.to_cells(pa.record_batch({"x": ["a", "CANARY"]}))
+        encoder.to_cells(pa.record_batch({"x": ["a", "CANARY"]}))
     assert "CANARY" not in str(caught.value)
 
 
 def test_cells_of_another_width_are_refused():
-    codec = fitted(pa.record_batch({"x": ["a", "b"]}), {"x": Column(kind="categorical")})
+    encoder = fitted(pa.record_batch({"x": ["a", "b"]}), {"x": Column(kind="categorical")})
     with pytest.raises(ValueError, match="shape"):
-        codec.from_cells(np.zeros((2, 3)))
+        encoder.from_cells(np.zeros((2, 3)))

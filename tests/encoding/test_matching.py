@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding._exchange_kernel import exchange
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.missing import fill_predicted
-from anonpipe.encoding.points import PointCodec
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.methods.masking import mask
-from tests.naive import codec as naive
+from tests.naive import encoder as naive
 
 COLUMNS = {
     "months": Column(kind="continuous", bounds=(0, 100), step=0.1),
@@ -50,8 +50,8 @@ def table(rows, seed=0):
 
 def coded(batch):
     scan = scan_batch(batch, COLUMNS, 0, [])
-    cells = CellCodec.fit(batch.schema, COLUMNS, scan)
-    return PointCodec.fit(cells, scan), cells.to_cells(batch)
+    cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
+    return FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
 
 
 def scaled_difference(a, b):
@@ -63,30 +63,30 @@ def scaled_difference(a, b):
 @given(st.integers(0, 2**32), st.integers(2, 12), st.booleans())
 def test_exchanging_equals_its_twin(seed, rows, ties):
     rng = np.random.default_rng(seed)
-    points = rng.integers(0, 3, (rows, 4)).astype(float) if ties else rng.normal(size=(rows, 4))
+    features = rng.integers(0, 3, (rows, 4)).astype(float) if ties else rng.normal(size=(rows, 4))
     wanted = rng.normal(size=(4, 4)) * rows
     wanted = wanted + wanted.T
     pairs = rng.permutation(rows)[: rows - rows % 2].reshape(-1, 2)
-    expected = np.array(naive.exchanged(points.tolist(), 1, 3, pairs.tolist(), wanted.tolist()))
-    made, source = points.copy(), np.arange(rows)
-    centred = points - points.mean(axis=0)
+    expected = np.array(naive.exchanged(features.tolist(), 1, 3, pairs.tolist(), wanted.tolist()))
+    made, source = features.copy(), np.arange(rows)
+    centred = features - features.mean(axis=0)
     exchange(made, 1, 3, pairs, np.ascontiguousarray(wanted - centred.T @ centred), np.ones(4), source)
     if not ties:  # where nothing changes to rounding, either may exchange
         assert np.allclose(made, expected)
-    assert np.array_equal(made[:, 1:3], points[source, 1:3])
-    assert np.array_equal(made[:, [0, 3]], points[:, [0, 3]])
+    assert np.array_equal(made[:, 1:3], features[source, 1:3])
+    assert np.array_equal(made[:, [0, 3]], features[:, [0, 3]])
 
 
 def test_what_swapped_records_lose_in_decoding_is_made_up_for():
-    codec, cells = coded(table(3_000))
-    own = {block.position: range(block.start, block.stop) for block in codec.numbers}
-    filled = fill_predicted(cells, own, codec.encode(cells), np.random.default_rng(1))
-    points = codec.encode(cells, filled)
-    masked = mask(points, "spectral_swap", rng=np.random.default_rng(2))
+    encoder, cells = coded(table(3_000))
+    own = {block.position: range(block.start, block.stop) for block in encoder.numbers}
+    filled = fill_predicted(cells, own, encoder.encode(cells), np.random.default_rng(1))
+    features = encoder.encode(cells, filled)
+    masked = mask(features, "spectral_swap", rng=np.random.default_rng(2))
     target = np.cov(masked, rowvar=False)
     before = masked.copy()
-    made = decode_matched(codec, masked, cells, target, rng=np.random.default_rng(3))
-    plain = codec.decode(masked, cells, np.arange(3_000), np.array([0, 3_000]), rng=np.random.default_rng(3))
+    made = decode_matched(encoder, masked, cells, target, rng=np.random.default_rng(3))
+    plain = encoder.decode(masked, cells, np.arange(3_000), np.array([0, 3_000]), rng=np.random.default_rng(3))
     assert np.array_equal(masked, before)
     off = {}
     for name, decoded in (("matched", made), ("plain", plain)):
@@ -98,19 +98,19 @@ def test_what_swapped_records_lose_in_decoding_is_made_up_for():
         assert np.isnan(decoded[:, 1]).sum() == np.isnan(cells[:, 1]).sum()
         assert decoded[:, 0].min() >= 0 and np.allclose(decoded[:, 0] * 10, np.rint(decoded[:, 0] * 10))
         whole = np.where(np.isnan(decoded), masked[:, [1]] * 0 + np.nanmean(decoded[:, 1]), decoded)
-        off[name] = scaled_difference(target, np.cov(codec.encode(decoded, whole), rowvar=False))
-    nulls = codec.numbers[1].start
-    keep = np.delete(np.arange(codec.width), nulls)  # values under nulls are not seen here
+        off[name] = scaled_difference(target, np.cov(encoder.encode(decoded, whole), rowvar=False))
+    nulls = encoder.numbers[1].start
+    keep = np.delete(np.arange(encoder.width), nulls)  # values under nulls are not seen here
     assert off["matched"][np.ix_(keep, keep)].max() < 0.02
     assert off["plain"][np.ix_(keep, keep)].max() > 0.15
 
 
 def test_the_values_of_a_column_can_be_exchanged_too():
-    codec, cells = coded(table(1_000, seed=4).select(["months", "sex"]))
-    shuffled = codec.encode(cells)
+    encoder, cells = coded(table(1_000, seed=4).select(["months", "sex"]))
+    shuffled = encoder.encode(cells)
     target = np.cov(shuffled, rowvar=False)
     shuffled[:, 0] = np.random.default_rng(0).permutation(shuffled[:, 0])
-    made = decode_matched(codec, shuffled, cells, target, rng=np.random.default_rng(1), numbers_too=True)
+    made = decode_matched(encoder, shuffled, cells, target, rng=np.random.default_rng(1), numbers_too=True)
     assert np.array_equal(np.sort(made[:, 0]), np.sort(cells[:, 0]))
     assert abs(np.corrcoef(made.T)[0, 1] - np.corrcoef(cells.T)[0, 1]) < 0.01
 
@@ -118,10 +118,10 @@ def test_the_values_of_a_column_can_be_exchanged_too():
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_a_handful_of_records_is_decoded(rows):
     batch = pa.record_batch({"months": [1.0, 2.0, 5.0][:rows], "sex": ["f", "m", "m"][:rows]})
-    codec, cells = coded(batch)
-    points = codec.encode(cells)
-    target = np.cov(points, rowvar=False).reshape(codec.width, -1) if rows > 1 else np.zeros((codec.width,) * 2)
-    made = decode_matched(codec, points, cells, target, rng=np.random.default_rng(0))
+    encoder, cells = coded(batch)
+    features = encoder.encode(cells)
+    target = np.cov(features, rowvar=False).reshape(encoder.width, -1) if rows > 1 else np.zeros((encoder.width,) * 2)
+    made = decode_matched(encoder, features, cells, target, rng=np.random.default_rng(0))
     assert np.array_equal(np.sort(made, axis=0), np.sort(cells, axis=0))
 
 

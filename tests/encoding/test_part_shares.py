@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder, NumberBlock
 from anonpipe.encoding.part_shares import PartShares
-from anonpipe.encoding.points import NumberBlock, PointCodec
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
-from tests.encoding.test_points import COLUMNS, table
+from tests.encoding.test_features import COLUMNS, table
 
 
 def fitted(rows, seed):
     batch = table(rows, seed)
     scan = scan_batch(batch, COLUMNS, 0, [])
-    cells = CellCodec.fit(batch.schema, COLUMNS, scan)
-    features = PointCodec.fit(cells, scan)
+    cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
+    features = FeatureEncoder.fit(cells, scan)
     return PartShares.fit(cells, features, features.width), cells, features, cells.to_cells(batch)
 
 
@@ -46,7 +46,7 @@ def test_parts_get_what_the_table_has(rows, seed, edge):
     for call, part in zip(calls, parts, strict=True):
         for codes, wanted in zip(call.codes, counted(shares, part), strict=True):
             assert codes[0].tolist() == wanted.tolist()
-    found = shares.share(calls[0].merge(calls[1]), params=None, rng=None, promised=lambda moments: None)
+    found = shares.share(calls[0].merge(calls[1]), params=None, rng=None, guaranteed=lambda moments: None)
     given_cells = [shares.put(part, found, at) for at, part in enumerate(parts)]
     totals = [sum(counts) for counts in zip(*(counted(shares, part) for part in given_cells), strict=True)]
     assert [total.tolist() for total in totals] == [total.tolist() for total in counted(shares, cells)]
@@ -60,14 +60,14 @@ def test_what_is_promised_is_not_made_up_for():
     shares, _, features, cells = fitted(60, 1)
     points = features.encode(cells)
     call = shares.call(points, params=None, original=points)
-    assert shares.share(call, params=None, rng=None, promised=lambda moments: moments).lack is None
+    assert shares.share(call, params=None, rng=None, guaranteed=lambda moments: moments).lack is None
 
 
 def test_a_part_of_another_length_is_refused():
     shares, _, features, cells = fitted(60, 1)
     points = features.encode(cells)
     found = shares.share(
-        shares.call(points, params=None, original=points), params=None, rng=None, promised=lambda moments: None
+        shares.call(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: None
     )
     with pytest.raises(InputError, match="changed while it was masked"):
         shares.put(cells[1:], found, 0)

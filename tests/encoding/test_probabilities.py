@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding.categories import calibrated_probabilities, probabilities, rounded
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.points import Groups, PointCodec
-from anonpipe.encoding.probabilities import ProbabilityCodec, column_name
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder, Groups
+from anonpipe.encoding.probabilities import ProbabilityDecoder, column_name
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import sort_groups
-from tests.naive import codec as naive
+from tests.naive import encoder as naive
 
 COLUMNS = {
     "x": Column(kind="continuous"),
@@ -41,11 +41,11 @@ def table(rows=400, seed=0):
     )
 
 
-def codecs(batch, columns=COLUMNS, step=0.001, taken=()):
+def encoders(batch, columns=COLUMNS, step=0.001, taken=()):
     scan = scan_batch(batch, columns, 0, [])
-    cells = CellCodec.fit(batch.schema, columns, scan)
-    points = PointCodec.fit(cells, scan)
-    return cells, points, ProbabilityCodec.fit(cells, points, step, taken)
+    cells = ColumnEncoder.fit(batch.schema, columns, scan)
+    features = FeatureEncoder.fit(cells, scan)
+    return cells, features, ProbabilityDecoder.fit(cells, features, step, taken)
 
 
 def one_group(rows):
@@ -58,10 +58,10 @@ def tables_of_chances(draw):
     rows, size = draw(st.integers(1, 12)), draw(st.integers(2, 6))
     seed, spread = draw(st.integers(0, 2**32)), draw(st.floats(0.0, 4.0))
     rng = np.random.default_rng(seed)
-    points = spread * rng.normal(size=(rows, size))
+    features = spread * rng.normal(size=(rows, size))
     counts = rng.integers(0, 20, size)
     counts[draw(st.integers(0, size - 1))] += 1
-    return probabilities(points), counts / counts.sum(), rng.integers(1, 9, rows)
+    return probabilities(features), counts / counts.sum(), rng.integers(1, 9, rows)
 
 
 @settings(deadline=None, max_examples=25)
@@ -86,9 +86,9 @@ def test_a_size_stands_for_as_many_rows():
 
 def test_of_two_categories_all_logits_move_by_one_number():
     rng = np.random.default_rng(2)
-    points = rng.normal(size=(500, 1))
-    made = calibrated_probabilities(probabilities(points), np.array([0.9, 0.1]))
-    moved = np.log(made[:, 1] / made[:, 0]) - points[:, 0]
+    features = rng.normal(size=(500, 1))
+    made = calibrated_probabilities(probabilities(features), np.array([0.9, 0.1]))
+    moved = np.log(made[:, 1] / made[:, 0]) - features[:, 0]
     assert np.ptp(moved) < 1e-9 and moved[0] < -1
 
 
@@ -125,17 +125,17 @@ def test_rounding_shifts_no_mean():
 @pytest.mark.parametrize("identical", [False, True])
 def test_decoded_probabilities(identical):
     batch = table()
-    cells, points, codec = codecs(batch)
+    cells, features, encoder = encoders(batch)
     values = cells.to_cells(batch)
     order, starts = sort_groups(np.random.default_rng(4).permutation(np.arange(400) // 5))
-    made = points.encode(values) + 0.5 * np.random.default_rng(5).normal(size=(400, points.width))
+    made = features.encode(values) + 0.5 * np.random.default_rng(5).normal(size=(400, features.width))
     if identical:
         means = np.add.reduceat(made[order], starts[:-1]) / 5
         made[order] = np.repeat(means, 5, axis=0)
     before = made.copy(), values.copy()
-    shares = codec.decode(made, values, Groups(order, starts, identical), rng=np.random.default_rng(6))
+    shares = encoder.decode(made, values, Groups(order, starts, identical), rng=np.random.default_rng(6))
     assert (made == before[0]).all() and np.array_equal(values, before[1], equal_nan=True)
-    assert [field.name for field in codec.fields] == [
+    assert [field.name for field in encoder.fields] == [
         "two_False", "two_True", "many_%3C5%20mm", "many_a", "many_b", "many_null", "one_same",
     ]  # fmt: skip
     wanted = [0.0] * 7
@@ -144,42 +144,42 @@ def test_decoded_probabilities(identical):
     wanted[2:6] = (sum(each == category for each in many) / 400 for category in ("<5 mm", "a", "b", None))
     wanted[6] = 1.0
     assert np.allclose(shares.mean(axis=0), wanted, atol=3e-4)
-    assert codec.beyond_limits(shares) == 0 and (shares[:, 6] == 1).all()
+    assert encoder.beyond_limits(shares) == 0 and (shares[:, 6] == 1).all()
     if identical:
         assert (shares[order] == np.repeat(shares[order][::5], 5, axis=0)).all()
-    again = codec.decode(made, values, Groups(order, starts, identical), rng=np.random.default_rng(6))
+    again = encoder.decode(made, values, Groups(order, starts, identical), rng=np.random.default_rng(6))
     assert (again == shares).all()
 
 
 def test_written_columns_stand_in_place_and_are_read_again():
     batch = table()
-    cells, points, codec = codecs(batch)
+    cells, features, encoder = encoders(batch)
     values = cells.to_cells(batch)
-    shares = codec.decode(points.encode(values), values, one_group(400), rng=np.random.default_rng(0))
-    released = codec.put_most_probable(values, shares)
-    schema = codec.schema(cells.schema)
-    assert schema.names == ["x", *(field.name for field in codec.fields), "kept"]
-    written = pa.RecordBatch.from_arrays(codec.in_place(cells.from_cells(released).columns, shares), schema=schema)
-    back, told = codec.read(cells, written)
+    shares = encoder.decode(features.encode(values), values, one_group(400), rng=np.random.default_rng(0))
+    released = encoder.put_most_probable(values, shares)
+    schema = encoder.schema(cells.schema)
+    assert schema.names == ["x", *(field.name for field in encoder.fields), "kept"]
+    written = pa.RecordBatch.from_arrays(encoder.in_place(cells.from_cells(released).columns, shares), schema=schema)
+    back, told = encoder.read(cells, written)
     assert np.array_equal(back, released, equal_nan=True) and (told == shares).all()
-    dense = codec.by_code(told)[2]
+    dense = encoder.by_code(told)[2]
     assert (dense[:, 3] == written["many_null"].to_numpy()).all()
     for bad in (0.5, -0.001, np.nan, 0.0005):
         broken = shares.copy()
         broken[7, 0] += bad
-        assert codec.beyond_limits(broken) >= 1
+        assert encoder.beyond_limits(broken) >= 1
 
 
 def test_a_reader_gets_unmasked_dummies_back():
     """Of two categories to rounding; of more, those of a category are apart from the others."""
     batch = table()
-    cells, points, codec = codecs(batch, step=1e-6)
+    cells, features, encoder = encoders(batch, step=1e-6)
     values = cells.to_cells(batch)
-    dummies = points.encode(values)
-    shares = codec.decode(dummies, values, one_group(400), rng=np.random.default_rng(0))
+    dummies = features.encode(values)
+    shares = encoder.decode(dummies, values, one_group(400), rng=np.random.default_rng(0))
     read = np.zeros_like(dummies)
-    codec.put_dummies(read, shares)
-    two, many = points.categories[0], points.categories[1]
+    encoder.put_dummies(read, shares)
+    two, many = features.categories[0], features.categories[1]
     assert np.allclose(read[:, two.start], dummies[:, two.start], atol=1e-4)
     inside = slice(many.start, many.stop)
     assert (read[:, inside].argmax(axis=1) == dummies[:, inside].argmax(axis=1)).all()
@@ -207,5 +207,5 @@ def test_columns_of_one_name_are_refused(extra, taken):
     batch = pa.record_batch({"two": pa.array(["x", "y", "x"]), "z": pa.array([1.0, 2.0, 3.0])} | extra)
     kinds = {name: "categorical" if batch[name].type == pa.string() else "continuous" for name in batch.schema.names}
     with pytest.raises(JobError, match=r"called alike.*rename") as caught:
-        codecs(batch, {name: Column(kind=kind) for name, kind in kinds.items()}, taken=taken)
+        encoders(batch, {name: Column(kind=kind) for name, kind in kinds.items()}, taken=taken)
     assert "x_y" not in str(caught.value)

@@ -43,18 +43,18 @@ def same(a, b):
 )
 def test_all_that_maskers_count_and_learn_comes_back_bit_by_bit(method, options):
     rng = np.random.default_rng(0)
-    points = np.column_stack([rng.normal(size=(60, 3)), np.where(rng.random(60) < 0.4, 1.0, -1.0)])
+    features = np.column_stack([rng.normal(size=(60, 3)), np.where(rng.random(60) < 0.4, 1.0, -1.0)])
     params = None
     for step in MASKERS[method].steps(**options):
         while isinstance(step, Reduce):
-            statistic = step.count(points, params=params, **({"place": 0} if step.placed else {}))
+            statistic = step.count(features, params=params, **({"place": 0} if step.placed else {}))
             same(from_bytes(to_bytes(statistic), RECORDS), statistic)
             params = step.finish(statistic, params=params, rng=rng)
             same(from_bytes(to_bytes(params), RECORDS), params)
             if step.again is None or not step.again(params):
                 break
         if not isinstance(step, Reduce) and step.name in ("draw", "add"):
-            points = step.function(points, params=params, rng=rng) if method == "noise" else points
+            features = step.function(features, params=params, rng=rng) if method == "noise" else features
 
 
 def test_only_what_is_allowed_is_built():

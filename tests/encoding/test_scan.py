@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import MOST_CATEGORIES
 from anonpipe.encoding.row_hash import value_words
 from anonpipe.encoding.scan import check_scan, merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
 from anonpipe.errors import InputError
 from tests.encoding.tables import CODED, NUMERIC, array
-from tests.naive import codec as naive
+from tests.naive import encoder as naive
 
 COLUMNS = {
     "n": Column(kind="continuous", bounds=(-50, 50)),
@@ -71,8 +71,8 @@ def test_any_cut_merges_to_the_whole(rows, borders, seed):
     whole = table(rows, seed)
     one, many = scanned([batch_of(whole)]), scanned(cut(whole, borders))
     assert (one.rows, one.fingerprint, one.counted_by) == (many.rows, many.fingerprint, many.counted_by)
-    codec = CellCodec.fit(whole.schema, COLUMNS, one)
-    assert np.array_equal(one.combination_counts(codec, ["b", "s"]), many.combination_counts(codec, ["b", "s"]))
+    encoder = ColumnEncoder.fit(whole.schema, COLUMNS, one)
+    assert np.array_equal(one.combination_counts(encoder, ["b", "s"]), many.combination_counts(encoder, ["b", "s"]))
     for name in one.columns:
         a, b = one.columns[name], many.columns[name]
         assert (a.rows, a.nulls, a.infinite, a.constant, a.outside) == (
@@ -107,19 +107,19 @@ def test_moments_and_counts_are_those_of_numpy():
 def test_strata_counts_are_those_of_a_plain_count():
     whole = table(400)
     scan = scanned(cut(whole, [7, 250]))
-    codec = CellCodec.fit(whole.schema, COLUMNS, scan)
-    cells = codec.to_cells(batch_of(whole))
-    sizes = [codec.code_count(name) for name in ("b", "s")]
-    index = np.ravel_multi_index([cells[:, codec.names.index(n)].astype(int) for n in ("b", "s")], sizes)
-    assert np.array_equal(scan.combination_counts(codec, ["b", "s"]), np.bincount(index, minlength=math.prod(sizes)))
-    single = np.bincount(cells[:, codec.names.index("s")].astype(int), minlength=sizes[1])
-    assert np.array_equal(scan.combination_counts(codec, ["s"]), single)
+    encoder = ColumnEncoder.fit(whole.schema, COLUMNS, scan)
+    cells = encoder.to_cells(batch_of(whole))
+    sizes = [encoder.code_count(name) for name in ("b", "s")]
+    index = np.ravel_multi_index([cells[:, encoder.names.index(n)].astype(int) for n in ("b", "s")], sizes)
+    assert np.array_equal(scan.combination_counts(encoder, ["b", "s"]), np.bincount(index, minlength=math.prod(sizes)))
+    single = np.bincount(cells[:, encoder.names.index("s")].astype(int), minlength=sizes[1])
+    assert np.array_equal(scan.combination_counts(encoder, ["s"]), single)
     assert np.array_equal(
-        scan.combination_counts(codec, ["s", "b"]).reshape(sizes[::-1]).T.ravel(),
-        scan.combination_counts(codec, ["b", "s"]),
+        scan.combination_counts(encoder, ["s", "b"]).reshape(sizes[::-1]).T.ravel(),
+        scan.combination_counts(encoder, ["b", "s"]),
     )
     with pytest.raises(ValueError, match="did not count"):
-        scan.combination_counts(codec, ["n"])
+        scan.combination_counts(encoder, ["n"])
 
 
 @settings(deadline=None, max_examples=25)

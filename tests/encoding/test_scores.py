@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm, rankdata
 
 from anonpipe.columns import Column
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.points import PointCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.scores import Ranks, Scores
@@ -67,7 +67,7 @@ def fitted(batch, columns, by=(), k=3, parts=1):
     edges = np.linspace(0, batch.num_rows, parts + 1).astype(int)
     pieces = (batch.slice(a, b - a) for a, b in itertools.pairwise(edges))
     scan = merge_scans(scan_batch(one, columns, 0, by, strata_by=by, scored_by=scored_by) for one in pieces)
-    cells = CellCodec.fit(batch.schema, columns, scan)
+    cells = ColumnEncoder.fit(batch.schema, columns, scan)
     counts = scan.combination_counts(cells, by) if by else np.array([scan.rows])
     sizes = [cells.code_count(name) for name in by]
     positions = [cells.names.index(name) for name in by]
@@ -94,10 +94,10 @@ COLUMNS = {
 def test_survival_times_are_ranked_by_event_in_every_stratum(by):
     batch = survival()
     cells, scan, _strata, scores = fitted(batch, COLUMNS, by, parts=4)
-    points = PointCodec.fit(cells, scan, scores).encode(cells.to_cells(batch))[:, 0]
+    features = FeatureEncoder.fit(cells, scan, scores).encode(cells.to_cells(batch))[:, 0]
     frame = batch.to_pandas()
     groups = frame.groupby([*dict.fromkeys((*by, "status"))], sort=False).months
-    assert np.allclose(points, norm.ppf((groups.rank() - 0.5) / groups.transform("size")))
+    assert np.allclose(features, norm.ppf((groups.rank() - 0.5) / groups.transform("size")))
     assert len(scores.columns[0].ranks) == (4 if by else 2)
 
 
@@ -138,8 +138,8 @@ def test_fewer_than_k_values_are_refused():
 def test_nulls_stand_at_the_middle_and_stay_nulls():
     batch = pa.record_batch({"x": pa.array([1.0, 2.0, 3.0, 4.0, None])})
     cells, scan, _, scores = fitted(batch, {"x": Column(kind="continuous", **SCORED)})
-    points = PointCodec.fit(cells, scan, scores).encode(cells.to_cells(batch))
-    assert points[4].tolist() == [0.0, 1.0] and (points[:4, 1] == -1).all()
+    features = FeatureEncoder.fit(cells, scan, scores).encode(cells.to_cells(batch))
+    assert features[4].tolist() == [0.0, 1.0] and (features[:4, 1] == -1).all()
     made = np.array([[0.3], [np.nan], [-1.0], [2.0], [0.1]])
     scores.put_values(made, scores.count(made), None)
     assert np.isnan(made[1, 0]) and np.isfinite(made[[0, 2, 3, 4], 0]).all()

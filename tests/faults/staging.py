@@ -91,7 +91,7 @@ def run_until(job: Job, point: Point, resume: bool = False) -> bool:
     return bool(stopped)
 
 
-def points(job: Job) -> list[Point]:
+def features(job: Job) -> list[Point]:
     """Where a run of the job can be stopped: before and after each piece of each stage."""
     seen: dict[Point, None] = {}
     execute(job, cluster=False, on_progress=lambda news: seen.setdefault((news.stage, news.done)))
@@ -240,7 +240,7 @@ def main() -> None:
             folder, begin = Path(temporary), time.monotonic()
             os.environ |= {"ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
             job, table = case(folder, name), Counter[tuple[str, str]]()
-            stops = [point for point in points(job) if point[1] == 0]
+            stops = [point for point in features(job) if point[1] == 0]
             expected = released(job)
             assert expected, f"{name}: nothing is released even undisturbed"
             for at, point in enumerate(stops[1:]):

@@ -52,10 +52,10 @@ def work(task: Task) -> dict[str, Any]:
         if how == "hang" or (how == "slow" and first_time(f"slow-{stage}")):
             (folder() / "hanging").touch()
             time.sleep(60)
-    receipt = tasks.work(task)
+    result = tasks.work(task)
     with open(folder() / "finished", "a") as notes:
         notes.write(f"{task.stage}:{task.index}\n")
-    return receipt
+    return result
 
 
 def ask_the_door() -> None:
@@ -85,8 +85,8 @@ def main(job: str, *options: str) -> int:
 
     opening.work = sabotage.work
     if "in-process" in options:
-        opened = pipeline.open_mapper
-        pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
+        opened = pipeline.open_executor
+        pipeline.open_executor = lambda job, staging: opened(job, staging, cluster=False)
     if "verify" in options:
         verify = pipeline.verify
         pipeline.verify = lambda run: fail() if first_time("failed-verify") else verify(run)

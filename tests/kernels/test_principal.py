@@ -7,26 +7,26 @@ from anonpipe.kernels.principal import principal_direction, split_rows
 
 def test_direction_is_the_leading_eigenvector():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(500, 4)) * [1, 5, 2, 1] @ np.linalg.qr(rng.normal(size=(4, 4)))[0]
-    direction = principal_direction(points, np.arange(500), False)
-    vectors = np.linalg.eigh(np.cov(points.T))[1]
+    features = rng.normal(size=(500, 4)) * [1, 5, 2, 1] @ np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    direction = principal_direction(features, np.arange(500), False)
+    vectors = np.linalg.eigh(np.cov(features.T))[1]
     assert abs(direction @ vectors[:, -1]) > 1 - 1e-9
     assert direction[np.argmax(np.abs(direction))] > 0
 
 
 def test_turned_lies_between_the_first_two():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(500, 3)) * [9, 3, 1]
-    values, vectors = np.linalg.eigh(np.cov(points.T))
-    turned = principal_direction(points, np.arange(500), True)
+    features = rng.normal(size=(500, 3)) * [9, 3, 1]
+    values, vectors = np.linalg.eigh(np.cov(features.T))
+    turned = principal_direction(features, np.arange(500), True)
     first, second = turned @ vectors[:, 2] * np.sqrt(values[2]), turned @ vectors[:, 1] * np.sqrt(values[1])
     assert np.isclose(abs(first), abs(second), rtol=1e-6)
 
 
 def test_rare_values_are_found_though_the_sample_misses_them():
-    points = np.zeros((5000, 2))
-    points[1, 1] = 7.0
-    assert principal_direction(points, np.arange(5000), False).tolist() == [0.0, 1.0]
+    features = np.zeros((5000, 2))
+    features[1, 1] = 7.0
+    assert principal_direction(features, np.arange(5000), False).tolist() == [0.0, 1.0]
 
 
 def test_no_spread_no_direction():

@@ -7,16 +7,16 @@ from anonpipe.methods.masking._turn_kernel import turn_rows
 
 def test_records_are_turned_in_the_same_bits_in_any_part():
     rng = np.random.default_rng(1)
-    points, before, matrix, after = (
+    features, before, matrix, after = (
         rng.normal(size=(50, 7)),
         rng.normal(size=7),
         rng.normal(size=(7, 4)),
         rng.normal(size=4),
     )
-    whole = turn_rows(points, before, matrix, after)
-    parts = [turn_rows(points[a:b], before, matrix, after) for a, b in ((0, 0), (0, 1), (1, 34), (34, 50))]
+    whole = turn_rows(features, before, matrix, after)
+    parts = [turn_rows(features[a:b], before, matrix, after) for a, b in ((0, 0), (0, 1), (1, 34), (34, 50))]
     assert np.array_equal(whole, np.concatenate(parts))
-    assert np.allclose(whole, (points - before) @ matrix + after, rtol=0, atol=1e-13)
+    assert np.allclose(whole, (features - before) @ matrix + after, rtol=0, atol=1e-13)
 
 
 def test_no_columns_in_or_out():

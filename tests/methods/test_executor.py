@@ -64,11 +64,11 @@ STEPS = (
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_passes_are_the_steps_one_after_the_other(parts, seed):
     """A literal twin: every step by itself, with the generator of its stream and part."""
-    points = np.random.default_rng(seed).normal(size=(sum(parts), 2))
+    features = np.random.default_rng(seed).normal(size=(sum(parts), 2))
     strata = [at % 2 for at in range(len(parts))]
     edges = np.concatenate([[0], np.cumsum(parts)])
     rows = [slice(low, high) for low, high in pairwise(edges)]
-    wanted = points.copy()
+    wanted = features.copy()
     for at, inside in enumerate(rows):
         wanted[inside] += generator(KEY, "mask 0 noise", at).normal(size=wanted[inside].shape)
     wanted = np.concatenate([wanted, wanted], axis=1)
@@ -79,7 +79,7 @@ def test_passes_are_the_steps_one_after_the_other(parts, seed):
     for at, inside in enumerate(rows):
         wanted[inside] += sums[strata[at]]
     wanted = wanted[::-1] * np.arange(1, 5)
-    found = run_steps(points, STEPS, key=KEY, parts=parts, strata=strata)
+    found = run_steps(features, STEPS, key=KEY, parts=parts, strata=strata)
     assert np.allclose(found, wanted, rtol=1e-12)
 
 
@@ -91,8 +91,8 @@ def test_what_is_counted_beforehand_is_what_is_drawn_later():
         return part
 
     steps = (STEPS[2], Rows("make", make, stream="later"), Rows("see", lambda part, *, params, rng: part + params[0]))
-    points = np.zeros((7, 1))
-    seen = run_steps(points, steps, key=KEY, parts=[3, 4])
+    features = np.zeros((7, 1))
+    seen = run_steps(features, steps, key=KEY, parts=[3, 4])
     assert seen[0, 0] == pytest.approx(sum(later))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from tests.naive.spanning_tree import jensen_shannon, shares_of, squared, steps, total_variation
 
 
-def mean(points, rows):
-    return [sum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
+def mean(features, rows):
+    return [sum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
 
 
 def labels_of(groups, n):
@@ -20,27 +20,27 @@ def labels_of(groups, n):
     return labels
 
 
-def class_mdav(points, k, classes, shares, alpha):
-    box = [max(float(p[j]) for p in points) - min(float(p[j]) for p in points) for j in range(len(points[0]))]
+def class_mdav(features, k, classes, shares, alpha):
+    box = [max(float(p[j]) for p in features) - min(float(p[j]) for p in features) for j in range(len(features[0]))]
     unit = math.sqrt(sum(side * side for side in box)) or 1.0
-    left, groups = list(range(len(points))), []
+    left, groups = list(range(len(features))), []
 
     def furthest(point):
-        return points[min(left, key=lambda i: (-squared(points[i], point), i))]
+        return features[min(left, key=lambda i: (-squared(features[i], point), i))]
 
     def form(seed):
-        group = [min(left, key=lambda i: (squared(points[i], seed), i))]
+        group = [min(left, key=lambda i: (squared(features[i], seed), i))]
         while len(group) < k:
             rest = [i for i in left if i not in group]
 
             def composite(i):
-                length = math.sqrt(squared(points[i], seed)) / unit
+                length = math.sqrt(squared(features[i], seed)) / unit
                 f = shares_of([*group, i], classes, len(shares))
                 # Of records of one class the nearer comes first even where the divergence is all that counts.
                 return alpha * length + (1 - alpha) * jensen_shannon(f, shares)
 
             nearest = [
-                min((i for i in rest if classes[i] == c), key=lambda i: (squared(points[i], seed), i))
+                min((i for i in rest if classes[i] == c), key=lambda i: (squared(features[i], seed), i))
                 for c in sorted({classes[i] for i in rest})
             ]
             group.append(min(nearest, key=lambda i: (composite(i), i)))
@@ -49,7 +49,7 @@ def class_mdav(points, k, classes, shares, alpha):
             left.remove(i)
 
     while len(left) >= 2 * k:
-        r = furthest(mean(points, left))
+        r = furthest(mean(features, left))
         s = furthest(r)
         pair = len(left) >= 3 * k
         form(r)
@@ -57,22 +57,22 @@ def class_mdav(points, k, classes, shares, alpha):
             form(s)
     if left:
         groups.append(left)
-    return labels_of(groups, len(points))
+    return labels_of(groups, len(features))
 
 
-def kd_tree(points, k, classes=None, shares=None, alpha=1.0):
+def kd_tree(features, k, classes=None, shares=None, alpha=1.0):
     groups = []
 
     def deviation(rows, j):
-        centre = sum(float(points[i][j]) for i in rows) / len(rows)
-        return math.sqrt(sum((float(points[i][j]) - centre) ** 2 for i in rows) / len(rows))
+        centre = sum(float(features[i][j]) for i in rows) / len(rows)
+        return math.sqrt(sum((float(features[i][j]) - centre) ** 2 for i in rows) / len(rows))
 
     def halves(rows, j):
-        ranked = sorted(rows, key=lambda i: (points[i][j], i))
+        ranked = sorted(rows, key=lambda i: (features[i][j], i))
         return sorted(ranked[: len(rows) // 2]), sorted(ranked[len(rows) // 2 :])
 
     def cost(rows, j):
-        widest = max(deviation(rows, h) for h in range(len(points[0])))
+        widest = max(deviation(rows, h) for h in range(len(features[0])))
         value = alpha * (1 - deviation(rows, j) / (widest or 1.0))
         if alpha < 1:
             weighted = sum(
@@ -85,12 +85,12 @@ def kd_tree(points, k, classes=None, shares=None, alpha=1.0):
         if len(rows) < 2 * k:
             groups.append(rows)
             return
-        j = min(range(len(points[0])), key=lambda j: (cost(rows, j), j))
+        j = min(range(len(features[0])), key=lambda j: (cost(rows, j), j))
         for part in halves(rows, j):
             split(part)
 
-    split(list(range(len(points))))
-    return labels_of(groups, len(points))
+    split(list(range(len(features))))
+    return labels_of(groups, len(features))
 
 
 def entropy(f):
@@ -102,7 +102,7 @@ def ordered_distance(f, g):
     return sum(abs(sum(f[: c + 1]) - sum(g[: c + 1])) for c in range(len(f))) / max(1, len(f) - 1)
 
 
-def constrain(points, labels, classes, shares, short, help_share=0.1):
+def constrain(features, labels, classes, shares, short, help_share=0.1):
     """Merge the smallest wrong group with the cheapest that mends it, or one that helps it for far less."""
     groups = [[i for i, label in enumerate(labels) if label == g] for g in sorted(set(labels))]
 
@@ -110,7 +110,7 @@ def constrain(points, labels, classes, shares, short, help_share=0.1):
         return short(shares_of(group, classes, len(shares)))
 
     def ward(a, b):
-        return squared(mean(points, a), mean(points, b)) * len(a) * len(b) / (len(a) + len(b))
+        return squared(mean(features, a), mean(features, b)) * len(a) * len(b) / (len(a) + len(b))
 
     while any(lacks(g) > 0 for g in groups):
         # Groups stand in the order of their lowest label.

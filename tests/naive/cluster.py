@@ -12,39 +12,40 @@ def _squared(a, b):
     return total
 
 
-def _mean(points, rows):
-    return [sum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
+def _mean(features, rows):
+    return [sum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
 
 
-def fill_small(points, k, assigned, centres):
+def fill_small(features, k, assigned, centres):
     """Clusters in ascending size take the nearest records of clusters above k, one by one."""
     assigned = list(assigned)
     clusters = range(len(centres))
     sizes = [assigned.count(c) for c in clusters]
     means = [
-        _mean(points, [i for i, a in enumerate(assigned) if a == c]) if sizes[c] else list(centres[c]) for c in clusters
+        _mean(features, [i for i, a in enumerate(assigned) if a == c]) if sizes[c] else list(centres[c])
+        for c in clusters
     ]
     for c in sorted(clusters, key=lambda c: (sizes[c], c)):
         while assigned.count(c) < k:
             spare = [i for i, a in enumerate(assigned) if assigned.count(a) > k]
-            assigned[min(spare, key=lambda i: (_squared(points[i], means[c]), i))] = c
+            assigned[min(spare, key=lambda i: (_squared(features[i], means[c]), i))] = c
     return np.array(assigned)
 
 
-def within_scatter(points, labels):
+def within_scatter(features, labels):
     """Sum of squared distances to the group means."""
     total = 0.0
     for g in set(labels.tolist()):
         rows = [i for i, label in enumerate(labels) if label == g]
-        mean = _mean(points, rows)
-        total += sum(_squared(points[i], mean) for i in rows)
+        mean = _mean(features, rows)
+        total += sum(_squared(features[i], mean) for i in rows)
     return total
 
 
-def route(tree, points, keys):
+def route(tree, features, keys):
     """Walk the tree with Python numbers."""
     leaves = []
-    for point, key in zip(points, keys, strict=True):
+    for point, key in zip(features, keys, strict=True):
         node = 0 if len(tree.thresholds) else -1
         while node >= 0:
             value = 0.0

@@ -15,14 +15,14 @@ def _squared(a, b):
     return total
 
 
-def nearest(points, queries, count, without=None):
+def nearest(features, queries, count, without=None):
     """(squared distances, rows) of the nearest, ties by row, filled up with inf and -1."""
     found = []
     for at, query in enumerate(queries):
-        rows = [row for row in range(len(points)) if without is None or row != without[at]]
-        rows.sort(key=lambda row: (_squared(points[row], query), row))
+        rows = [row for row in range(len(features)) if without is None or row != without[at]]
+        rows.sort(key=lambda row: (_squared(features[row], query), row))
         rows = rows[:count]
-        distances = [_squared(points[row], query) for row in rows]
+        distances = [_squared(features[row], query) for row in rows]
         found.append((distances + [math.inf] * (count - len(rows)), rows + [-1] * (count - len(rows))))
     return [distances for distances, _ in found], [rows for _, rows in found]
 
@@ -31,10 +31,10 @@ def rank_share(value, column):
     return sum((other < value) + (other == value) / 2 for other in column) / len(column)
 
 
-def predictions(points, query, k):
+def predictions(features, query, k):
     """Distance, ambiguity and uncertainty of one record (section II.A of Lasko & Vinterbo)."""
-    (distances,), (rows,) = nearest(points, [query], k)
-    near = [points[row] for row in rows]
+    (distances,), (rows,) = nearest(features, [query], k)
+    near = [features[row] for row in rows]
     width = len(query)
     ambiguity = math.sqrt(distances[0]) / math.sqrt(distances[-1]) if distances[-1] > 0 else 1.0
     variances = [statistics.pvariance([float(record[j]) for record in near]) for j in range(width)]

@@ -14,8 +14,8 @@ def squared(a, b):
     return total
 
 
-def mean(points, rows):
-    return [math.fsum(float(points[i][j]) for i in rows) / len(rows) for j in range(len(points[0]))]
+def mean(features, rows):
+    return [math.fsum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
 
 
 def labels_of(groups, n):
@@ -25,43 +25,43 @@ def labels_of(groups, n):
     return labels
 
 
-def furthest_pair(points, rows):
+def furthest_pair(features, rows):
     pairs = [(i, j) for i in rows for j in rows if i < j]
-    return min(pairs, key=lambda pair: (-squared(points[pair[0]], points[pair[1]]), pair))
+    return min(pairs, key=lambda pair: (-squared(features[pair[0]], features[pair[1]]), pair))
 
 
-def ward_cost(points, a, b):
-    return len(a) * len(b) / (len(a) + len(b)) * squared(mean(points, a), mean(points, b))
+def ward_cost(features, a, b):
+    return len(a) * len(b) / (len(a) + len(b)) * squared(mean(features, a), mean(features, b))
 
 
-def k_ward(points, k, rows=None):
-    """Lists of rows. The cheapest allowed pair is sought anew before each merge."""
-    rows = list(range(len(points))) if rows is None else rows
+def k_ward(features, k, rows=None):
+    """Lists of rows. The cheapest allowed pair is sought again before each merge."""
+    rows = list(range(len(features))) if rows is None else rows
     if len(rows) < 2 * k:
         return [rows]
-    r, s = furthest_pair(points, rows)
+    r, s = furthest_pair(features, rows)
     groups = []
     left = [i for i in rows if i not in (r, s)]
     for seed in (r, s):
-        near = sorted(left, key=lambda i: (squared(points[i], points[seed]), i))[: k - 1]
+        near = sorted(left, key=lambda i: (squared(features[i], features[seed]), i))[: k - 1]
         groups.append([seed, *near])
         left = [i for i in left if i not in near]
     groups += [[i] for i in left]
     while any(len(group) < k for group in groups):
         pairs = [
-            (ward_cost(points, a, b), p, q)
+            (ward_cost(features, a, b), p, q)
             for p, a in enumerate(groups)
             for q, b in enumerate(groups)
             if p < q and (len(a) < k or len(b) < k)
         ]
         _, p, q = min(pairs)
         groups[p] = groups[p] + groups.pop(q)
-    return [part for group in groups for part in k_ward(points, k, sorted(group))]
+    return [part for group in groups for part in k_ward(features, k, sorted(group))]
 
 
-def grow_forest(points, k):
+def grow_forest(features, k):
     """Links record -> record; passes over the records as `mu_approx` says."""
-    rows = range(len(points))
+    rows = range(len(features))
     links = {}
 
     def tree_of(i):
@@ -78,7 +78,7 @@ def grow_forest(points, k):
         for u in rows:
             tree = tree_of(u)
             if u not in links and len(tree) < k:
-                links[u] = min((j for j in rows if j not in tree), key=lambda j: (squared(points[u], points[j]), j))
+                links[u] = min((j for j in rows if j not in tree), key=lambda j: (squared(features[u], features[j]), j))
                 again = True
     return links
 
@@ -107,7 +107,7 @@ class Tree:
         return found
 
     def part(self, vertices, moved=None):
-        """The vertices given and the edges among them; `moved` names edges' ends anew."""
+        """The vertices given and the edges among them; `moved` names edges' ends again."""
         edges = [(a, b) for a, b in self.edges if a in vertices and b in vertices]
         if moved is not None:
             old, new, children = moved
@@ -161,15 +161,15 @@ def cut(tree, k, new):
     return tree.part(first | {u}, (u, new, children)), tree.part(second | {u})
 
 
-def mu_approx(points, k):
+def mu_approx(features, k):
     """Lists of rows, found in the order of the records' values."""
-    rows = sorted(range(len(points)), key=lambda i: tuple(points[i]))
-    return [[rows[i] for i in group] for group in _mu_approx([points[i] for i in rows], k)]
+    rows = sorted(range(len(features)), key=lambda i: tuple(features[i]))
+    return [[rows[i] for i in group] for group in _mu_approx([features[i] for i in rows], k)]
 
 
-def _mu_approx(points, k):
-    n = len(points)
-    links = grow_forest(points, k)
+def _mu_approx(features, k):
+    n = len(features)
+    links = grow_forest(features, k)
     left, trees = set(range(n)), []
     whole = Tree(range(n), links.items(), n)
     while left:
@@ -189,9 +189,9 @@ def _mu_approx(points, k):
     groups = []
     for part in parts:
         while len(part) >= 2 * k:
-            centre = mean(points, part)
-            u = min(part, key=lambda i: (-squared(points[i], centre), i))
-            near = sorted((i for i in part if i != u), key=lambda i: (squared(points[i], points[u]), i))[: k - 1]
+            centre = mean(features, part)
+            u = min(part, key=lambda i: (-squared(features[i], centre), i))
+            near = sorted((i for i in part if i != u), key=lambda i: (squared(features[i], features[u]), i))[: k - 1]
             groups.append([u, *near])
             part = [i for i in part if i not in groups[-1]]
         groups.append(part)

@@ -7,29 +7,29 @@ import statistics
 import numpy as np
 
 
-def rhs(points, k, rows=None):
+def rhs(features, k, rows=None):
     """Lists of rows, however few; the cells of a split in the order of their halves."""
-    rows = list(range(len(points))) if rows is None else rows
+    rows = list(range(len(features))) if rows is None else rows
     if len(rows) <= 2 * k:
         return [rows]
     cells = {}
     borders = []
-    for j in range(len(points[0])):
-        values = [float(points[i][j]) for i in rows]
+    for j in range(len(features[0])):
+        values = [float(features[i][j]) for i in rows]
         border = statistics.median_low(values)
         if border == max(values) and min(values) < border:
             border = max(v for v in values if v < border)
         borders.append(border)
     for i in rows:
-        cells.setdefault(tuple(bool(points[i][j] > b) for j, b in enumerate(borders)), []).append(i)
+        cells.setdefault(tuple(bool(features[i][j] > b) for j, b in enumerate(borders)), []).append(i)
     if len(cells) == 1:
         return [rows]
-    return [group for key in sorted(cells) for group in rhs(points, k, cells[key])]
+    return [group for key in sorted(cells) for group in rhs(features, k, cells[key])]
 
 
-def spectral_matrix(points):
+def spectral_matrix(features):
     """U · D of the centred points, by the decomposition itself; each column's sign settled by its axis."""
-    centred = np.asarray(points) - np.asarray(points).mean(axis=0)
+    centred = np.asarray(features) - np.asarray(features).mean(axis=0)
     u, d, vt = np.linalg.svd(centred, full_matrices=False)
     matrix = u * d
     for column, axis in enumerate(vt):

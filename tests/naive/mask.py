@@ -22,12 +22,12 @@ def mean_of(column):
     return math.fsum(column) / len(column)
 
 
-def columns_of(points):
-    return [[row[j] for row in points] for j in range(len(points[0]))]
+def columns_of(features):
+    return [[row[j] for row in features] for j in range(len(features[0]))]
 
 
-def covariance_of(points):
-    columns, n = columns_of(points), len(points)
+def covariance_of(features):
+    columns, n = columns_of(features), len(features)
     centred = [[v - mean_of(column) for v in column] for column in columns]
     return [[math.fsum(x * y for x, y in zip(a, b, strict=True)) / (n - 1) for b in centred] for a in centred]
 
@@ -74,10 +74,10 @@ def correlation_factor(covariance):
     return [[column[i] for column in columns] for i in range(len(scale))]
 
 
-def noise(points, parts, key, amount, centred):
-    n, width = len(points), len(points[0])
-    mean = [mean_of(column) for column in columns_of(points)]
-    covariance = covariance_of(points)
+def noise(features, parts, key, amount, centred):
+    n, width = len(features), len(features[0])
+    mean = [mean_of(column) for column in columns_of(features)]
+    covariance = covariance_of(features)
     factor = correlation_factor([[amount * c for c in row] for row in covariance])
     out = []
     for part, (low, high) in enumerate(edges_of(parts)):
@@ -85,7 +85,7 @@ def noise(points, parts, key, amount, centred):
         for i in range(low, high):
             z = [rng.standard_normal() for _ in factor[0]]
             e = [math.fsum(a * b for a, b in zip(row, z, strict=True)) for row in factor]
-            out.append([mean[j] + ((points[i][j] - mean[j]) + e[j]) / math.sqrt(1 + amount) for j in range(width)])
+            out.append([mean[j] + ((features[i][j] - mean[j]) + e[j]) / math.sqrt(1 + amount) for j in range(width)])
     if centred:
         moved = [mean_of(column) - m for column, m in zip(columns_of(out), mean, strict=True)]
         out = [[v - moved[j] for j, v in enumerate(row)] for row in out]
@@ -93,39 +93,39 @@ def noise(points, parts, key, amount, centred):
     return out
 
 
-def in_spectral_basis(points, change):
+def in_spectral_basis(features, change):
     """T = (X - m) V, each column of T replaced by `change(column, j, variance)`, and back."""
-    mean = [mean_of(column) for column in columns_of(points)]
-    values, vectors = eigen(covariance_of(points))
+    mean = [mean_of(column) for column in columns_of(features)]
+    values, vectors = eigen(covariance_of(features))
     components = [
-        [math.fsum((x - m) * v for x, m, v in zip(row, mean, vector, strict=True)) for row in points]
+        [math.fsum((x - m) * v for x, m, v in zip(row, mean, vector, strict=True)) for row in features]
         for vector in vectors
     ]
     changed = [change(column, j, max(values[j], 0.0)) for j, column in enumerate(components)]
     return [
         [mean[j] + math.fsum(changed[c][i] * vectors[c][j] for c in range(len(mean))) for j in range(len(mean))]
-        for i in range(len(points))
+        for i in range(len(features))
     ]
 
 
-def spectral_swap(points, key):
+def spectral_swap(features, key):
     def permuted(column, j, _):
         places = generator(key, "mask 2 permute", j).permutation(len(column))
         return [column[i] for i in places]
 
-    return in_spectral_basis(points, permuted)
+    return in_spectral_basis(features, permuted)
 
 
-def normal_synthesis(points, key):
+def normal_synthesis(features, key):
     def drawn(column, j, variance):
         rng = generator(key, "mask 2 draw", j)
         return [rng.standard_normal() * math.sqrt(variance) for _ in column]
 
-    return in_spectral_basis(points, drawn)
+    return in_spectral_basis(features, drawn)
 
 
-def suppression(points, share, outside):
-    values, _ = eigen(covariance_of(points))
+def suppression(features, share, outside):
+    values, _ = eigen(covariance_of(features))
     small, total = set(), 0.0
     for j in sorted(range(len(values)), key=lambda j: (values[j], -j)):
         total += max(values[j], 0.0)
@@ -136,7 +136,7 @@ def suppression(points, share, outside):
         limit = math.inf if outside is None else outside * math.sqrt(variance)
         return [0.0 if j in small or abs(v) > limit else v for v in column]
 
-    return in_spectral_basis(points, left)
+    return in_spectral_basis(features, left)
 
 
 def midranks(column):
@@ -150,9 +150,9 @@ def correlation_of(a, b):
     return across / math.sqrt(own) if own > 0 else 0.0
 
 
-def shuffled_order(points, parts, key, kept):
+def shuffled_order(features, parts, key, kept):
     """Draws of the shuffled column of a table with two columns, the first kept or not, from Spearman's coefficient."""
-    a, b = columns_of(points)
+    a, b = columns_of(features)
     n = len(a)
     rho = 2 * math.sin(math.pi / 6 * correlation_of(midranks(a), midranks(b)))
     scores = [NORMAL.inv_cdf((r - 0.5) / n) for r in midranks(a)]
@@ -167,22 +167,24 @@ def shuffled_order(points, parts, key, kept):
     return out
 
 
-def mondrian(points, k, strict):
+def mondrian(features, k, strict):
     """Groups of row numbers, by the recursive algorithm of the paper."""
-    width = len(points[0])
-    ranges = [max(column) - min(column) for column in columns_of(points)]
+    width = len(features[0])
+    ranges = [max(column) - min(column) for column in columns_of(features)]
 
     def split(rows, column):
-        ordered = sorted(rows, key=lambda i: (points[i][column], i))
+        ordered = sorted(rows, key=lambda i: (features[i][column], i))
         if not strict:
             return ordered[: len(rows) // 2], ordered[len(rows) // 2 :]
-        median = points[ordered[(len(rows) - 1) // 2]][column]
-        return [i for i in ordered if points[i][column] <= median], [i for i in ordered if points[i][column] > median]
+        median = features[ordered[(len(rows) - 1) // 2]][column]
+        return [i for i in ordered if features[i][column] <= median], [
+            i for i in ordered if features[i][column] > median
+        ]
 
     def anonymize(rows):
         spans = []
         for j in range(width):
-            values = [points[i][j] for i in rows]
+            values = [features[i][j] for i in rows]
             spans.append((max(values) - min(values)) / ranges[j] if ranges[j] > 0 else 0.0)
         for j in sorted(range(width), key=lambda j: (-spans[j], j)):
             left, right = split(rows, j)
@@ -190,7 +192,7 @@ def mondrian(points, k, strict):
                 return anonymize(left) + anonymize(right)
         return [sorted(rows)]
 
-    return anonymize(list(range(len(points))))
+    return anonymize(list(range(len(features))))
 
 
 def solve(matrix, right):
@@ -250,18 +252,18 @@ def logistic(design, codes, categories, penalty):
     return beta
 
 
-def sequential_regression(points, parts, key, binary, penalty):
+def sequential_regression(features, parts, key, binary, penalty):
     """One round; `binary` are the columns of -1 and +1. Numbers and one draw at a time in order of the columns."""
-    n, width = len(points), len(points[0])
-    columns = columns_of(points)
+    n, width = len(features), len(features[0])
+    columns = columns_of(features)
     mean = [mean_of(c) for c in columns]
     spread = [math.sqrt(math.fsum((v - m) ** 2 for v in c) / (n - 1)) for c, m in zip(columns, mean, strict=True)]
-    scores = [[(row[j] - mean[j]) / spread[j] for j in range(width)] for row in points]
+    scores = [[(row[j] - mean[j]) / spread[j] for j in range(width)] for row in features]
     fits = []
     for j in range(width):
         design = [row[:j] for row in scores]
         if j in binary:
-            fits.append(logistic(design, [int(row[j] > 0) for row in points], 2, penalty)[0])
+            fits.append(logistic(design, [int(row[j] > 0) for row in features], 2, penalty)[0])
         else:
             beta, rest = least_squares(design, columns[j])
             fits.append((beta, math.sqrt(rest / (n - 1))))

@@ -50,10 +50,10 @@ def log_density(x, mean, covariance, degrees):
     return at_mean - (distance / 2 if math.isinf(degrees) else (degrees + d) / 2 * math.log(1 + distance / degrees))
 
 
-def posteriors(points, weights, means, covariances, degrees):
+def posteriors(features, weights, means, covariances, degrees):
     """Eq. 2, and the log-likelihood."""
     z, likelihood = [], 0.0
-    for x in points:
+    for x in features:
         parts = [w * density(x, *c) for w, *c in zip(weights, means, covariances, degrees, strict=True)]
         z.append([part / sum(parts) for part in parts])
         likelihood += math.log(sum(parts))
@@ -68,25 +68,25 @@ def bounded(weights, k, n):
     return [(w + delta) / sum(v + delta for v in weights) for w in weights]
 
 
-def em_iteration(points, weights, means, covariances, degrees, k, shape, prior_rows, variances):
+def em_iteration(features, weights, means, covariances, degrees, k, shape, prior_rows, variances):
     """One iteration with the published bound; spherical, diagonal, tied and full covariances."""
-    n, d, groups = len(points), len(points[0]), len(weights)
-    z, likelihood = posteriors(points, weights, means, covariances, degrees)
+    n, d, groups = len(features), len(features[0]), len(weights)
+    z, likelihood = posteriors(features, weights, means, covariances, degrees)
     u = [
         [
             1.0 if math.isinf(v) else (v + d) / (v + squared_distance(x, m, c))
             for m, c, v in zip(means, covariances, degrees, strict=True)
         ]
-        for x in points
+        for x in features
     ]
     new_weights = bounded([sum(row[g] for row in z) / n for g in range(groups)], k, n)
     new_means, scatters, counts = [], [], []
     for g in range(groups):
         heavy = sum(z[i][g] * u[i][g] for i in range(n))
-        mean = [sum(z[i][g] * u[i][g] * points[i][j] for i in range(n)) / heavy for j in range(d)]
+        mean = [sum(z[i][g] * u[i][g] * features[i][j] for i in range(n)) / heavy for j in range(d)]
         scatter = [
             [
-                sum(z[i][g] * u[i][g] * (x[j] - mean[j]) * (x[h] - mean[h]) for i, x in enumerate(points))
+                sum(z[i][g] * u[i][g] * (x[j] - mean[j]) * (x[h] - mean[h]) for i, x in enumerate(features))
                 for h in range(d)
             ]
             for j in range(d)
@@ -129,10 +129,10 @@ def repair(logs, labels, k):
     return labels
 
 
-def class_posteriors(points, codes, slopes, shares, starts):
+def class_posteriors(features, codes, slopes, shares, starts):
     """Posteriors, priors and log-likelihood of latent class regression (eq. 12)."""
     z, p, likelihood = [], [], 0.0
-    for x, row in zip(points, codes, strict=True):
+    for x, row in zip(features, codes, strict=True):
         odds = [math.exp(b[0] + sum(s * v for s, v in zip(b[1:], x, strict=True))) for b in slopes]
         prior = [o / sum(odds) for o in odds]
         joint = list(prior)

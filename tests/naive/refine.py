@@ -9,13 +9,13 @@ from tests.naive.cluster import _mean, _squared
 WORD = 2**64
 
 
-def scatter(points, groups):
+def scatter(features, groups):
     """Sum of squared distances to the group means, `groups` a list of lists of records."""
     total = 0.0
     for rows in groups:
         if rows:
-            mean = _mean(points, rows)
-            total += sum(_squared(points[i], mean) for i in rows)
+            mean = _mean(features, rows)
+            total += sum(_squared(features[i], mean) for i in rows)
     return total
 
 
@@ -32,25 +32,25 @@ def exchange(groups, a, b, i, j):
     groups[a][at], groups[b][to] = j, i
 
 
-def all_steps(points, groups, k, a, b):
+def all_steps(features, groups, k, a, b):
     """(what it adds, kind, a record, a record or None) of every move and swap between two groups."""
-    before = scatter(points, [groups[a], groups[b]])
+    before = scatter(features, [groups[a], groups[b]])
     steps = []
     for i in groups[a]:
         for j in groups[b]:
             rest_a, rest_b = [h for h in groups[a] if h != i], [h for h in groups[b] if h != j]
-            steps.append((scatter(points, [[*rest_a, j], [*rest_b, i]]) - before, "swap", i, j))
+            steps.append((scatter(features, [[*rest_a, j], [*rest_b, i]]) - before, "swap", i, j))
     for here, there in ((a, b), (b, a)):
         if len(groups[here]) > k and len(groups[there]) < 2 * k - 1:
             for i in groups[here]:
                 rest = [h for h in groups[here] if h != i]
-                steps.append((scatter(points, [rest, [*groups[there], i]]) - before, "move", i, None))
+                steps.append((scatter(features, [rest, [*groups[there], i]]) - before, "move", i, None))
     return steps
 
 
-def take_best_step(points, groups, k, a, b, limit):
+def take_best_step(features, groups, k, a, b, limit):
     """Take the step between a and b that adds least, if less than `limit`; whether one was taken."""
-    steps = [step for step in all_steps(points, groups, k, a, b) if step[0] < limit]
+    steps = [step for step in all_steps(features, groups, k, a, b) if step[0] < limit]
     if not steps:
         return False
     _, kind, i, j = min(steps, key=lambda step: step[0])
@@ -62,26 +62,26 @@ def take_best_step(points, groups, k, a, b, limit):
     return True
 
 
-def cheapest_host(points, groups, k, i, near):
+def cheapest_host(features, groups, k, i, near):
     costs = [
-        (scatter(points, [[*groups[b], i]]) - scatter(points, [groups[b]]), place, b)
+        (scatter(features, [[*groups[b], i]]) - scatter(features, [groups[b]]), place, b)
         for place, b in enumerate(near)
         if 0 < len(groups[b]) < 2 * k - 1
     ]
     return min(costs) if costs else (math.inf, -1, -1)
 
 
-def dissolve(points, groups, k, a, near, limit):
+def dissolve(features, groups, k, a, near, limit):
     """Give the records of a away, last first, if that adds less than `limit`; whether it was done."""
-    credit = scatter(points, [groups[a]])
-    alone = sum(cheapest_host(points, groups, k, i, near)[0] for i in groups[a])
+    credit = scatter(features, [groups[a]])
+    alone = sum(cheapest_host(features, groups, k, i, near)[0] for i in groups[a])
     if k / (k + 1) * alone - credit >= limit:
         return False
     added = -credit
     moved = []
     while groups[a]:
         i = groups[a][-1]
-        cost, _, host = cheapest_host(points, groups, k, i, near)
+        cost, _, host = cheapest_host(features, groups, k, i, near)
         added += cost
         if added >= limit:
             take_back(groups, moved)
@@ -91,7 +91,7 @@ def dissolve(points, groups, k, a, near, limit):
     return True
 
 
-def create(points, groups, k, seed, g, near, limit):
+def create(features, groups, k, seed, g, near, limit):
     """Begin group g with `seed` and the k - 1 records cheapest to take, if that adds less than `limit`."""
     before = [list(rows) for rows in groups]
     home = next(b for b, rows in enumerate(groups) if seed in rows)
@@ -103,15 +103,15 @@ def create(points, groups, k, seed, g, near, limit):
             if len(groups[b]) > k:
                 for at, j in enumerate(groups[b]):
                     rest = [h for h in groups[b] if h != j]
-                    now = scatter(points, [groups[b], groups[g]])
-                    costs.append((scatter(points, [rest, [*groups[g], j]]) - now, place, at, b, j))
+                    now = scatter(features, [groups[b], groups[g]])
+                    costs.append((scatter(features, [rest, [*groups[g], j]]) - now, place, at, b, j))
         if not costs:
             take_back(groups, moved)
             return False
         *_, b, j = min(costs)
         put(groups, j, b, g)
         moved.append((j, b, g))
-    if scatter(points, groups) - scatter(points, before) >= limit:
+    if scatter(features, groups) - scatter(features, before) >= limit:
         take_back(groups, moved)
         return False
     return True
@@ -139,7 +139,7 @@ def below(bits, limit):
     return ((bits % 2**32) * limit) >> 32
 
 
-def anneal(points, groups, k, near, heat, schedule, every, key):
+def anneal(features, groups, k, near, heat, schedule, every, key):
     """Sweeps over all groups; `near` and `heat` are lists by group, `heat` and `groups` change."""
     for number, factor in enumerate(schedule):
         word = mixed(key ^ mixed(number))
@@ -148,12 +148,12 @@ def anneal(points, groups, k, near, heat, schedule, every, key):
                 bits = mixed((word + a) % WORD)
                 b = near[a][below(bits, len(near[a]))]
                 if groups[b]:
-                    take_best_step(points, groups, k, a, b, factor * heat[a] * allowance(bits))
+                    take_best_step(features, groups, k, a, b, factor * heat[a] * allowance(bits))
         if number % every == every - 1:
-            anneal_groups(points, groups, k, near, heat, factor, mixed(key ^ (WORD - 1) ^ mixed(number)))
+            anneal_groups(features, groups, k, near, heat, factor, mixed(key ^ (WORD - 1) ^ mixed(number)))
 
 
-def anneal_groups(points, groups, k, near, heat, factor, word):
+def anneal_groups(features, groups, k, near, heat, factor, word):
     free = [g for g in reversed(range(len(groups))) if not groups[g]]
     for a in range(len(groups)):
         size = len(groups[a])
@@ -163,22 +163,22 @@ def anneal_groups(points, groups, k, near, heat, factor, word):
         limit = factor * heat[a] * allowance(bits)
         choice = below(bits, 2 * size)
         if choice >= size:
-            if dissolve(points, groups, k, a, near[a], limit):
+            if dissolve(features, groups, k, a, near[a], limit):
                 free.append(a)
-        elif size > k and free and create(points, groups, k, groups[a][choice], free[-1], near[a], limit):
+        elif size > k and free and create(features, groups, k, groups[a][choice], free[-1], near[a], limit):
             heat[free.pop()] = heat[a]
 
 
-def near_points(points, count):
+def near_records(features, count):
     """All others by (distance, number), the first `count` of them."""
-    n = len(points)
+    n = len(features)
     return [
-        sorted((j for j in range(n) if j != i), key=lambda j: (_squared(points[i], points[j]), j))[:count]
+        sorted((j for j in range(n) if j != i), key=lambda j: (_squared(features[i], features[j]), j))[:count]
         for i in range(n)
     ]
 
 
-def combine(points, first, second):
+def combine(features, first, second):
     """By region the better of two groupings; regions grow from record to record by shared groups."""
     left, labels, count = set(range(len(first))), [None] * len(first), 0
     while left:
@@ -193,7 +193,7 @@ def combine(points, first, second):
         for labels_of in (first, second):
             names = {labels_of[i] for i in region}
             parts.append([[i for i in sorted(region) if labels_of[i] == name] for name in sorted(names)])
-        for rows in parts[1] if scatter(points, parts[1]) < scatter(points, parts[0]) else parts[0]:
+        for rows in parts[1] if scatter(features, parts[1]) < scatter(features, parts[0]) else parts[0]:
             for i in rows:
                 labels[i] = count
             count += 1

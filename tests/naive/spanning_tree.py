@@ -1,4 +1,4 @@
-"""Slow, literal twins of the spanning tree methods: every edge is evaluated anew at every step."""
+"""Slow, literal twins of the spanning tree methods: every edge is evaluated again at every step."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ def total_variation(f, g):
     return steps(sum(abs(p - q) for p, q in zip(f, g, strict=True)) / 2)
 
 
-def shortest_tree(points):
+def shortest_tree(features):
     """Edges (vertex inside, new vertex) of Prim's algorithm from row 0."""
     inside, edges = [0], []
-    while len(inside) < len(points):
-        outside = [v for v in range(len(points)) if v not in inside]
-        _, v, u = min((squared(points[u], points[v]), v, u) for v in outside for u in inside)
+    while len(inside) < len(features):
+        outside = [v for v in range(len(features)) if v not in inside]
+        _, v, u = min((squared(features[u], features[v]), v, u) for v in outside for u in inside)
         inside.append(v)
         edges.append((u, v))
     return edges
 
 
-def hood(edges, points, u, b):
+def hood(edges, features, u, b):
     """u and the first b - 2 vertices of a breadth-first search from it, degrees in order of distance to u."""
     found, level = [u], [u]
     while level and len(found) < b - 1:
         level = [w for x in level for e in edges if x in e for w in e if w not in found and w != x]
-        level = sorted(set(level), key=lambda w: (squared(points[u], points[w]), w))
+        level = sorted(set(level), key=lambda w: (squared(features[u], features[w]), w))
         found += level
     return found[: max(1, b - 1)]
 
 
-def class_tree(points, classes, shares, b, alpha):
+def class_tree(features, classes, shares, b, alpha):
     """Edges by Prim's algorithm with the composite distance, all candidate edges evaluated at every step."""
-    box = [max(float(p[j]) for p in points) - min(float(p[j]) for p in points) for j in range(len(points[0]))]
+    box = [max(float(p[j]) for p in features) - min(float(p[j]) for p in features) for j in range(len(features[0]))]
     unit = math.sqrt(sum(side * side for side in box)) or 1.0
     inside, edges = [0], []
-    while len(inside) < len(points):
+    while len(inside) < len(features):
         best = None
         for u in inside:
-            near = hood(edges, points, u, b)
-            for v in range(len(points)):
+            near = hood(edges, features, u, b)
+            for v in range(len(features)):
                 if v not in inside:
                     f = shares_of([*near, v], classes, len(shares))
-                    length = math.sqrt(squared(points[u], points[v])) / unit
+                    length = math.sqrt(squared(features[u], features[v])) / unit
                     value = (alpha * length + (1 - alpha) * jensen_shannon(f, shares), v, u)
                     best = value if best is None else min(best, value)
         inside.append(best[1])
@@ -110,51 +110,53 @@ def cut_apart(edges, n, removable, cost):
     return labels
 
 
-def cut_longest(points, edges, k, classes=None, shares=(), t=1.0):
+def cut_longest(features, edges, k, classes=None, shares=(), t=1.0):
     def removable(part):
         if len(part) < k:
             return False
         return classes is None or total_variation(shares_of(part, classes, len(shares)), shares) <= steps(t)
 
-    return cut_apart(edges, len(points), removable, lambda e, a, b: -math.sqrt(squared(points[e[0]], points[e[1]])))
+    return cut_apart(
+        edges, len(features), removable, lambda e, a, b: -math.sqrt(squared(features[e[0]], features[e[1]]))
+    )
 
 
-def cut_by_ratio(points, edges, k, classes, shares):
+def cut_by_ratio(features, edges, k, classes, shares):
     def divergence(part):
         return jensen_shannon(shares_of(part, classes, len(shares)), shares)
 
     def cost(edge, a, b):
-        length = math.sqrt(squared(points[edge[0]], points[edge[1]]))
+        length = math.sqrt(squared(features[edge[0]], features[edge[1]]))
         n = len(a) + len(b)
         weighted = (len(a) * divergence(a) + len(b) * divergence(b)) / n
         increase = steps(max(0.0, weighted - divergence(a | b)))
         return (increase / length if length > 0 else math.inf, -length)
 
-    return cut_apart(edges, len(points), lambda part: len(part) >= k, cost)
+    return cut_apart(edges, len(features), lambda part: len(part) >= k, cost)
 
 
-def mst(points, k):
-    return cut_longest(points, shortest_tree(points), k)
+def mst(features, k):
+    return cut_longest(features, shortest_tree(features), k)
 
 
-def mst_d(points, k):
-    labels = mst(points, k)
-    out, label = np.empty(len(points), dtype=np.int64), 0
+def mst_d(features, k):
+    labels = mst(features, k)
+    out, label = np.empty(len(features), dtype=np.int64), 0
     for g in range(int(labels.max()) + 1):
         rows = np.flatnonzero(labels == g)
-        part = diameter_fixed(points[rows], k) if len(rows) >= 2 * k else np.zeros(len(rows), dtype=np.int64)
+        part = diameter_fixed(features[rows], k) if len(rows) >= 2 * k else np.zeros(len(rows), dtype=np.int64)
         out[rows] = label + part
         label += int(part.max()) + 1
     return out
 
 
-def mst_t_close(points, k, classes, shares, t):
-    return cut_longest(points, shortest_tree(points), k, classes, shares, t)
+def mst_t_close(features, k, classes, shares, t):
+    return cut_longest(features, shortest_tree(features), k, classes, shares, t)
 
 
-def crest(points, k, classes, shares, alpha, b):
-    return cut_by_ratio(points, class_tree(points, classes, shares, b, alpha), k, classes, shares)
+def crest(features, k, classes, shares, alpha, b):
+    return cut_by_ratio(features, class_tree(features, classes, shares, b, alpha), k, classes, shares)
 
 
-def crest_partial(points, k, classes, shares):
-    return cut_by_ratio(points, shortest_tree(points), k, classes, shares)
+def crest_partial(features, k, classes, shares):
+    return cut_by_ratio(features, shortest_tree(features), k, classes, shares)

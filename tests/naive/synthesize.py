@@ -15,15 +15,15 @@ def groups_of(order, starts) -> Groups:
     return [order[a:b] for a, b in neighbours(starts)]
 
 
-def scatter(points: Array) -> Array:
-    total, mean = np.zeros((points.shape[1], points.shape[1])), points.mean(axis=0)
-    for row in points:
+def scatter(features: Array) -> Array:
+    total, mean = np.zeros((features.shape[1], features.shape[1])), features.mean(axis=0)
+    for row in features:
         total += np.outer(row - mean, row - mean)
     return total
 
 
-def within(points: Array, order, starts) -> Array:
-    return sum(scatter(points[members]) for members in groups_of(order, starts))
+def within(features: Array, order, starts) -> Array:
+    return sum(scatter(features[members]) for members in groups_of(order, starts))
 
 
 def pairwise(values: Array) -> tuple[Array, Array, Array]:
@@ -41,11 +41,11 @@ def pairwise(values: Array) -> tuple[Array, Array, Array]:
     return n, mean, covariance
 
 
-def spread(points: Array, order, starts) -> dict[str, Array]:
-    p, centre = points.shape[1], points.mean(axis=0)
+def spread(features: Array, order, starts) -> dict[str, Array]:
+    p, centre = features.shape[1], features.mean(axis=0)
     sums = {name: np.zeros((p, p)) for name in ("noise", "square", "product", "linear", "mixed", "largest")}
     for members in groups_of(order, starts):
-        w, u = scatter(points[members]), points[members].mean(axis=0) - centre
+        w, u = scatter(features[members]), features[members].mean(axis=0) - centre
         for j in range(p):
             for h in range(p):
                 sums["noise"][j, h] += (w[j, j] * w[h, h] + w[j, h] ** 2) / len(members)
@@ -58,19 +58,19 @@ def spread(points: Array, order, starts) -> dict[str, Array]:
     return sums
 
 
-def centroid(points: Array, order, starts) -> Array:
-    out = np.empty_like(points)
+def centroid(features: Array, order, starts) -> Array:
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        out[members] = points[members].mean(axis=0)
+        out[members] = features[members].mean(axis=0)
     return out
 
 
-def medians(points: Array, order, starts, columns) -> Array:
+def medians(features: Array, order, starts, columns) -> Array:
     """Centroids with the median of each group in some columns."""
-    out = centroid(points, order, starts)
+    out = centroid(features, order, starts)
     for members in groups_of(order, starts):
         for j in columns:
-            ranked = sorted(float(points[i, j]) for i in members)
+            ranked = sorted(float(features[i, j]) for i in members)
             middle = len(ranked) // 2
             value = ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
             for i in members:
@@ -105,15 +105,15 @@ def exact_noise(pieces, seeds) -> list[Array]:
     E = Z S^(-1/2) L', L the eigenvectors of the correlation within groups times the roots of their eigenvalues.
     """
     noise, centres, lost = [], [], 0.0
-    for (points, order, starts), seed in zip(pieces, seeds, strict=True):
-        rng, z = np.random.default_rng(seed), np.empty_like(points)
+    for (features, order, starts), seed in zip(pieces, seeds, strict=True):
+        rng, z = np.random.default_rng(seed), np.empty_like(features)
         for i in order:
-            z[i] = rng.standard_normal(points.shape[1])
+            z[i] = rng.standard_normal(features.shape[1])
         for members in groups_of(order, starts):
             z[members] -= z[members].mean(axis=0)
         noise.append(z)
-        centres.append(centroid(points, order, starts))
-        lost = lost + within(points, order, starts)
+        centres.append(centroid(features, order, starts))
+        lost = lost + within(features, order, starts)
     scale = np.sqrt(np.diag(lost))
     values, vectors = np.linalg.eigh(lost / np.outer(scale, scale))
     falling = np.argsort(-values)
@@ -125,13 +125,13 @@ def exact_noise(pieces, seeds) -> list[Array]:
     return [centre + part @ colour for centre, part in zip(centres, noise, strict=True)]
 
 
-def micro_perturbation(points: Array, order, starts, *, rng, factor, form) -> Array:
-    out = np.empty_like(points)
+def micro_perturbation(features: Array, order, starts, *, rng, factor, form) -> Array:
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
         noise = np.array([rng.standard_normal(len(factor)) for _ in members]) @ factor.T
         if form == "centred":
             noise -= noise.mean(axis=0)
-        out[members] = points[members].mean(axis=0) + noise
+        out[members] = features[members].mean(axis=0) + noise
     return out
 
 
@@ -156,13 +156,13 @@ def uniform_orthogonal(rows: int, rank: int, rng) -> Array:
     return product
 
 
-def rotated(points: Array, order, starts, *, rng) -> Array:
+def rotated(features: Array, order, starts, *, rng) -> Array:
     """`gaussian` with all matrices written out, from the same draws."""
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        n, mean = len(members), points[members].mean(axis=0)
+        n, mean = len(members), features[members].mean(axis=0)
         basis = zero_sum_basis(n)
-        a = basis.T @ (points[members] - mean)
+        a = basis.T @ (features[members] - mean)
         rank = min(a.shape)
         if a.shape[0] > a.shape[1]:
             a = np.vstack([np.linalg.qr(a, mode="r"), np.zeros((a.shape[0] - a.shape[1], a.shape[1]))])
@@ -170,11 +170,11 @@ def rotated(points: Array, order, starts, *, rng) -> Array:
     return out
 
 
-def ipso(points: Array, kept: Array, order, starts, *, rng) -> Array:
+def ipso(features: Array, kept: Array, order, starts, *, rng) -> Array:
     """R-microhybrid as IPSO writes it: regress, draw residuals, make them orthogonal, give them the scatter."""
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        x, n = points[members], len(members)
+        x, n = features[members], len(members)
         design = np.column_stack([np.ones(n), kept[members]])
         fitted = design @ np.linalg.lstsq(design, x, rcond=None)[0]
         z = rng.standard_normal(x.shape)
@@ -186,13 +186,13 @@ def ipso(points: Array, kept: Array, order, starts, *, rng) -> Array:
     return out
 
 
-def hybrid(points: Array, kept: Array, order, starts, *, rng) -> Array:
+def hybrid(features: Array, kept: Array, order, starts, *, rng) -> Array:
     """`r_microhybrid` with all matrices written out, from the same draws; for kept columns of full rank."""
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        n, width, mean = len(members), points.shape[1], points[members].mean(axis=0)
+        n, width, mean = len(members), features.shape[1], features[members].mean(axis=0)
         basis = zero_sum_basis(n)
-        a, k = basis.T @ (points[members] - mean), basis.T @ kept[members]
+        a, k = basis.T @ (features[members] - mean), basis.T @ kept[members]
         turn = np.eye(n - 1)
         for j in range(k.shape[1]):
             v = (turn @ k)[j:, j]
@@ -222,22 +222,22 @@ class Drawn:
         return taken
 
 
-def gaussian(points: Array, order, starts, *, rng, n_table: int, free: int = 0) -> Array:
+def gaussian(features: Array, order, starts, *, rng, n_table: int, free: int = 0) -> Array:
     """Each record by itself from a normal with the group's mean and scatter W/(n - free), times N/(N-1)."""
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        covariance = scatter(points[members]) / (len(members) - free) * n_table / (n_table - 1)
+        covariance = scatter(features[members]) / (len(members) - free) * n_table / (n_table - 1)
         for i in members:
-            out[i] = rng.multivariate_normal(points[members].mean(axis=0), covariance, method="eigh")
+            out[i] = rng.multivariate_normal(features[members].mean(axis=0), covariance, method="eigh")
     return out
 
 
-def pca(points: Array, order, starts, *, rng, moments: str, n_table: int | None = None) -> Array:
+def pca(features: Array, order, starts, *, rng, moments: str, n_table: int | None = None) -> Array:
     """Gal's Algorithm 3 with the eigenvectors of each group's scatter."""
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     for members in groups_of(order, starts):
-        n, mean = len(members), points[members].mean(axis=0)
-        values, vectors = np.linalg.eigh(scatter(points[members]))
+        n, mean = len(members), features[members].mean(axis=0)
+        values, vectors = np.linalg.eigh(scatter(features[members]))
         real = values > 1e-10 * max(values.max(), 1e-300)
         values, vectors = values[real], vectors[:, real]
         z = rng.standard_normal((n, len(values)))

@@ -7,29 +7,29 @@ import itertools
 from tests.naive.two_phase import furthest, labels_of, mean, squared
 
 
-def scatter(points, rows):
-    middle = mean(points, rows)
-    return sum(squared(points[i], middle) for i in rows)
+def scatter(features, rows):
+    middle = mean(features, rows)
+    return sum(squared(features[i], middle) for i in rows)
 
 
-def nearest_next(points, groups):
+def nearest_next(features, groups):
     """Rows of the walk through `groups`, lists of rows."""
     path = []
     for group in groups:
         left = list(group)
         while left:
             if path:
-                row = min(left, key=lambda i: (squared(points[i], points[path[-1]]), i))
+                row = min(left, key=lambda i: (squared(features[i], features[path[-1]]), i))
             else:
-                row = furthest(points, left, mean(points, range(len(points))))
+                row = furthest(features, left, mean(features, range(len(features))))
             path.append(row)
             left.remove(row)
     return path
 
 
-def chained(points, groups):
+def chained(features, groups):
     """The groups in the order of a walk over their centroids."""
-    centroids = [mean(points, group) for group in groups]
+    centroids = [mean(features, group) for group in groups]
     return [groups[g] for g in nearest_next(centroids, [list(range(len(groups)))])]
 
 
@@ -42,16 +42,16 @@ def cuts(n, k):
             yield [size, *rest]
 
 
-def cut_path(points, path, k):
+def cut_path(features, path, k):
     """Labels of the best of all cuts of the line."""
     best = None
     for sizes in cuts(len(path), k):
         ends = list(itertools.accumulate(sizes))
         groups = [path[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-        loss = sum(scatter(points, group) for group in groups)
+        loss = sum(scatter(features, group) for group in groups)
         if best is None or loss < best[0]:
             best = (loss, groups)
-    return labels_of(best[1], len(points))
+    return labels_of(best[1], len(features))
 
 
 def partitions(rows, k):
@@ -67,6 +67,8 @@ def partitions(rows, k):
                 yield [[first, *others], *parts]
 
 
-def least_scatter(points, k):
+def least_scatter(features, k):
     """The least scatter of any grouping with sizes of at least k, by trying all."""
-    return min(sum(scatter(points, group) for group in groups) for groups in partitions(list(range(len(points))), k))
+    return min(
+        sum(scatter(features, group) for group in groups) for groups in partitions(list(range(len(features))), k)
+    )

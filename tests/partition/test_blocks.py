@@ -10,23 +10,23 @@ from tests.methods.grouping.data import grouping_problems, principal_blocks
 @settings(deadline=None)
 @given(grouping_problems(), st.integers(1, 40), st.booleans())
 def test_balanced_whatever_the_ties(problem, rows, turned):
-    points, _ = problem
-    before = points.copy()
-    labels = principal_blocks(points, rows, turned=turned)
+    features, _ = problem
+    before = features.copy()
+    labels = principal_blocks(features, rows, turned=turned)
     sizes = np.bincount(labels)
-    assert len(sizes) == -(-len(points) // rows)
+    assert len(sizes) == -(-len(features) // rows)
     assert sizes.max() <= rows
     assert sizes.max() - sizes.min() <= 1
-    assert (points == before).all()
-    order, starts = block_order(points, rows, turned=turned)
-    assert (np.sort(order) == np.arange(len(points))).all()
+    assert (features == before).all()
+    order, starts = block_order(features, rows, turned=turned)
+    assert (np.sort(order) == np.arange(len(features))).all()
     assert (np.diff(starts) == sizes).all()
     assert (labels[order] == np.repeat(np.arange(len(sizes)), sizes)).all()
 
 
 def test_cut_by_rank_along_the_widest_direction():
-    points = np.random.default_rng(0).permutation(100)[:, None] * [1.0, 1.0] + [0.0, 5.0]
-    assert (principal_blocks(points, 25) == points[:, 0] // 25).all()
+    features = np.random.default_rng(0).permutation(100)[:, None] * [1.0, 1.0] + [0.0, 5.0]
+    assert (principal_blocks(features, 25) == features[:, 0] // 25).all()
 
 
 def test_constant_points_are_cut_in_row_order():
@@ -34,8 +34,8 @@ def test_constant_points_are_cut_in_row_order():
 
 
 def test_turned_borders_cross_the_plain_ones():
-    points = np.random.default_rng(0).normal(size=(4000, 5)) * [5, 4, 3, 2, 1]
-    plain, turned = principal_blocks(points, 500), principal_blocks(points, 500, turned=True)
+    features = np.random.default_rng(0).normal(size=(4000, 5)) * [5, 4, 3, 2, 1]
+    plain, turned = principal_blocks(features, 500), principal_blocks(features, 500, turned=True)
     # Blocks of one cut that a block of the other meets.
     assert len(set(zip(plain.tolist(), turned.tolist(), strict=True))) > 2 * 8
 

@@ -17,70 +17,70 @@ def keys_for(rows, seed=0):
 @settings(deadline=None)
 @given(grouping_problems(), st.integers(1, 12))
 def test_like_the_naive_twin_and_balanced_on_the_sample(problem, leaves):
-    points, _ = problem
-    leaves = min(leaves, len(points))
-    keys = keys_for(len(points))
-    tree = fit_tree(points, keys, leaves)
-    found = route(tree, points, keys)
+    features, _ = problem
+    leaves = min(leaves, len(features))
+    keys = keys_for(len(features))
+    tree = fit_tree(features, keys, leaves)
+    found = route(tree, features, keys)
     assert tree.leaves == leaves
-    assert (found == naive.route(tree, points, keys)).all()
+    assert (found == naive.route(tree, features, keys)).all()
     sizes = np.bincount(found, minlength=leaves)
     assert sizes.min() >= 1
-    assert sizes.max() <= len(points) / leaves + np.ceil(np.log2(leaves)) + 1
+    assert sizes.max() <= len(features) / leaves + np.ceil(np.log2(leaves)) + 1
 
 
 @settings(deadline=None, max_examples=30)
 @given(grouping_problems(), st.integers(1, 12), st.integers(0, 120), st.integers(1, 50))
 def test_a_batch_gives_what_the_whole_gives(problem, leaves, first, count):
-    points, _ = problem
-    keys = keys_for(len(points))
-    tree = fit_tree(points, keys, min(leaves, len(points)))
+    features, _ = problem
+    keys = keys_for(len(features))
+    tree = fit_tree(features, keys, min(leaves, len(features)))
     part = slice(first, first + count)
-    assert (route(tree, points[part], keys[part]) == route(tree, points, keys)[part]).all()
-    assert (route(tree, points[::-1], keys[::-1]) == route(tree, points, keys)[::-1]).all()
+    assert (route(tree, features[part], keys[part]) == route(tree, features, keys)[part]).all()
+    assert (route(tree, features[::-1], keys[::-1]) == route(tree, features, keys)[::-1]).all()
 
 
 @settings(deadline=None, max_examples=30)
 @given(grouping_problems(), st.integers(1, 12))
 def test_json_keeps_every_bit(problem, leaves):
-    points, _ = problem
-    keys = keys_for(len(points))
-    tree = fit_tree(points, keys, min(leaves, len(points)))
+    features, _ = problem
+    keys = keys_for(len(features))
+    tree = fit_tree(features, keys, min(leaves, len(features)))
     again = Tree.from_dict(json.loads(json.dumps(tree.to_dict())))
     for name in Tree.__dataclass_fields__:
         mine, theirs = getattr(tree, name), getattr(again, name)
         assert mine.dtype == theirs.dtype
         assert mine.shape == theirs.shape
         assert (mine == theirs).all()
-    assert (route(again, points, keys) == route(tree, points, keys)).all()
+    assert (route(again, features, keys) == route(tree, features, keys)).all()
 
 
 @pytest.mark.parametrize("values", ["constant", "two values", "many"])
 def test_unseen_rows_are_divided_in_proportion(values):
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(40_000, 2))
+    features = rng.normal(size=(40_000, 2))
     if values == "constant":
-        points[:] = 1.0
+        features[:] = 1.0
     elif values == "two values":
-        points = (points > 0.5).astype(float)
+        features = (features > 0.5).astype(float)
     sample = rng.permutation(40_000)[:8000]
     keys = keys_for(40_000)
-    tree = fit_tree(points[sample], keys[sample], 10)
-    sizes = np.bincount(route(tree, points, keys), minlength=10)
+    tree = fit_tree(features[sample], keys[sample], 10)
+    sizes = np.bincount(route(tree, features, keys), minlength=10)
     assert sizes.min() > 3400
     assert sizes.max() < 4600
 
 
 def test_wrong_input_is_refused():
-    points, keys = np.zeros((4, 2)), keys_for(4)
+    features, keys = np.zeros((4, 2)), keys_for(4)
     for leaves in (0, 5):
         with pytest.raises(ValueError, match=f"{leaves} leaves from a sample of 4"):
-            fit_tree(points, keys, leaves)
+            fit_tree(features, keys, leaves)
     with pytest.raises(ValueError, match="uint64"):
-        fit_tree(points, keys.astype(np.int64), 2)
+        fit_tree(features, keys.astype(np.int64), 2)
     with pytest.raises(ValueError, match="shape"):
-        fit_tree(points, keys[:3], 2)
+        fit_tree(features, keys[:3], 2)
     with pytest.raises(ValueError, match="NaN"):
-        route(fit_tree(points, keys, 2), np.full((4, 2), np.nan), keys)
+        route(fit_tree(features, keys, 2), np.full((4, 2), np.nan), keys)
     with pytest.raises(ValueError, match="fitted on 2"):
-        route(fit_tree(points, keys, 2), points[:, :1], keys)
+        route(fit_tree(features, keys, 2), features[:, :1], keys)

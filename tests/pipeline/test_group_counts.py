@@ -44,7 +44,7 @@ def table(parts, seed):
     return np.concatenate([rng.normal(size=(sum(parts), 2)), rng.integers(0, 2, (sum(parts), 1))], axis=1)
 
 
-def learnt(points, steps, parts, strata):
+def learnt(features, steps, parts, strata):
     """What the step that counts has learnt, and the channels that it saw."""
     seen = []
 
@@ -53,18 +53,18 @@ def learnt(points, steps, parts, strata):
         return part
 
     at = next(at for at, step in enumerate(steps) if isinstance(step, Reduce))
-    run_steps(points, (*steps[: at + 1], Rows("look", look)), key=KEY, parts=parts, strata=strata)
+    run_steps(features, (*steps[: at + 1], Rows("look", look)), key=KEY, parts=parts, strata=strata)
     return seen[0][1], [part for part, _ in seen]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(40, 60), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_what_parts_count_is_what_the_table_has(parts, seed):
-    points, strata = table(parts, seed), sorted(at % 2 for at in range(len(parts)))
+    features, strata = table(parts, seed), sorted(at % 2 for at in range(len(parts)))
     asked = Asked("mdav", {"block_rows": None}, None, {})
     own = layout()
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
-    groups, seen = learnt(points, steps, parts, strata)
+    groups, seen = learnt(features, steps, parts, strata)
     labels, before = [], 0
     for part in seen:
         labels.append(part[:, -1].astype(int) + before)
@@ -84,13 +84,13 @@ def test_what_parts_count_is_what_the_table_has(parts, seed):
 def test_exact_noise_of_parts_has_the_scatter_that_groups_lost():
     """Also over parts of which each draws its own: the covariance of the stratum comes out, to rounding."""
     parts, strata = [60, 45, 80], [0, 0, 1]
-    points, own = table(parts, 3), layout()
+    features, own = table(parts, 3), layout()
     asked = Asked("mdav", {"block_rows": None}, "quick", {})
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
-    made = run_steps(points, steps, key=KEY, parts=parts, strata=strata)
+    made = run_steps(features, steps, key=KEY, parts=parts, strata=strata)
     for rows in (slice(0, 105), slice(105, 185)):
-        assert np.allclose(np.cov(made[rows, :2].T), np.cov(points[rows, :2].T), rtol=1e-9, atol=1e-12)
-        assert np.allclose(made[rows, :2].mean(axis=0), points[rows, :2].mean(axis=0))
+        assert np.allclose(np.cov(made[rows, :2].T), np.cov(features[rows, :2].T), rtol=1e-9, atol=1e-12)
+        assert np.allclose(made[rows, :2].mean(axis=0), features[rows, :2].mean(axis=0))
 
 
 def test_missing_numbers_are_filled_from_the_groups():
@@ -137,12 +137,12 @@ def test_records_of_two_kinds_have_two_names():
 
 
 def test_what_was_learnt_of_groups_survives_the_disk():
-    points, own = table([50], 2), layout()
+    features, own = table([50], 2), layout()
     steps = (
         *group_steps(own, Asked("mdav", {"block_rows": None}, None, {}), np.ones(2)),
         *synthesis_steps(own, chosen(50)),
     )
-    groups, _ = learnt(points, steps, [50], [0])
+    groups, _ = learnt(features, steps, [50], [0])
     again = from_bytes(to_bytes(groups), RECORDS)
     assert np.array_equal(again.factor(0), groups.factor(0)) and again.loss_bound(K) == groups.loss_bound(K)
     merged = reduce(lambda one, two: one.merge(two), (partial(from_bytes, to_bytes(groups), RECORDS)().counts[0],) * 2)

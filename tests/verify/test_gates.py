@@ -18,9 +18,9 @@ from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMomen
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, Outcome, held, worst_entry, worst_of
+from anonpipe.verify.expectations import Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
-from anonpipe.verify.promises import Target
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import build_view
 from anonpipe.verify.words import line
@@ -34,7 +34,7 @@ GROUPS = ("smallest_group", "bound", "classes", "spread", "grouped", "scopes")
 
 
 @dataclass(frozen=True)
-class Promise:
+class Expectation:
     """A synthesizer, and whether its noise is that of the stratum."""
 
     method: str
@@ -49,10 +49,10 @@ class Promise:
         return record.guarantee(record.options(method=self.method, **options, **(scope if record.noise else {})))
 
 
-def judge(evidence, promise, k, limits, asked):
+def judge(evidence, expectation, k, limits, asked):
     """The verdict where this was promised and asked."""
     return judge_evidence(
-        replace(evidence, by=replace(evidence.by, guarantee=promise.guarantee, asked=asked)), k, limits
+        replace(evidence, by=replace(evidence.by, guarantee=expectation.guarantee, asked=asked)), k, limits
     )
 
 
@@ -65,7 +65,7 @@ def tally(cells: np.ndarray) -> Tally:
     return Tally(len(cells), n.astype(float), mean, np.square(numbers - mean).sum(axis=0), codes)
 
 
-def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evidence:
+def evidence(expectation: Expectation, seed: int = 1, n: int = 4000, **changes) -> Evidence:
     """What an honest run of two strata measures."""
     rng = np.random.default_rng(seed)
     original, released, grouped, made, spread = [], [], [], [], []
@@ -75,38 +75,39 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
     mean, sd = cells.mean(axis=0), cells.std(axis=0, ddof=1)
     counts = {"c": np.bincount(c.astype(int))}
     view = build_view(COLUMNS, dict(zip("xy", mean, strict=False)), dict(zip("xy", sd, strict=False)), counts)
-    points = (cells[:, :2] - mean[:2]) / sd[:2]
+    features = (cells[:, :2] - mean[:2]) / sd[:2]
     labels = [np.arange(np.sum(c == at)) // 5 for at in (0, 1)]
     groups = [sort_groups(part) for part in labels]
-    whole = [GroupedMoments.of(points[c == at], *groups[at]) for at in (0, 1)]
+    whole = [GroupedMoments.of(features[c == at], *groups[at]) for at in (0, 1)]
     factor = None
-    if promise.method == "micro_perturbation":
-        factor = noise_factor(s_delta(whole[0].merge(whole[1]), promise.form))
+    if expectation.method == "micro_perturbation":
+        factor = noise_factor(s_delta(whole[0].merge(whole[1]), expectation.form))
     for at in (0, 1):
-        options = {"form": promise.form, "factor": factor} if factor is not None else {}
-        if promise.method == "pca":
-            options = {"moments": promise.form} | ({"n_table": n} if promise.form == "expected" else {})
-        new = synthesize(points[c == at], *groups[at], promise.method, rng=rng, **options)
+        options = {"form": expectation.form, "factor": factor} if factor is not None else {}
+        if expectation.method == "pca":
+            options = {"moments": expectation.form} | ({"n_table": n} if expectation.form == "expected" else {})
+        new = synthesize(features[c == at], *groups[at], expectation.method, rng=rng, **options)
         back = np.column_stack([new * sd[:2] + mean[:2], c[c == at]])
         original.append(PairwiseMoments.of(view.measure(cells[c == at])))
         released.append(PairwiseMoments.of(view.measure(back)))
         grouped.append(whole[at])
         made.append(Moments.of(new))
-        spread.append(GroupSpread.of(points[c == at], *groups[at]))
+        spread.append(GroupSpread.of(features[c == at], *groups[at]))
     strata = tuple(tally(cells[c == at]) for at in (0, 1))
     content = {
         "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
-        "rows_as_they_were": 0, "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
+        "unchanged_records": 0, "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
-        "point_columns": (0, 1, None),
+        "feature_columns": (0, 1, None),
         "original": original, "released": released, "synthesized": made,
     }  # fmt: skip
     told = {
-        "guarantee": promise.guarantee, "identical": promise.method == "centroid", "asked": NOTHING,
+        "guarantee": expectation.guarantee, "identical": expectation.method == "centroid", "asked": NOTHING,
         "smallest_group": 5, "grouped": whole, "bound": LossBound(3.0, None),
         "classes": {"c": class_disclosure(np.arange(n) // 5, np.arange(n) % 5 // 3)},
-        "spread": spread if promise.form == "expected" else None, "scopes": [0, 1] if promise.strata else [0, 0],
+        "spread": spread if expectation.form == "expected" else None,
+        "scopes": [0, 1] if expectation.strata else [0, 0],
     }  # fmt: skip
     by = GroupEvidence(**(told | {name: changes.pop(name) for name in list(changes) if name in GROUPS}))
     return Evidence(**(content | changes), by=by)
@@ -114,35 +115,35 @@ def evidence(promise: Promise, seed: int = 1, n: int = 4000, **changes) -> Evide
 
 def masked(method="spectral_swap", **options):
     """What an honest run of a masker measures; there are no groups."""
-    honest = evidence(PROMISES[0])
+    honest = evidence(EXPECTATIONS[0])
     rng, masker = np.random.default_rng(3), MASKERS[method]
-    points = rng.normal(size=(4000, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]])
-    made = mask(points, method, rng=rng, **options)
-    total = Moments.of(points)
+    features = rng.normal(size=(4000, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]])
+    made = mask(features, method, rng=rng, **options)
+    total = Moments.of(features)
     view = build_view({"x": COLUMNS["x"], "y": COLUMNS["y"]}, dict.fromkeys("xy", 0.0), dict.fromkeys("xy", 1.0), {})
     expected = masker.expect(total, **options) if masker.expect else None
     return replace(
-        honest, view=view, point_columns=(0, 1), original=[PairwiseMoments.of(points)],
+        honest, view=view, feature_columns=(0, 1), original=[PairwiseMoments.of(features)],
         released=[PairwiseMoments.of(made)], synthesized=[Moments.of(made)],
         by=MaskEvidence(method, [Target(total, expected)], 0 if masker.exact_columns else None, None),
-        arrived=Arrived(tally(points), (tally(points),), ((tally(points),), (tally(points),)), {}, ()),
+        arrived=Arrived(tally(features), (tally(features),), ((tally(features),), (tally(features),)), {}, ()),
     )  # fmt: skip
 
 
-PROMISES = [
-    Promise("centroid", None, True),
-    Promise("gaussian", "exact", True),
-    Promise("pca", "exact", True),
-    Promise("pca", "expected", False),
-    Promise("micro_perturbation", "independent", False),
-    Promise("micro_perturbation", "centred", False),
-    Promise("micro_perturbation", "published", False),
+EXPECTATIONS = [
+    Expectation("centroid", None, True),
+    Expectation("gaussian", "exact", True),
+    Expectation("pca", "exact", True),
+    Expectation("pca", "expected", False),
+    Expectation("micro_perturbation", "independent", False),
+    Expectation("micro_perturbation", "centred", False),
+    Expectation("micro_perturbation", "published", False),
 ]
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda p: f"{p.method}-{p.form}")
-def test_honest_runs_pass(promise):
-    verdict = judge(evidence(promise), promise, 5, LIMITS, NOTHING)
+@pytest.mark.parametrize("expectation", EXPECTATIONS, ids=lambda p: f"{p.method}-{p.form}")
+def test_honest_runs_pass(expectation):
+    verdict = judge(evidence(expectation), expectation, 5, LIMITS, NOTHING)
     assert verdict.passed, [check for check in verdict.lines if check.outcome is Outcome.FAILED]
     assert {check.outcome for check in verdict.checks if check.mandatory} == {Outcome.PASSED}
     assert any(check.on.startswith("1 written file") for check in verdict.lines)
@@ -158,36 +159,36 @@ def test_honest_runs_pass(promise):
         ({"forbidden_names": ("y",)}, "identifier or dropped"),
         ({"beyond_limits": 1}, "beyond declared"),
         ({"rows_under_k": 1}, "occur fewer than 5"),
-        ({"rows_as_they_were": 41}, "equal an original one"),
+        ({"unchanged_records": 41}, "equal an original one"),
         ({"suppressed": (0.051, "c")}, "because their category is rare"),
     ],
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):
-    promise = PROMISES[1]
-    verdict = judge(evidence(promise, **change), promise, 5, LIMITS, NOTHING)
+    expectation = EXPECTATIONS[1]
+    verdict = judge(evidence(expectation, **change), expectation, 5, LIMITS, NOTHING)
     failed = [check.name for check in verdict.lines if check.outcome is Outcome.FAILED]
     assert not verdict.passed and len(failed) == 1 and failing in failed[0]
 
 
 def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding():
-    promise, honest = PROMISES[1], evidence(PROMISES[1])
+    expectation, honest = EXPECTATIONS[1], evidence(EXPECTATIONS[1])
     shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
-    verdict = judge(replace(honest, synthesized=shifted), promise, 5, LIMITS, NOTHING)
+    verdict = judge(replace(honest, synthesized=shifted), expectation, 5, LIMITS, NOTHING)
     failed = {check.name for check in verdict.lines if check.outcome is Outcome.FAILED}
     assert failed == {"mean: agrees with its expectation", "mean in each stratum: agrees with its expectation"}
 
 
 def test_the_published_form_passed_off_as_unbiased_is_caught():
-    independent = Promise("micro_perturbation", "independent", False)
-    biased = evidence(Promise("micro_perturbation", "published", False), n=40_000)
+    independent = Expectation("micro_perturbation", "independent", False)
+    biased = evidence(Expectation("micro_perturbation", "published", False), n=40_000)
     verdict = judge(biased, independent, 5, LIMITS, NOTHING)
     assert "covariance: agrees with its expectation" in {c.name for c in verdict.lines if c.outcome is Outcome.FAILED}
 
 
 def test_a_swapped_written_column_fails_the_covariance():
-    promise, honest = PROMISES[1], evidence(PROMISES[1])
+    expectation, honest = EXPECTATIONS[1], evidence(EXPECTATIONS[1])
     released = [replace(part, cross=part.cross * 1.2) for part in honest.released]
-    verdict = judge(replace(honest, released=released), promise, 5, LIMITS, NOTHING)
+    verdict = judge(replace(honest, released=released), expectation, 5, LIMITS, NOTHING)
     assert any(c.name.startswith("covariance") and c.outcome is Outcome.FAILED for c in verdict.lines)
 
 
@@ -212,9 +213,9 @@ def test_what_cannot_be_measured_fails():
 )
 def test_conditions_on_classes(asked, failing):
     """Three records of one class and two of the other in every group; in the table it is two to three."""
-    promise = PROMISES[0]
+    expectation = EXPECTATIONS[0]
     told = class_disclosure(np.arange(4000) // 5, np.arange(4000) % 5 // 3, np.array([0.4, 0.6]))
-    verdict = judge(evidence(promise, classes={"c": told}), promise, 5, LIMITS, asked)
+    verdict = judge(evidence(expectation, classes={"c": told}), expectation, 5, LIMITS, asked)
     failed = [check for check in verdict.lines if check.outcome is Outcome.FAILED]
     assert [check.name.startswith(name) for check, name in zip(failed, failing, strict=True)] == [True] * len(failing)
     assert all(check.mandatory for check in failed)
@@ -222,12 +223,12 @@ def test_conditions_on_classes(asked, failing):
 
 
 def test_the_loss_is_told_with_its_bound():
-    promise = PROMISES[0]
-    exact = judge(evidence(promise), promise, 5, LIMITS, NOTHING).notes[0]
+    expectation = EXPECTATIONS[0]
+    exact = judge(evidence(expectation), expectation, 5, LIMITS, NOTHING).notes[0]
     assert "lower bound of any grouping with this k 3.00 % (exact neighbours of every record)" in exact
-    sampled = judge(evidence(promise, bound=LossBound(2.5, 128)), promise, 5, LIMITS, NOTHING).notes[0]
+    sampled = judge(evidence(expectation, bound=LossBound(2.5, 128)), expectation, 5, LIMITS, NOTHING).notes[0]
     assert "2.50 % (exact neighbours of 128 records, confidence 99%)" in sampled
-    assert "averaged" in judge(evidence(promise, bound=None), promise, 5, LIMITS, NOTHING).notes[0]
+    assert "averaged" in judge(evidence(expectation, bound=None), expectation, 5, LIMITS, NOTHING).notes[0]
 
 
 MASKS = [
@@ -290,7 +291,7 @@ def test_without_a_promise_the_written_rows_are_held_to_the_gates_alone():
 
 def test_each_covariance_is_held_to_its_own_limit():
     """Of two columns one is masked strongly: what its variance may differ by is not allowed to the other's."""
-    honest = evidence(Promise("micro_perturbation", "independent", False), n=400)
+    honest = evidence(Expectation("micro_perturbation", "independent", False), n=400)
     wide = replace(honest.by.grouped[0], within=honest.by.grouped[0].within * np.array([[1.0, 0.0], [0.0, 0.01]]))
     uneven = replace(honest, by=replace(honest.by, grouped=[wide, wide]))
     uneven = replace(uneven, synthesized=[Moments(p.total.n, p.total.mean, p.total.scatter) for p in (wide, wide)])
@@ -326,9 +327,9 @@ def test_the_entry_nearest_to_its_limit_is_told_with_its_own_limit():
 
 
 def test_strata_that_share_a_scope_are_held_together():
-    promise = Promise("micro_perturbation", "independent", True)
-    honest = evidence(promise, scopes=[0, 0])
-    assert honest.by.strata == [] and len(evidence(promise).by.strata) == 2
+    expectation = Expectation("micro_perturbation", "independent", True)
+    honest = evidence(expectation, scopes=[0, 0])
+    assert honest.by.strata == [] and len(evidence(expectation).by.strata) == 2
 
 
 LOST = "rows, nulls or categories in the staging that the scan did not count"
@@ -346,7 +347,7 @@ def found(honest, stage, **changes):
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("mask", [False, True])
 def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates(stage, mask):
-    honest = masked("data_shuffle") if mask else evidence(PROMISES[1])
+    honest = masked("data_shuffle") if mask else evidence(EXPECTATIONS[1])
     first = honest.arrived.read[stage][0]
     some = np.array([7.0, 0.0, 0.0])[: len(first.n)]
     assert LOST in failures(found(honest, stage, n=first.n - some))
@@ -361,7 +362,7 @@ def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates
 
 
 def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
-    honest = evidence(PROMISES[1])
+    honest = evidence(EXPECTATIONS[1])
     (a, b), other = honest.arrived.read
     shift = np.array([0.01, 0.0, 0.0])
     moved = (replace(a, mean=a.mean + shift * b.rows), replace(b, mean=b.mean - shift * a.rows))
@@ -370,7 +371,7 @@ def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
 
 def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
     """A fifth of the values are gone before anything is computed: original and release agree, the scan does not."""
-    honest = evidence(PROMISES[1])
+    honest = evidence(EXPECTATIONS[1])
     whole, damaged = merge_all(honest.original), []
     for part in (*honest.original, *honest.released):
         n = part.n.copy()
@@ -383,7 +384,7 @@ def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
 
 def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_category_more():
     """Strata of three records were dropped: which categories went with them is not known, but none may have grown."""
-    honest = evidence(PROMISES[1])
+    honest = evidence(EXPECTATIONS[1])
     counts = honest.arrived.table.codes[2]
     unknown = replace(honest.arrived.table, codes={})
     strata = tuple(replace(part, codes={}) for part in honest.arrived.strata)

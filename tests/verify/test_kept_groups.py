@@ -1,4 +1,4 @@
-"""Groups that span partitions: what the gate counts anew."""
+"""Groups that span partitions: what the gate counts again."""
 
 from __future__ import annotations
 

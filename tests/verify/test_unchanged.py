@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.verify.unchanged import rows_as_they_were
+from anonpipe.verify.unchanged import unchanged_records
 
 
 def naive(original, released, labels, k):
@@ -27,4 +27,4 @@ def test_like_the_naive_twin(data):
     labels = np.unique(data.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n)), return_inverse=True)[1]
     k = data.draw(st.integers(2, 6))
     order, starts = sort_groups(labels.astype(np.int64))
-    assert rows_as_they_were(original, released, order, starts, k) == naive(original, released, labels, k)
+    assert unchanged_records(original, released, order, starts, k) == naive(original, released, labels, k)

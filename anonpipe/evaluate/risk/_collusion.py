@@ -24,7 +24,7 @@ class Collusion:
     Attributes
     ----------
     tolerance
-        Largest error of a value that counts as recovered, in units of the points.
+        Largest error of a value that counts as recovered, in units of the features.
     share
         Share of the last members' values recovered, each member being the last in turn.
     low, high
@@ -32,7 +32,7 @@ class Collusion:
     from_group
         The same share of one who knows the group and pools nothing: its released mean.
     median_error
-        Median error of a recovered value, in units of the points.
+        Median error of a recovered value, in units of the features.
     by_column
         Name of each column and the share recovered of it.
     curve

@@ -16,7 +16,7 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
-from anonpipe.kernels.points import LARGEST
+from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray
 
 BLOCKS = 10

@@ -16,7 +16,7 @@ def expected_links(alike: Alike, *, records: int) -> Measurement:
     as 1/n: each of the n stands for it with the same probability. Records of
     a group that differ in an unchanged column make groups of their own, as a
     reader sees whose they are not. It is what the literature's shares of
-    correct links measure where released records are drawn anew in each group.
+    correct links measure where released records are drawn again in each group.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.types import FloatArray, IntArray
 
 STEPS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Tolerances of the curves, in units of the points."""
+"""Tolerances of the curves, in units of the features."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Attacked:
     Attributes
     ----------
     original, released
-        Points, shape (n_rows, width).
+        Features, shape (n_rows, width).
     group
         Group of each row, 0 to n_groups - 1, shape (n_rows,).
     order, starts
@@ -53,13 +53,13 @@ class Attacked:
         """Whether there are more records than these."""
         return len(self.group) < self.of
 
-    def sums(self, points: FloatArray) -> FloatArray:
-        """Sum of the points of each group, shape (n_groups, width)."""
-        return np.add.reduceat(points[self.order], self.starts[:-1], axis=0)
+    def sums(self, features: FloatArray) -> FloatArray:
+        """Sum of the features of each group, shape (n_groups, width)."""
+        return np.add.reduceat(features[self.order], self.starts[:-1], axis=0)
 
-    def means(self, points: FloatArray) -> FloatArray:
-        """Mean of the points of each group, shape (n_groups, width)."""
-        return self.sums(points) / self.sizes[:, None]
+    def means(self, features: FloatArray) -> FloatArray:
+        """Mean of the features of each group, shape (n_groups, width)."""
+        return self.sums(features) / self.sizes[:, None]
 
 
 def attacked(
@@ -75,7 +75,7 @@ def attacked(
     Raises
     ------
     InputError
-        The points are no tables of the same shape, or labels do not fit them.
+        The features are no tables of the same shape, or labels do not fit them.
     JobError
         `tolerance`, `names` or `of` make no sense.
     """
@@ -88,7 +88,7 @@ def attacked(
             f"labels has shape {given.shape} and type {given.dtype}; give whole numbers of shape ({len(old)},)"
         )
     if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the points")
+        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
     group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
     order, starts = sort_groups(group)
     return Attacked(

@@ -41,7 +41,7 @@ class Guesses:
 def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Guesses:
     """Guess each column of the records asked from all others by the closest of the released records, or of a part.
 
-    Ties go to the lower row. Time n_rows · n_asked · points.
+    Ties go to the lower row. Time n_rows · n_asked · features.
 
     Examples
     --------
@@ -50,9 +50,9 @@ def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Gu
     array([[0., 7.]])
     """
     of_released, of_asked = coding.compact(released), coding.compact(asked)
-    ends = np.cumsum([points.shape[1] for points in of_released])
-    points, queries = (np.ascontiguousarray(np.hstack(side)) for side in (of_released, of_asked))
-    rows, squared = nearest_but_one(points, queries, ends, coding.jumps)
+    ends = np.cumsum([features.shape[1] for features in of_released])
+    features, queries = (np.ascontiguousarray(np.hstack(side)) for side in (of_released, of_asked))
+    rows, squared = nearest_but_one(features, queries, ends, coding.jumps)
     return Guesses(released[rows, np.arange(released.shape[1])], squared)
 
 
@@ -71,10 +71,10 @@ def best_constant(values: FloatArray, allowed: float) -> float:
 def by_trees(
     of_released: list[FloatArray], of_asked: list[FloatArray], values: FloatArray, at: int, coded: bool, seed: int
 ) -> FloatArray:
-    """Guesses of a forest from the points of all other columns; of nulls only where the column is of categories."""
+    """Guesses of a forest from the features of all other columns; of nulls only where the column is of categories."""
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
-    points, queries = (
+    features, queries = (
         np.hstack([piece for other, piece in enumerate(side) if other != at]) for side in (of_released, of_asked)
     )
     rows = np.arange(len(values)) if coded else np.flatnonzero(~np.isnan(values))
@@ -84,9 +84,9 @@ def by_trees(
         return np.full(len(queries), np.nan)
     settings = {"n_estimators": _TREES, "min_samples_leaf": 3, "random_state": seed}
     if not coded:
-        fitted = ExtraTreesRegressor(**settings).fit(points[rows], values[rows])
+        fitted = ExtraTreesRegressor(**settings).fit(features[rows], values[rows])
         return np.asarray(fitted.predict(queries), dtype=np.float64)
     distinct, codes, counts = np.unique(values[rows], return_inverse=True, return_counts=True)
     kept = np.isin(codes.reshape(-1), np.argsort(-counts, kind="stable")[:MOST_PLACES])
-    fitted = ExtraTreesClassifier(**settings).fit(points[rows][kept], codes.reshape(-1)[kept])
+    fitted = ExtraTreesClassifier(**settings).fit(features[rows][kept], codes.reshape(-1)[kept])
     return np.asarray(distinct[fitted.predict(queries)], dtype=np.float64)

@@ -31,7 +31,7 @@ class KnownAttribute:
     guess
         How the attacker guesses.
     tolerance
-        Largest error of a value that counts as recovered, in units of the points.
+        Largest error of a value that counts as recovered, in units of the features.
     share
         Share of values recovered, over records, known columns and other columns.
     low, high
@@ -114,7 +114,7 @@ def known_attribute(
     Parameters
     ----------
     original, released
-        Finite points of the synthesized columns, shape (n_rows, width), width
+        Finite features of the synthesized columns, shape (n_rows, width), width
         of 2 or more, on one scale.
     labels
         Group of row i of both, whole numbers, shape (n_rows,). The order of
@@ -127,7 +127,7 @@ def known_attribute(
         `mean`: the mean of the group's released records, which is the best of
         the three where noise is laid over true group means.
     tolerance
-        Largest error of a recovered value, in units of the points.
+        Largest error of a recovered value, in units of the features.
     names
         Of the columns.
     of
@@ -150,7 +150,7 @@ def known_attribute(
     person who must find the group first would recover.
 
     Time n · width² and, for moments, n · width · min(group, width); memory
-    a few times the points.
+    a few times the features.
 
     Raises
     ------

@@ -13,13 +13,13 @@ _TILE = 512
 
 @nb.njit(cache=True, nogil=True)
 def nearest_but_one(
-    points: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray
+    features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """The point that is nearest to each query in all attributes but one, ties to the lower row.
 
     Parameters
     ----------
-    points, queries
+    features, queries
         Finite, shapes (n, width) and (m, width), n of 1 or more.
     ends
         Attribute a has the columns from ends[a - 1] (0 for the first) up to
@@ -43,24 +43,24 @@ def nearest_but_one(
     >>> nearest_but_one(np.array([[0.0, 9.0], [9.0, 0.0]]), np.array([[0.0, 0.0]]), np.array([1, 2]), np.zeros(2))
     (array([[1, 0]]), array([[0., 0.]]))
     """
-    n, m, attributes = points.shape[0], queries.shape[0], ends.shape[0]
+    n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
     rows = np.zeros((m, attributes), dtype=np.int64)
     best = np.full((m, attributes), np.inf)
-    columns = np.empty((points.shape[1], _TILE))
+    columns = np.empty((features.shape[1], _TILE))
     part, total, largest = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
     parts = np.empty(attributes)
     for low in range(0, n, _TILE):
         count = min(_TILE, n - low)
         for i in range(count):
-            for j in range(points.shape[1]):
-                columns[j, i] = points[low + i, j]
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
         for q in range(m):
             _add_up(columns, count, queries[q], ends, jumps, part, total, largest)
             border = best[q].max()
             for i in range(count):
                 # No attribute can leave out more than the largest; the difference is rounded.
                 if total[i] - largest[i] <= border + 1e-12 * total[i]:
-                    _improve(points[low + i], queries[q], ends, jumps, parts, low + i, rows[q], best[q])
+                    _improve(features[low + i], queries[q], ends, jumps, parts, low + i, rows[q], best[q])
                     border = best[q].max()
     return rows, best
 

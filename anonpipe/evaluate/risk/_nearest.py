@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._nearest_kernel import scan_nearest, search_nearest
-from anonpipe.kernels.points import LARGEST
+from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray, IntArray
 
 _TRIAL, _USEFUL = 64, 4
@@ -55,7 +55,7 @@ class Nearest:
 
 
 def nearest(
-    points: npt.ArrayLike,
+    features: npt.ArrayLike,
     queries: npt.ArrayLike,
     count: int,
     *,
@@ -63,18 +63,18 @@ def nearest(
     without: npt.ArrayLike | None = None,
     values: bool = False,
 ) -> Nearest:
-    """The `count` records of `points` that are nearest to each query, by Euclidean distance.
+    """The `count` records of `features` that are nearest to each query, by Euclidean distance.
 
     Parameters
     ----------
-    points
+    features
         Finite numbers, shape (n_rows, width): all records or a part of them.
     queries
         Finite numbers, shape (n_queries, width).
     count
         How many to find, 1 or more.
     offset
-        Number of the first row of `points` in the whole; it is added to the
+        Number of the first row of `features` in the whole; it is added to the
         row numbers.
     without
         For each query the number in the whole of one row that it must not
@@ -100,7 +100,7 @@ def nearest(
     Raises
     ------
     InputError
-        `points` or `queries` are no finite tables of the same columns.
+        `features` or `queries` are no finite tables of the same columns.
     JobError
         `count` or `without` is not as described.
 
@@ -110,31 +110,31 @@ def nearest(
     >>> found.rows.tolist(), found.distances.tolist()
     ([[1, 2], [1, 2]], [[0.0, 2.0], [1.0, 1.0]])
     """
-    points, queries = table(points, "records"), table(queries, "queries")
-    if points.shape[1] != queries.shape[1]:
-        raise InputError(f"records have {points.shape[1]} columns and queries {queries.shape[1]}; give both the same")
+    features, queries = table(features, "records"), table(queries, "queries")
+    if features.shape[1] != queries.shape[1]:
+        raise InputError(f"records have {features.shape[1]} columns and queries {queries.shape[1]}; give both the same")
     if count < 1:
         raise JobError(f"count is {count}; give 1 or more")
     own = np.full(len(queries), -1) if without is None else np.asarray(without, dtype=np.int64)
     if own.shape != (len(queries),):
         raise JobError(f"without has shape {own.shape} for {len(queries)} queries; give one row number a query")
     # A row of another part cannot be found here.
-    here = np.where((own >= offset) & (own < offset + len(points)), own - offset, -1)
+    here = np.where((own >= offset) & (own < offset + len(features)), own - offset, -1)
     rows, squared = np.empty((len(queries), count), dtype=np.int64), np.empty((len(queries), count))
     answered = 0
     if len(queries) >= _BUILD:
-        answered = search_nearest(points, queries, here, rows, squared, _TRIAL, _USEFUL)
+        answered = search_nearest(features, queries, here, rows, squared, _TRIAL, _USEFUL)
     for low in range(answered, len(queries), _TOGETHER):
         part = slice(low, low + _TOGETHER)
-        scan_nearest(points, queries[part], here[part], rows[part], squared[part])
-    kept = _values(points, rows) if values else None
+        scan_nearest(features, queries[part], here[part], rows[part], squared[part])
+    kept = _values(features, rows) if values else None
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
 
 
-def _values(points: FloatArray, rows: IntArray) -> FloatArray:
-    if not len(points):
-        return np.full((*rows.shape, points.shape[1]), np.nan)
-    return np.where(rows[..., None] >= 0, points[rows], np.nan)
+def _values(features: FloatArray, rows: IntArray) -> FloatArray:
+    if not len(features):
+        return np.full((*rows.shape, features.shape[1]), np.nan)
+    return np.where(rows[..., None] >= 0, features[rows], np.nan)
 
 
 def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
@@ -192,7 +192,7 @@ class Scale:
     deviations: FloatArray
 
     @classmethod
-    def of(cls, points: npt.ArrayLike) -> Scale:
+    def of(cls, features: npt.ArrayLike) -> Scale:
         """Means and standard deviations (over n) of a table; exactly 0 for a constant column.
 
         Examples
@@ -200,21 +200,21 @@ class Scale:
         >>> Scale.of([[1.0, 7.0], [3.0, 7.0]]).apply([[2.0, 8.0]]).tolist()
         [[0.0, 1.0]]
         """
-        points = table(points, "records")
-        if not len(points):
+        features = table(features, "records")
+        if not len(features):
             raise InputError("there are 0 records to take a scale from; give one or more")
-        constant = (points == points[0]).all(axis=0)
-        return cls(points.mean(axis=0), np.where(constant, 0.0, points.std(axis=0)))
+        constant = (features == features[0]).all(axis=0)
+        return cls(features.mean(axis=0), np.where(constant, 0.0, features.std(axis=0)))
 
-    def apply(self, points: npt.ArrayLike) -> FloatArray:
+    def apply(self, features: npt.ArrayLike) -> FloatArray:
         """Numbers of the same columns as z-scores on this scale."""
-        points = table(points, "records")
-        if points.shape[1] != len(self.means):
-            raise InputError(f"there are {points.shape[1]} columns for a scale of {len(self.means)}; give the same")
-        return (points - self.means) / np.where(self.deviations > 0, self.deviations, 1.0)
+        features = table(features, "records")
+        if features.shape[1] != len(self.means):
+            raise InputError(f"there are {features.shape[1]} columns for a scale of {len(self.means)}; give the same")
+        return (features - self.means) / np.where(self.deviations > 0, self.deviations, 1.0)
 
 
-def table(points: npt.ArrayLike, name: str) -> FloatArray:
+def table(features: npt.ArrayLike, name: str) -> FloatArray:
     """A finite float64 table in C order.
 
     Raises
@@ -222,9 +222,9 @@ def table(points: npt.ArrayLike, name: str) -> FloatArray:
     InputError
         It is none, or has numbers whose squares leave the range.
     """
-    points = np.ascontiguousarray(points, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] == 0:
-        raise InputError(f"the {name} have shape {points.shape}; give rows and one column or more")
-    if points.size and not (points.min() >= -LARGEST and points.max() <= LARGEST):
+    features = np.ascontiguousarray(features, dtype=np.float64)
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InputError(f"the {name} have shape {features.shape}; give rows and one column or more")
+    if features.size and not (features.min() >= -LARGEST and features.max() <= LARGEST):
         raise InputError(f"the {name} hold NaN, infinity or numbers above 1e100 in size; fill nulls and scale first")
-    return points
+    return features

@@ -15,13 +15,13 @@ _TILE = 512
 
 @nb.njit(cache=True, nogil=True)
 def scan_nearest(
-    points: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
+    features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
 ) -> None:
     """Write the nearest rows of each query and their squared distances, by comparing all with all.
 
     Parameters
     ----------
-    points, queries
+    features, queries
         Shapes (n, width) and (m, width).
     without
         A row that the query must not find, -1 for none, shape (m,).
@@ -32,12 +32,12 @@ def scan_nearest(
     rows[:] = -1
     squared[:] = np.inf
     last = rows.shape[1] - 1
-    columns, out = np.empty((points.shape[1], _TILE)), np.empty(_TILE)
-    for low in range(0, points.shape[0], _TILE):
-        count = min(_TILE, points.shape[0] - low)
+    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
+    for low in range(0, features.shape[0], _TILE):
+        count = min(_TILE, features.shape[0] - low)
         for i in range(count):
-            for j in range(points.shape[1]):
-                columns[j, i] = points[low + i, j]
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
         for q in range(queries.shape[0]):
             squared_distances(columns, count, queries[q], out)
             border = squared[q, last]
@@ -61,7 +61,7 @@ def _insert(rows: IntArray, squared: FloatArray, row: int, distance: float) -> N
 
 @nb.njit(cache=True, nogil=True)
 def search_nearest(
-    points: FloatArray,
+    features: FloatArray,
     queries: FloatArray,
     without: IntArray,
     rows: IntArray,
@@ -74,10 +74,10 @@ def search_nearest(
     All of them, or the first `trial` if these had to look into more than one
     of `useful` leaves, as happens with many columns: a scan is then faster.
     """
-    tree = remaining_records(points, np.arange(points.shape[0]))
+    tree = remaining_records(features, np.arange(features.shape[0]))
     rows[:] = -1
     squared[:] = np.inf
-    room = min(rows.shape[1] + 1, points.shape[0])
+    room = min(rows.shape[1] + 1, features.shape[0])
     near, distances = np.empty(room, dtype=np.int64), np.empty(room)
     for q in range(queries.shape[0]):
         if q == trial and tree.looked[0] * useful > trial * tree.ids.shape[0]:

@@ -133,7 +133,7 @@ def fewest_alike(labels: npt.ArrayLike, own_cells: npt.ArrayLike) -> int:
         )
     joint = np.unique(groups, return_inverse=True)[1].reshape(-1)
     for column in cells.T:
-        # Numbered anew after each column, so that the numbers stay below n_rows squared.
+        # Numbered again after each column, so that the numbers stay below n_rows squared.
         codes = np.unique(column, return_inverse=True)[1].reshape(-1)
         joint = np.unique(joint * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
     return int(np.bincount(joint).min())

@@ -33,38 +33,40 @@ class Ranks:
     ordered: FloatArray
 
     @classmethod
-    def of(cls, points: npt.ArrayLike) -> Ranks:
+    def of(cls, features: npt.ArrayLike) -> Ranks:
         """Of a table, or of a random sample of it: ranks are then estimates.
 
         Raises
         ------
         InputError
-            `points` is no finite table of one record or more.
+            `features` is no finite table of one record or more.
         """
-        points = table(points, "records")
-        if not len(points):
+        features = table(features, "records")
+        if not len(features):
             raise InputError("there are 0 records to take ranks from; give one or more")
-        return cls(np.sort(points, axis=0))
+        return cls(np.sort(features, axis=0))
 
-    def apply(self, points: npt.ArrayLike) -> FloatArray:
+    def apply(self, features: npt.ArrayLike) -> FloatArray:
         """Share of the table's records below each value, those that equal it counting half, 0 to 1.
 
         Raises
         ------
         InputError
-            `points` is no finite table of the same columns.
+            `features` is no finite table of the same columns.
 
         Examples
         --------
         >>> Ranks.of([[5.0], [1.0], [5.0], [9.0]]).apply([[5.0], [0.0], [9.0]]).tolist()
         [[0.5], [0.0], [0.875]]
         """
-        points = table(points, "records")
-        if points.shape[1] != self.ordered.shape[1]:
-            raise InputError(f"there are {points.shape[1]} columns for ranks of {self.ordered.shape[1]}; give the same")
-        ranks = np.empty(points.shape)
-        for j in range(points.shape[1]):
+        features = table(features, "records")
+        if features.shape[1] != self.ordered.shape[1]:
+            raise InputError(
+                f"there are {features.shape[1]} columns for ranks of {self.ordered.shape[1]}; give the same"
+            )
+        ranks = np.empty(features.shape)
+        for j in range(features.shape[1]):
             column = self.ordered[:, j]
-            below = np.searchsorted(column, points[:, j], side="left")
-            ranks[:, j] = below + np.searchsorted(column, points[:, j], side="right")
+            below = np.searchsorted(column, features[:, j], side="left")
+            ranks[:, j] = below + np.searchsorted(column, features[:, j], side="right")
         return ranks / (2.0 * len(self.ordered))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.methods.grouping._bound_kernel import nearest_sums
 from anonpipe.types import FloatArray
 
 
-def information_loss_bound(points: FloatArray, k: int) -> float:
+def information_loss_bound(features: FloatArray, k: int) -> float:
     """Percentage below which no grouping with k or more records in each group can go.
 
     100 / SST · Σ_i s_i / (2k), where s_i is the sum of the k - 1 smallest
@@ -27,7 +27,7 @@ def information_loss_bound(points: FloatArray, k: int) -> float:
 
     Parameters
     ----------
-    points
+    features
         Finite numbers up to 1e100 in size, shape (n_rows, width). The whole
         table: the bound of a part says nothing about the whole.
     k
@@ -41,7 +41,7 @@ def information_loss_bound(points: FloatArray, k: int) -> float:
     Raises
     ------
     ValueError
-        `points` is not a finite matrix, or `k` is below 1 or above n_rows.
+        `features` is not a finite matrix, or `k` is below 1 or above n_rows.
 
     Notes
     -----
@@ -50,25 +50,25 @@ def information_loss_bound(points: FloatArray, k: int) -> float:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss_bound(points, 2), 3)
+    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
+    >>> round(information_loss_bound(features, 2), 3)
     3.846
     """
-    points = checked_points(points)
-    if not 1 <= k <= len(points):
-        raise ValueError(f"k is {k} for {len(points)} records; give 1 to as many as there are records")
-    largest = float(np.abs(points).max(initial=0.0))
+    features = checked_features(features)
+    if not 1 <= k <= len(features):
+        raise ValueError(f"k is {k} for {len(features)} records; give 1 to as many as there are records")
+    largest = float(np.abs(features).max(initial=0.0))
     if largest == 0.0:
         return 0.0
     # By a power of two, which rounds nothing: squares then stay in range.
-    points = np.ldexp(points, -int(np.frexp(largest)[1]))
-    total = float(np.square(points - points.mean(axis=0)).sum())
+    features = np.ldexp(features, -int(np.frexp(largest)[1]))
+    total = float(np.square(features - features.mean(axis=0)).sum())
     if total <= 0.0:
         return 0.0
-    inside = float(nearest_sums(points, k).sum())
+    inside = float(nearest_sums(features, k).sum())
     # Every term is rounded about 3 + width times, and then added in two sums of
     # at most 64 + log2(n) and k + 64 + log2(n) levels. A mean that is rounded
     # makes `total` larger and so the bound lower.
-    roundings = 2 * (points.shape[1] + 3) + k + 2 * (64 + len(points).bit_length())
+    roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound

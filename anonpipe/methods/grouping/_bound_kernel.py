@@ -10,15 +10,15 @@ from anonpipe.types import FloatArray
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_sums(points: FloatArray, k: int) -> FloatArray:
+def nearest_sums(features: FloatArray, k: int) -> FloatArray:
     """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
 
     A record is at distance zero from itself, so that the k smallest distances
     with its own have the same sum as the k - 1 smallest to others, whatever
     duplicates there are.
     """
-    n = points.shape[0]
-    tree = remaining_records(points, np.arange(n))
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     sums = np.zeros(n)
     fan = tree.counts.shape[1]
@@ -26,7 +26,7 @@ def nearest_sums(points: FloatArray, k: int) -> FloatArray:
     for leaf in range(tree.ids.shape[0]):
         for place in range(tree.counts[leaf // fan, leaf % fan]):
             row = tree.ids[leaf, place]
-            nearest_records(tree, points[row], rows, distances)
+            nearest_records(tree, features[row], rows, distances)
             for distance in distances:
                 sums[row] += distance
     return sums

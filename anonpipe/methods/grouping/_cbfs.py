@@ -18,7 +18,7 @@ class CbfsOptions(GroupingOptions):
     method: Literal["cbfs"]
 
 
-def cbfs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
     While k or more records remain, the one furthest from the mean of those
@@ -30,7 +30,7 @@ def cbfs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -48,12 +48,12 @@ def cbfs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> cbfs(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> cbfs(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = single_groups(points, k)
-    join_nearest(points, labels)
+    labels = single_groups(features, k)
+    join_nearest(features, labels)
     return labels
 
 

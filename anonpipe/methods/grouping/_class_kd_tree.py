@@ -23,7 +23,7 @@ class ClassKdTreeOptions(ClassGroupingOptions):
 
 
 def class_kd_tree(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -44,7 +44,7 @@ def class_kd_tree(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -75,14 +75,14 @@ def class_kd_tree(
 
     Examples
     --------
-    >>> points = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
+    >>> features = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
     >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_kd_tree(points, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
+    >>> class_kd_tree(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
     [0, 0, 1, 1]
-    >>> class_kd_tree(points, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
+    >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
     [0, 1, 0, 1]
     """
-    labels: IntArray = median_groups(points, k, classes, class_shares, checked_alpha(alpha))
+    labels: IntArray = median_groups(features, k, classes, class_shares, checked_alpha(alpha))
     return labels
 
 

@@ -22,7 +22,7 @@ class ClassMdavOptions(ClassGroupingOptions):
 
 
 def class_mdav(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -46,7 +46,7 @@ def class_mdav(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -78,14 +78,14 @@ def class_mdav(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]])
+    >>> features = np.array([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]])
     >>> classes = np.array([0, 0, 1, 1, 1, 0])
     >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_mdav(points, 2, classes=classes, **options).tolist()
+    >>> class_mdav(features, 2, classes=classes, **options).tolist()
     [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
-    labels: IntArray = mixed_groups(points, k, classes, class_shares, alpha, diagonal(points))
+    labels: IntArray = mixed_groups(features, k, classes, class_shares, alpha, diagonal(features))
     return labels
 
 

@@ -12,16 +12,16 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def mixed_groups(
-    points: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
+    features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
 ) -> IntArray:
     """Group of each record, shape (n,); `anonpipe.methods.grouping.METHODS["class_mdav"]` says by which rule.
 
     The records still to be grouped are the first `left` of `columns`; one that
     leaves is overwritten by the last. Ties are broken by row number.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     ids = np.arange(n)
-    columns = gather_columns(points, ids)
+    columns = gather_columns(features, ids)
     labels = np.empty(n, dtype=np.int64)
     distances = np.empty(n)
     front = np.empty(shares.shape[0], dtype=np.int64)

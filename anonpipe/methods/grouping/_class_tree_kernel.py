@@ -25,7 +25,7 @@ class Partial(NamedTuple):
 
     Attributes
     ----------
-    points, classes, shares
+    features, classes, shares
         Shapes (n, width), (n,) and (n_classes,).
     parent, child, sibling
         Parent, last child and next older child of the same parent, or -1, (n,).
@@ -38,7 +38,7 @@ class Partial(NamedTuple):
         Divergence of B(e) for an edge from u to a record of class c, shape (n, n_classes).
     """
 
-    points: FloatArray
+    features: FloatArray
     classes: IntArray
     shares: FloatArray
     parent: IntArray
@@ -54,7 +54,7 @@ class Partial(NamedTuple):
 
 @nb.njit(cache=True, nogil=True)
 def class_tree(
-    points: FloatArray, classes: IntArray, shares: FloatArray, b: int, alpha: float, unit: float
+    features: FloatArray, classes: IntArray, shares: FloatArray, b: int, alpha: float, unit: float
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Spanning tree by Prim's algorithm with the composite distance (eq. 6): parent, length, joined.
 
@@ -64,27 +64,27 @@ def class_tree(
 
     The key of a record outside is never more than its least composite
     distance: a hood whose divergence falls lowers the keys at once, one whose
-    divergence rises leaves them, and a key is computed anew only when it is
+    divergence rises leaves them, and a key is computed again only when it is
     the smallest of all and no longer that of its edge. So every step takes
     the edge that evaluating all of them would give. Time O(b·n²·width), as
-    about b hoods change a step and few keys are computed anew; up to
+    about b hoods change a step and few keys are computed again; up to
     O(n³·width) where very many keys are equal, as for records that are all
     the same or alpha = 0. Memory O(n·(width + b + n_classes)).
     """
-    n = points.shape[0]
-    tree = empty_tree(points, classes, shares, b)
+    n = features.shape[0]
+    tree = empty_tree(features, classes, shares, b)
     length = np.zeros(n)
     joined = np.zeros(n, dtype=np.int64)
     ids = np.arange(1, n)
-    outside = gather_columns(points, ids)
-    inside = np.empty((points.shape[1], n))
+    outside = gather_columns(features, ids)
+    inside = np.empty((features.shape[1], n))
     key = np.full(n - 1, np.inf)
     link = np.full(n - 1, -1)
     room = np.empty(n)
     queue = np.empty((n, 3), dtype=np.int64)
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
-    inside[:, 0] = points[0]
+    inside[:, 0] = features[0]
     divergences(tree, 0, lower)
     lower[:] = True
     offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
@@ -97,8 +97,8 @@ def class_tree(
         v = ids[at]
         u = link[at]
         joined[step] = v
-        length[v] = np.sqrt(between(points, u, v))
-        inside[:, step] = points[v]
+        length[v] = np.sqrt(between(features, u, v))
+        inside[:, step] = features[v]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
         hang(tree, u, v)
@@ -110,16 +110,16 @@ def class_tree(
 
 
 @nb.njit(cache=True, nogil=True)
-def empty_tree(points: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
+def empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
-    n = points.shape[0]
+    n = features.shape[0]
     # A hood cannot have more vertices than there are others.
     most = max(0, min(b - 2, n - 1))
     counts = np.zeros((n, shares.shape[0]))
     for v in range(n):
         counts[v, classes[v]] = 1.0
     return Partial(
-        points,
+        features,
         classes,
         shares,
         np.full(n, -1),
@@ -135,11 +135,11 @@ def empty_tree(points: FloatArray, classes: IntArray, shares: FloatArray, b: int
 
 
 @nb.njit(cache=True, nogil=True)
-def between(points: FloatArray, a: int, b: int) -> float:
+def between(features: FloatArray, a: int, b: int) -> float:
     """Squared distance of two records, the same bits as `squared_distances` gives."""
     total = 0.0
-    for j in range(points.shape[1]):
-        step = points[a, j] - points[b, j]
+    for j in range(features.shape[1]):
+        step = features[a, j] - features[b, j]
         total += step * step
     return total
 
@@ -147,7 +147,7 @@ def between(points: FloatArray, a: int, b: int) -> float:
 @nb.njit(cache=True, nogil=True)
 def composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
     """Composite distance of the edge from u to v as the tree is now."""
-    length = np.sqrt(between(tree.points, u, v)) / unit
+    length = np.sqrt(between(tree.features, u, v)) / unit
     return float(alpha * length + (1.0 - alpha) * tree.divergence[u, tree.classes[v]])
 
 
@@ -166,7 +166,7 @@ def offer(
     room: FloatArray,
 ) -> None:
     """Lower the keys of records outside, of classes that are `lower`, to their edges from u."""
-    squared_distances(outside, left, tree.points[u], room)
+    squared_distances(outside, left, tree.features[u], room)
     for i in range(left):
         c = tree.classes[ids[i]]
         if lower[c]:
@@ -188,7 +188,7 @@ def least_composite(
     room: FloatArray,
 ) -> tuple[float, int]:
     """Least composite distance of v from the `count` vertices of the tree, and the vertex it comes from."""
-    squared_distances(inside, count, tree.points[v], room)
+    squared_distances(inside, count, tree.features[v], room)
     c = tree.classes[v]
     least = np.inf
     link = -1
@@ -211,7 +211,7 @@ def hang(tree: Partial, u: int, v: int) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
-    """Compute the divergences of u's candidate edges anew; whether any fell, and in `lower` which."""
+    """Compute the divergences of u's candidate edges again; whether any fell, and in `lower` which."""
     total = 2.0 + tree.filled[u]
     counts = tree.counts[u]
     fell = False
@@ -249,7 +249,7 @@ def meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
         head += 1
         # Beyond u, hoods already hold all vertices of u's hood that are nearer to u than v is.
         closed = tree.filled[u] == most and tree.degree[u, most - 1] < degree
-        distance = between(tree.points, u, v)
+        distance = between(tree.features, u, v)
         if enter(tree, u, v, degree, distance):
             changed[count] = u
             count += 1

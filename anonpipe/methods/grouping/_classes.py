@@ -96,7 +96,7 @@ def checked_alpha(alpha: float) -> float:
     return float(alpha)
 
 
-def diagonal(points: FloatArray) -> float:
+def diagonal(features: FloatArray) -> float:
     """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal.
 
     Distances divided by it lie between 0 and 1, as divergences do.
@@ -106,5 +106,5 @@ def diagonal(points: FloatArray) -> float:
     >>> diagonal(np.array([[0.0, 0.0], [3.0, 1.0], [2.0, 4.0]]))
     5.0
     """
-    length = float(np.sqrt(np.square(np.ptp(points, axis=0)).sum()))
+    length = float(np.sqrt(np.square(np.ptp(features, axis=0)).sum()))
     return length if length > 0.0 else 1.0

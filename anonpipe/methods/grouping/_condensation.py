@@ -18,7 +18,7 @@ class CondensationOptions(GroupingOptions):
     method: Literal["condensation"]
 
 
-def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records around seeds drawn at random.
 
     While k records are left, one of them is drawn and forms a group with the
@@ -33,7 +33,7 @@ def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -53,15 +53,15 @@ def condensation(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> labels = condensation(points, 2, rng=np.random.default_rng(0))
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = condensation(features, 2, rng=np.random.default_rng(0))
     >>> sorted(np.bincount(labels).tolist())
     [2, 3]
     """
     # The first free record of a random order is any free one with the same chance.
-    seeds = rng.permutation(len(points)).astype(np.int64)
-    labels = np.empty(len(points), dtype=np.int64)
-    condense(points, k, seeds, labels)
+    seeds = rng.permutation(len(features)).astype(np.int64)
+    labels = np.empty(len(features), dtype=np.int64)
+    condense(features, k, seeds, labels)
     return labels
 
 

@@ -11,7 +11,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def condense(points: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
+def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
     """Write the group of every record to `labels`.
 
     `seeds` are all rows; one that has a group already is passed over. The
@@ -20,8 +20,8 @@ def condense(points: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> N
     group of the nearest centroid as it is before any of them has joined; of
     equals the group of the lower label.
     """
-    n = points.shape[0]
-    tree = remaining_records(points, np.arange(n))
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
     near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
     labels[:] = -1
     label = 0
@@ -30,13 +30,13 @@ def condense(points: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> N
             break
         if labels[seed] >= 0:
             continue
-        tree = tidied(points, tree)
+        tree = tidied(features, tree)
         labels[seed] = label
         take_out(tree, int(seed))
         if k > 1:
-            nearest_records(tree, points[seed], near, distances)
+            nearest_records(tree, features[seed], near, distances)
         for row in near:
             labels[row] = label
             take_out(tree, int(row))
         label += 1
-    join_nearest(points, labels)
+    join_nearest(features, labels)

@@ -26,7 +26,7 @@ class CrestOptions(ClassGroupingOptions):
 
 
 def crest(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -67,7 +67,7 @@ def crest(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -101,10 +101,10 @@ def crest(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [2.0], [5.0], [6.0], [7.0]])
+    >>> features = np.array([[0.0], [1.0], [2.0], [5.0], [6.0], [7.0]])
     >>> classes = np.array([0, 1, 1, 0, 1, 1])
     >>> options = {"class_shares": np.array([1 / 3, 2 / 3]), "rng": np.random.default_rng(0)}
-    >>> crest(points, 3, classes=classes, **options).tolist()
+    >>> crest(features, 3, classes=classes, **options).tolist()
     [0, 0, 0, 1, 1, 1]
     """
     alpha = checked_alpha(alpha)
@@ -112,9 +112,9 @@ def crest(
         neighbours = min(max(2, k), MOST_NEIGHBOURS)
     if neighbours < 2:
         raise ValueError(f"neighbours is {neighbours}; give 2 or more, or None")
-    if len(points) < 2 * k:
-        return np.zeros(len(points), dtype=np.int64)
-    tree = class_tree(points, classes, class_shares, neighbours, alpha, diagonal(points))
+    if len(features) < 2 * k:
+        return np.zeros(len(features), dtype=np.int64)
+    tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
     labels: IntArray = cut_by_ratio(*tree, k, classes, class_shares)
     return labels
 

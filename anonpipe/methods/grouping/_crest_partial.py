@@ -19,7 +19,7 @@ class CrestPartialOptions(ClassGroupingOptions):
 
 
 def crest_partial(
-    points: FloatArray, k: int, *, rng: np.random.Generator, classes: IntArray, class_shares: FloatArray
+    features: FloatArray, k: int, *, rng: np.random.Generator, classes: IntArray, class_shares: FloatArray
 ) -> IntArray:
     """Group records by a plain minimum spanning tree, cut with regard to the classes.
 
@@ -35,7 +35,7 @@ def crest_partial(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -58,15 +58,15 @@ def crest_partial(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [4.0], [5.0], [9.0], [10.0]])
+    >>> features = np.array([[0.0], [1.0], [4.0], [5.0], [9.0], [10.0]])
     >>> classes = np.array([0, 1, 0, 1, 0, 1])
     >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> crest_partial(points, 2, classes=classes, **options).tolist()
+    >>> crest_partial(features, 2, classes=classes, **options).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    if len(points) < 2 * k:
-        return np.zeros(len(points), dtype=np.int64)
-    labels: IntArray = cut_by_ratio(*shortest_tree(points), k, classes, class_shares)
+    if len(features) < 2 * k:
+        return np.zeros(len(features), dtype=np.int64)
+    labels: IntArray = cut_by_ratio(*shortest_tree(features), k, classes, class_shares)
     return labels
 
 

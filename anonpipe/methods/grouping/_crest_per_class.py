@@ -9,7 +9,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 def crest_per_class(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     classes: IntArray,
     *,
@@ -36,7 +36,7 @@ def crest_per_class(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -66,18 +66,18 @@ def crest_per_class(
 
     Examples
     --------
-    >>> points = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> features = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     >>> classes = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
-    >>> crest_per_class(points, 2, classes, rng=np.random.default_rng(0)).tolist()
+    >>> crest_per_class(features, 2, classes, rng=np.random.default_rng(0)).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     classes = np.asarray(classes)
-    if classes.ndim != 2 or len(classes) != len(points) or classes.shape[1] < 1:
-        raise ValueError(f"classes has shape {classes.shape}; give ({len(points)}, n_attributes) with 1 or more")
+    if classes.ndim != 2 or len(classes) != len(features) or classes.shape[1] < 1:
+        raise ValueError(f"classes has shape {classes.shape}; give ({len(features)}, n_attributes) with 1 or more")
     labels = np.empty(classes.shape, dtype=np.int64)
     for a in range(classes.shape[1]):
         labels[:, a] = cluster(
-            points,
+            features,
             k,
             "crest",
             rng=rng,

@@ -18,7 +18,7 @@ class Dba1Options(GroupingOptions):
     method: Literal["dba_1"]
 
 
-def dba_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the densest record without a group with its k - 1 nearest, again and again.
 
     The neighbourhood of a record are the k records nearest to it among those
@@ -42,7 +42,7 @@ def dba_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -62,11 +62,11 @@ def dba_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.1], [8.9]])
-    >>> dba_1(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.1], [8.9]])
+    >>> dba_1(features, 2, rng=np.random.default_rng(0)).tolist()
     [1, 0, 1, 0, 0]
     """
-    return np.asarray(group_by_density(points, k))
+    return np.asarray(group_by_density(features, k))
 
 
 METHOD = Grouping(

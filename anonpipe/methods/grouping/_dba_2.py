@@ -21,7 +21,7 @@ class Dba2Options(GroupingOptions):
     method: Literal["dba_2"]
 
 
-def dba_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
     The groups of DBA-1 are tried in the reverse order of their formation, so
@@ -37,7 +37,7 @@ def dba_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -57,14 +57,14 @@ def dba_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> dba_2(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
+    >>> dba_2(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    labels = dba_1(points, k, rng=rng)
+    labels = dba_1(features, k, rng=rng)
     last_first = np.arange(labels.max(), -1, -1)
-    labels = decompose(points, labels, last_first, most=len(points))
-    return np.asarray(split_by_mdav_1(points, *sort_groups(labels), k))
+    labels = decompose(features, labels, last_first, most=len(features))
+    return np.asarray(split_by_mdav_1(features, *sort_groups(labels), k))
 
 
 METHOD = Grouping(

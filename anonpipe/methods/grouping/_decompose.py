@@ -10,7 +10,7 @@ from anonpipe.methods.grouping._scatter_kernel import group_scatters
 from anonpipe.types import FloatArray, IntArray
 
 
-def decompose(points: FloatArray, labels: IntArray, turn: IntArray, *, most: int) -> IntArray:
+def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: int) -> IntArray:
     """Give up every group, in `turn`, whose records add less scatter to other groups than their own has.
 
     Each record of the group in turn is assigned to the other group whose mean
@@ -25,7 +25,7 @@ def decompose(points: FloatArray, labels: IntArray, turn: IntArray, *, most: int
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     labels
         Group of each record, 0 to n_groups - 1, every one in use.
@@ -42,15 +42,15 @@ def decompose(points: FloatArray, labels: IntArray, turn: IntArray, *, most: int
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> decompose(points, np.array([0, 0, 1, 1, 2, 2]), np.array([1, 0, 2]), most=6).tolist()
+    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
+    >>> decompose(features, np.array([0, 0, 1, 1, 2, 2]), np.array([1, 0, 2]), most=6).tolist()
     [0, 0, 0, 1, 1, 1]
     """
     order, starts = sort_groups(labels)
-    labels = decompose_groups(points, order, starts, turn, most)
+    labels = decompose_groups(features, order, starts, turn, most)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def by_falling_scatter(points: FloatArray, labels: IntArray) -> IntArray:
+def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
     """Numbers of the groups from the largest sum of squared distances to the mean down, ties by number."""
-    return np.argsort(-group_scatters(points, *sort_groups(labels)), kind="stable")
+    return np.argsort(-group_scatters(features, *sort_groups(labels)), kind="stable")

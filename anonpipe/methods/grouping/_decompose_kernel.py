@@ -14,17 +14,17 @@ TOLERANCE = 1e-12
 
 
 @nb.njit(cache=True, nogil=True)
-def decompose_groups(points: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
+def decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
     """Labels after each group, in `turn`, has been given up if that lowers the scatter.
 
     A group that is given up keeps its number, unused. `anonpipe.methods.grouping._decompose`
     says what is done; here `centres` (width, n_groups) are infinite for groups
     that are given up, and the records of a group are a list from `heads` on.
     """
-    n, width = points.shape
+    n, width = features.shape
     groups = starts.shape[0] - 1
-    scatter = group_scatters(points, order, starts)
-    least = TOLERANCE * group_scatters(points, np.arange(n), np.array([0, n]))[0] / n
+    scatter = group_scatters(features, order, starts)
+    least = TOLERANCE * group_scatters(features, np.arange(n), np.array([0, n]))[0] / n
     sizes = np.diff(starts)
     sums = np.zeros((width, groups))
     labels = np.empty(n, dtype=np.int64)
@@ -34,7 +34,7 @@ def decompose_groups(points: FloatArray, order: IntArray, starts: IntArray, turn
             labels[order[at]] = g
             after[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
             for j in range(width):
-                sums[j, g] += points[order[at], j]
+                sums[j, g] += features[order[at], j]
     centres = sums / sizes
     coming = np.zeros(groups, dtype=np.int64)
     distances = np.empty(groups)
@@ -43,12 +43,12 @@ def decompose_groups(points: FloatArray, order: IntArray, starts: IntArray, turn
         if alive == 1:
             break
         members = records_from(heads[g], after, sizes[g])
-        hosts = nearest_hosts(points, members, g, centres, sizes, coming, most, distances)
+        hosts = nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
         if hosts[-1] < 0:
             continue
         by_host = np.argsort(hosts, kind="mergesort")
         members, hosts = members[by_host], hosts[by_host]
-        added = added_scatter(points, members, hosts, centres, sizes)
+        added = added_scatter(features, members, hosts, centres, sizes)
         if not added.sum() < scatter[g] - least:
             continue
         alive -= 1
@@ -62,7 +62,7 @@ def decompose_groups(points: FloatArray, order: IntArray, starts: IntArray, turn
             sizes[host] += 1
             scatter[host] += added[at]
             for j in range(width):
-                sums[j, host] += points[i, j]
+                sums[j, host] += features[i, j]
                 centres[j, host] = sums[j, host] / sizes[host]
     return labels
 
@@ -79,7 +79,7 @@ def records_from(head: int, after: IntArray, size: int) -> IntArray:
 
 @nb.njit(cache=True, nogil=True)
 def nearest_hosts(
-    points: FloatArray,
+    features: FloatArray,
     members: IntArray,
     group: int,
     centres: FloatArray,
@@ -95,7 +95,7 @@ def nearest_hosts(
     """
     hosts = np.full(members.shape[0], -1, dtype=np.int64)
     for at in range(members.shape[0]):
-        squared_distances(centres, centres.shape[1], points[members[at]], distances)
+        squared_distances(centres, centres.shape[1], features[members[at]], distances)
         distances[group] = np.inf
         host, nearest = -1, np.inf
         for g in range(distances.shape[0]):
@@ -111,7 +111,7 @@ def nearest_hosts(
 
 @nb.njit(cache=True, nogil=True)
 def added_scatter(
-    points: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
+    features: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
 ) -> FloatArray:
     """What each member adds to its host's scatter, after those before it; `hosts` ascend.
 
@@ -119,15 +119,15 @@ def added_scatter(
     the mean by (x - c)/(n+1).
     """
     added = np.zeros(members.shape[0])
-    centre = np.empty(points.shape[1])
+    centre = np.empty(features.shape[1])
     host, size = -1, 0
     for at in range(members.shape[0]):
         if hosts[at] != host:
             host = hosts[at]
             size = sizes[host]
             centre[:] = centres[:, host]
-        for j in range(points.shape[1]):
-            step = points[members[at], j] - centre[j]
+        for j in range(features.shape[1]):
+            step = features[members[at], j] - centre[j]
             added[at] += step * step * size / (size + 1.0)
             centre[j] += step / (size + 1.0)
         size += 1

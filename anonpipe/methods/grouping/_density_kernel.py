@@ -15,7 +15,7 @@ KNOWN = 2
 
 
 @nb.njit(cache=True, nogil=True)
-def group_by_density(points: FloatArray, k: int) -> IntArray:
+def group_by_density(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`).
 
     `near[i, :known[i]]` are the records nearest to i, nearest first; the first
@@ -23,16 +23,16 @@ def group_by_density(points: FloatArray, k: int) -> IntArray:
     holds the scatter times k. Only records that have lost a neighbour are
     looked at again, and searched for only if fewer than k known ones are left.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     most = min(KNOWN * k, n)
     near, known = np.empty((n, most), dtype=np.int64), np.full(n, most)
-    distances, offsets = np.empty(most), np.empty(points.shape[1])
+    distances, offsets = np.empty(most), np.empty(features.shape[1])
     scatter = np.empty(n)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(points, np.arange(n))
+    tree = remaining_records(features, np.arange(n))
     for i in range(n):
-        nearest_records(tree, points[i], near[i], distances)
-        scatter[i] = scatter_times_size(points, near[i, :k], offsets)
+        nearest_records(tree, features[i], near[i], distances)
+        scatter[i] = scatter_times_size(features, near[i, :k], offsets)
     groups = n // k
     for label in range(groups):
         for row in near[np.argmin(scatter), :k]:
@@ -42,16 +42,16 @@ def group_by_density(points: FloatArray, k: int) -> IntArray:
         left = n - (label + 1) * k
         if left < k:
             break
-        tree = tidied(points, tree)
+        tree = tidied(features, tree)
         for i in range(n):
             if labels[i] >= 0 or not has_lost(near[i, :k], labels):
                 continue
             known[i] = keep_free(near[i, : known[i]], labels)
             if known[i] < k:
                 known[i] = min(most, left)
-                nearest_records(tree, points[i], near[i, : known[i]], distances[: known[i]])
-            scatter[i] = scatter_times_size(points, near[i, :k], offsets)
-    join_nearest(points, labels)
+                nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
+            scatter[i] = scatter_times_size(features, near[i, :k], offsets)
+    join_nearest(features, labels)
     return labels
 
 

@@ -19,7 +19,7 @@ class DiameterFixedOptions(GroupingOptions):
     method: Literal["diameter_fixed"]
 
 
-def diameter_fixed(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance, each of the last ones by itself.
 
     As `md` but for the end: of fewer than k records that remain, each joins
@@ -28,7 +28,7 @@ def diameter_fixed(points: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -46,16 +46,16 @@ def diameter_fixed(points: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> diameter_fixed(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> diameter_fixed(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = maximum_distance_groups(points, k)
+    labels = maximum_distance_groups(features, k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[remaining] = labels.max() + 1
     else:
-        join_nearest(points, labels)
+        join_nearest(features, labels)
     return labels
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.methods.grouping._class_merge_kernel import Limits, fulfils, merge_groups
 from anonpipe.methods.grouping._classes import checked_classes
 from anonpipe.methods.grouping._divergence_kernel import entropy, ordered_distance, total_variation
@@ -16,7 +16,7 @@ DISTANCES = ("total_variation", "ordered")
 
 
 def constrain_classes(
-    points: FloatArray,
+    features: FloatArray,
     labels: IntArray,
     classes: IntArray,
     *,
@@ -46,7 +46,7 @@ def constrain_classes(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     labels
         Group of each record, whole numbers, shape (n_rows,).
@@ -67,7 +67,7 @@ def constrain_classes(
         ordered classes: the earth mover's distance with neighbouring classes
         equally far apart and the first and the last at distance 1.
     class_shares
-        Share of each class in the whole table, where `points` are a part of
+        Share of each class in the whole table, where `features` are a part of
         one; None takes the shares in `classes`.
 
     Returns
@@ -90,27 +90,27 @@ def constrain_classes(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [4.0], [5.0], [8.0], [9.0]])
+    >>> features = np.array([[0.0], [1.0], [4.0], [5.0], [8.0], [9.0]])
     >>> labels = np.array([0, 0, 1, 1, 2, 2])
     >>> classes = np.array([0, 0, 1, 1, 0, 1])
-    >>> constrain_classes(points, labels, classes, l_diversity=2).tolist()
+    >>> constrain_classes(features, labels, classes, l_diversity=2).tolist()
     [0, 0, 0, 0, 1, 1]
     """
-    points = checked_points(points)
+    features = checked_features(features)
     labels = np.asarray(labels)
-    if labels.shape != points.shape[:1] or not len(points) or not np.issubdtype(labels.dtype, np.integer):
+    if labels.shape != features.shape[:1] or not len(features) or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
-            f"labels has shape {labels.shape} and type {labels.dtype} for {len(points)} records; "
+            f"labels has shape {labels.shape} and type {labels.dtype} for {len(features)} records; "
             f"give one whole number a record, for 1 record or more"
         )
-    classes, shares = checked_classes(classes, class_shares, len(points), "constrain_classes")
+    classes, shares = checked_classes(classes, class_shares, len(features), "constrain_classes")
     limits = _limits(l_diversity, diversity, t_closeness, distance, shares)
     problem = _broken(np.bincount(classes, minlength=len(shares)).astype(np.float64), limits)
     if problem:
         raise InfeasibleError(problem)
     groups = np.unique(labels, return_inverse=True)[1].reshape(-1)
     sizes = np.bincount(groups).astype(np.float64)
-    means = np.stack([np.bincount(groups, weights=column) / sizes for column in points.T])
+    means = np.stack([np.bincount(groups, weights=column) / sizes for column in features.T])
     counts = np.zeros((len(sizes), len(shares)))
     np.add.at(counts, (groups, classes), 1.0)
     into = merge_groups(means, sizes, counts, limits)

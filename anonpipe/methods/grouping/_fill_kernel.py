@@ -10,7 +10,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def fill_small(points: FloatArray, rows: IntArray, k: int, assigned: IntArray, centres: FloatArray) -> None:
+def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray, centres: FloatArray) -> None:
     """Move records until every cluster of one block has k; `assigned` and `centres` change in place.
 
     `assigned[i]` is the cluster of row `rows[i]`. `centres` become the means
@@ -19,7 +19,7 @@ def fill_small(points: FloatArray, rows: IntArray, k: int, assigned: IntArray, c
     under k never gives a record away, so that its size and mean on its turn
     are those at the start.
     """
-    columns = gather_columns(points, rows)
+    columns = gather_columns(features, rows)
     sizes = np.zeros(centres.shape[0], dtype=np.int64)
     for c in assigned:
         sizes[c] += 1

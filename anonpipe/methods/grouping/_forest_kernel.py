@@ -12,7 +12,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def grow_forest(points: FloatArray, k: int) -> tuple[IntArray, IntArray]:
+def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     """Link trees of fewer than k records to others until there is none.
 
     The root of a small tree is linked to the record nearest to it in another
@@ -26,8 +26,8 @@ def grow_forest(points: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     tree : int64, shape (n_rows,)
         The root of each record's tree.
     """
-    n = points.shape[0]
-    columns = gather_columns(points, np.arange(n))
+    n = features.shape[0]
+    columns = gather_columns(features, np.arange(n))
     distances = np.empty(n)
     parent = np.full(n, -1)
     tree = np.arange(n)
@@ -40,7 +40,7 @@ def grow_forest(points: FloatArray, k: int) -> tuple[IntArray, IntArray]:
         for u in range(n):
             if parent[u] >= 0 or sizes[u] >= k:
                 continue
-            squared_distances(columns, n, points[u], distances)
+            squared_distances(columns, n, features[u], distances)
             member = u
             for _ in range(sizes[u]):
                 distances[member] = np.inf
@@ -58,7 +58,7 @@ def grow_forest(points: FloatArray, k: int) -> tuple[IntArray, IntArray]:
 
 
 @nb.njit(cache=True, nogil=True)
-def split_large_parts(points: FloatArray, k: int, labels: IntArray) -> None:
+def split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
     """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place.
 
     New groups have new labels; what is left keeps the old one.
@@ -68,6 +68,6 @@ def split_large_parts(points: FloatArray, k: int, labels: IntArray) -> None:
     for g in range(starts.shape[0] - 1):
         rows = order[starts[g] : starts[g + 1]].copy()
         while rows.shape[0] >= 2 * k:
-            labels[outermost_group(points, rows, k)] = label
+            labels[outermost_group(features, rows, k)] = label
             label += 1
             rows = rows[labels[rows] == g]

@@ -25,7 +25,7 @@ class FuzzyCMeansOptions(GroupingOptions):
 
 
 def fuzzy_c_means(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -55,7 +55,7 @@ def fuzzy_c_means(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -89,8 +89,8 @@ def fuzzy_c_means(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> labels = fuzzy_c_means(points, 2, rng=np.random.default_rng(0))
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = fuzzy_c_means(features, 2, rng=np.random.default_rng(0))
     >>> np.bincount(labels).min() >= 2
     np.True_
     """
@@ -102,9 +102,9 @@ def fuzzy_c_means(
         raise ValueError(f"shrink is {shrink}; give a number above 0 and below 1")
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
-    order = rng.permutation(len(points)).astype(np.int64)
-    labels = np.empty(len(points), dtype=np.int64)
-    fuzzy_recursively(points, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
+    order = rng.permutation(len(features)).astype(np.int64)
+    labels = np.empty(len(features), dtype=np.int64)
+    fuzzy_recursively(features, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
     return labels
 
 

@@ -16,7 +16,7 @@ SAME = 1e-9
 
 @nb.njit(cache=True, nogil=True)
 def fuzzy_recursively(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     order: IntArray,
     fuzziness: float,
@@ -38,7 +38,7 @@ def fuzzy_recursively(
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(divide(points, rows, k, fuzziness, step, shrink, iterations))
+        inside, starts = sort_groups(divide(features, rows, k, fuzziness, step, shrink, iterations))
         order[low:high] = rows[inside]
         for g in range(starts.shape[0] - 2, -1, -1):
             if starts[g] < starts[g + 1]:
@@ -47,7 +47,7 @@ def fuzzy_recursively(
 
 @nb.njit(cache=True, nogil=True)
 def divide(
-    points: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
+    features: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
 ) -> IntArray:
     """Cluster of each of `rows` (2k or more); two clusters or more are in use, and each of these has k records.
 
@@ -56,36 +56,36 @@ def divide(
     """
     count = rows.shape[0] // k
     found: IntArray = np.minimum(np.arange(rows.shape[0]) // k, count - 1)
-    if all_equal(points, rows):
+    if all_equal(features, rows):
         return found
     while True:
-        centres = gather_columns(points, rows[:count])
-        fuzzy_centres(points, rows, centres, fuzziness, iterations)
-        assign(points, rows, centres, found)
+        centres = gather_columns(features, rows[:count])
+        fuzzy_centres(features, rows, centres, fuzziness, iterations)
+        assign(features, rows, centres, found)
         sizes = np.zeros(count, dtype=np.int64)
         for c in found:
             sizes[c] += 1
         if (sizes > 0).sum() > 1 and not ((sizes > 0) & (sizes < k)).any():
             return found
         if count == 2:
-            fill_small(points, rows, k, found, np.ascontiguousarray(centres.T))
+            fill_small(features, rows, k, found, np.ascontiguousarray(centres.T))
             return found
         count = max(2, min(count - 1, int(count * shrink)))
         fuzziness += step
 
 
 @nb.njit(cache=True, nogil=True)
-def all_equal(points: FloatArray, rows: IntArray) -> bool:
+def all_equal(features: FloatArray, rows: IntArray) -> bool:
     """Whether `rows` are equal records."""
     for row in rows:
-        for j in range(points.shape[1]):
-            if points[row, j] != points[rows[0], j]:
+        for j in range(features.shape[1]):
+            if features[row, j] != features[rows[0], j]:
                 return False
     return True
 
 
 @nb.njit(cache=True, nogil=True)
-def fuzzy_centres(points: FloatArray, rows: IntArray, centres: FloatArray, fuzziness: float, iterations: int) -> None:
+def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuzziness: float, iterations: int) -> None:
     """Move `centres` (width, c) by fuzzy c-means over `rows`, in place.
 
     The membership of record x in cluster i is 1 / Σ_j (d_i / d_j)^(1/(m-1)),
@@ -100,19 +100,19 @@ def fuzzy_centres(points: FloatArray, rows: IntArray, centres: FloatArray, fuzzi
     shares = np.empty(count)
     weights = np.empty(count)
     sums = np.empty((width, count))
-    limit = 1e-6 * spread(points, rows)
+    limit = 1e-6 * spread(features, rows)
     for _ in range(iterations):
         weights[:] = 0.0
         sums[:] = 0.0
         for row in rows:
-            squared_distances(centres, count, points[row], distances)
+            squared_distances(centres, count, features[row], distances)
             memberships(distances, power, shares)
             for c in range(count):
                 if shares[c] > 0.0:
                     weight = shares[c] ** fuzziness
                     weights[c] += weight
                     for j in range(width):
-                        sums[j, c] += weight * points[row, j]
+                        sums[j, c] += weight * features[row, j]
         moved = 0.0
         for c in range(count):
             if weights[c] > 0.0:
@@ -127,16 +127,16 @@ def fuzzy_centres(points: FloatArray, rows: IntArray, centres: FloatArray, fuzzi
 
 
 @nb.njit(cache=True, nogil=True)
-def spread(points: FloatArray, rows: IntArray) -> float:
+def spread(features: FloatArray, rows: IntArray) -> float:
     """Mean squared distance of `rows` to their mean."""
     total = 0.0
-    for j in range(points.shape[1]):
+    for j in range(features.shape[1]):
         mean = 0.0
         for row in rows:
-            mean += points[row, j]
+            mean += features[row, j]
         mean /= rows.shape[0]
         for row in rows:
-            total += (points[row, j] - mean) ** 2
+            total += (features[row, j] - mean) ** 2
     return float(total / rows.shape[0])
 
 
@@ -163,11 +163,11 @@ def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None
 
 
 @nb.njit(cache=True, nogil=True)
-def assign(points: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
+def assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
     """Write the cluster of largest membership, which is the nearest centre, to `found`; of equals the first."""
     distances = np.empty(centres.shape[1])
     for i in range(rows.shape[0]):
-        squared_distances(centres, centres.shape[1], points[rows[i]], distances)
+        squared_distances(centres, centres.shape[1], features[rows[i]], distances)
         border = distances.min() * (1.0 + SAME)
         for c in range(centres.shape[1]):
             if distances[c] <= border:

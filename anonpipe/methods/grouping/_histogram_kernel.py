@@ -10,18 +10,18 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def split_at_all_medians(points: FloatArray, k: int, labels: IntArray) -> None:
+def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None:
     """Write the cell of every record to `labels`: cells of more than 2k are split by all columns' medians.
 
     A cell of equal records is not split.
     """
-    order = np.arange(points.shape[0])
+    order = np.arange(features.shape[0])
     label = 0
-    stack = [(0, points.shape[0])]
+    stack = [(0, features.shape[0])]
     while len(stack) > 0:
         low, high = stack.pop()
         if high - low > 2 * k:
-            borders = split_cell(points, order[low:high])
+            borders = split_cell(features, order[low:high])
             if borders.shape[0] > 2:
                 for cell in range(borders.shape[0] - 2, -1, -1):
                     stack.append((low + borders[cell], low + borders[cell + 1]))
@@ -31,14 +31,14 @@ def split_at_all_medians(points: FloatArray, k: int, labels: IntArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def split_cell(points: FloatArray, rows: IntArray) -> IntArray:
+def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
-    count, width = rows.shape[0], points.shape[1]
+    count, width = rows.shape[0], features.shape[1]
     values = np.empty(count)
     medians = np.empty(width)
     for j in range(width):
         for i in range(count):
-            values[i] = points[rows[i], j]
+            values[i] = features[rows[i], j]
         medians[j] = highest_of_lower_half(values)
     borders = np.array([0, count])
     for j in range(width):
@@ -48,7 +48,7 @@ def split_cell(points: FloatArray, rows: IntArray) -> IntArray:
             low, high = borders[cell], borders[cell + 1]
             cut[used] = low
             used += 1
-            below = move_lower_first(points, rows[low:high], j, medians[j])
+            below = move_lower_first(features, rows[low:high], j, medians[j])
             if 0 < below < high - low:
                 cut[used] = low + below
                 used += 1
@@ -71,13 +71,13 @@ def highest_of_lower_half(values: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def move_lower_first(points: FloatArray, rows: IntArray, column: int, border: float) -> int:
+def move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
     behind = np.empty(rows.shape[0], dtype=np.int64)
     front, back = 0, 0
     for i in range(rows.shape[0]):
         row = rows[i]
-        if points[row, column] <= border:
+        if features[row, column] <= border:
             rows[front] = row
             front += 1
         else:
@@ -130,17 +130,17 @@ def widest_column(columns: FloatArray, rows: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def rotated_columns(points: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
-    """The columns of (points - centre) · axes, shape (n_axes, n_rows).
+def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
+    """The columns of (features - centre) · axes, shape (n_axes, n_rows).
 
     Added column by column, so that equal records have equal bits.
     """
-    out = np.zeros((axes.shape[1], points.shape[0]))
+    out = np.zeros((axes.shape[1], features.shape[0]))
     tile = 512
-    for low in range(0, points.shape[0], tile):
-        high = min(low + tile, points.shape[0])
-        for j in range(points.shape[1]):
+    for low in range(0, features.shape[0], tile):
+        high = min(low + tile, features.shape[0])
+        for j in range(features.shape[1]):
             for a in range(axes.shape[1]):
                 for i in range(low, high):
-                    out[a, i] += (points[i, j] - centre[j]) * axes[j, a]
+                    out[a, i] += (features[i, j] - centre[j]) * axes[j, a]
     return out

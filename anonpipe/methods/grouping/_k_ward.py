@@ -18,7 +18,7 @@ class KWardOptions(GroupingOptions):
     method: Literal["k_ward"]
 
 
-def k_ward(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
     Of 2k or more records, the two that are furthest apart each form a group
@@ -40,7 +40,7 @@ def k_ward(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -59,12 +59,12 @@ def k_ward(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> k_ward(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> k_ward(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = np.empty(len(points), dtype=np.int64)
-    ward_recursively(points, k, labels)
+    labels = np.empty(len(features), dtype=np.int64)
+    ward_recursively(features, k, labels)
     return labels
 
 

@@ -20,7 +20,7 @@ class KdTreeOptions(GroupingOptions):
     block_rows: int | None = Field(default=None, ge=10)
 
 
-def kd_tree(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them at medians until a group has fewer than 2k.
 
     Each part of 2k or more records is split by rank on the column of largest
@@ -33,7 +33,7 @@ def kd_tree(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -51,11 +51,11 @@ def kd_tree(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> kd_tree(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> kd_tree(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels: IntArray = median_groups(points, k, np.zeros(len(points), dtype=np.int64), np.ones(1), 1.0)
+    labels: IntArray = median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
     return labels
 
 

@@ -11,13 +11,13 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def median_groups(points: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
+def median_groups(features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
     """Part of each record when parts of 2k or more are split by rank, shape (n,), from low to high.
 
     `split_column` chooses the column; records that tie at the median go to
     the lower half in row order. Time O(n·width·log n).
     """
-    n = points.shape[0]
+    n = features.shape[0]
     order = np.arange(n)
     values = np.empty(n)
     labels = np.empty(n, dtype=np.int64)
@@ -31,9 +31,9 @@ def median_groups(points: FloatArray, k: int, classes: IntArray, shares: FloatAr
                 labels[i] = label
             label += 1
             continue
-        column = split_column(points, rows, classes, shares, alpha, values[low:high])
+        column = split_column(features, rows, classes, shares, alpha, values[low:high])
         for i in range(low, high):
-            values[i] = points[order[i], column]
+            values[i] = features[order[i], column]
         half = (high - low) // 2
         split_rows(rows, values[low:high], half)
         stack.append((low + half, high))
@@ -43,17 +43,17 @@ def median_groups(points: FloatArray, k: int, classes: IntArray, shares: FloatAr
 
 @nb.njit(cache=True, nogil=True)
 def split_column(
-    points: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
+    features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
 ) -> int:
     """Column of least alpha·(1 - spread / widest spread) + (1 - alpha)·(divergence of its halves).
 
     Spread is the standard deviation among `rows`; of equals the lowest column
     is taken. `values` (n_rows,) is room to work in.
     """
-    width = points.shape[1]
+    width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):
-        spreads[j] = spread(points, rows, j)
+        spreads[j] = spread(features, rows, j)
     widest = np.argmax(spreads)
     if alpha >= 1.0:
         return int(widest)
@@ -62,7 +62,7 @@ def split_column(
     least = np.inf
     for j in range(width):
         cost = alpha * (1.0 - spreads[j] / unit)
-        cost += (1.0 - alpha) * halves_divergence(points, rows, j, classes, shares, values)
+        cost += (1.0 - alpha) * halves_divergence(features, rows, j, classes, shares, values)
         if cost < least:
             best = j
             least = cost
@@ -70,27 +70,27 @@ def split_column(
 
 
 @nb.njit(cache=True, nogil=True)
-def spread(points: FloatArray, rows: IntArray, j: int) -> float:
+def spread(features: FloatArray, rows: IntArray, j: int) -> float:
     """Standard deviation of column j among `rows`."""
     mean = 0.0
     for i in rows:
-        mean += points[i, j]
+        mean += features[i, j]
     mean /= rows.shape[0]
     squares = 0.0
     for i in rows:
-        squares += (points[i, j] - mean) ** 2
+        squares += (features[i, j] - mean) ** 2
     return float(np.sqrt(squares / rows.shape[0]))
 
 
 @nb.njit(cache=True, nogil=True)
 def halves_divergence(
-    points: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
+    features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:
     """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of column j."""
     n = rows.shape[0]
     half = n // 2
     for i in range(n):
-        values[i] = points[rows[i], j]
+        values[i] = features[rows[i], j]
     border = np.partition(values, half)[half]
     ties = half
     for i in range(n):

@@ -28,18 +28,18 @@ class KmeansOptions(GroupingOptions):
     response_weight: float | None = Field(default=0.5, gt=0, lt=1)
 
 
-def kmeans(points: FloatArray, k: int, *, rng: np.random.Generator, iterations: int = 10) -> IntArray:
+def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations: int = 10) -> IntArray:
     """Group records by k-means, then give every cluster k records.
 
     Of n records Lloyd's algorithm forms floor(n/k) clusters from
     random records as first centres. Then, from the smallest cluster up, each
     that has fewer than k takes the records nearest to its mean out of
     clusters that have more than k; a cluster that is down to k gives no more.
-    Weights belong in `points`: scale a column by the root of its weight.
+    Weights belong in `features`: scale a column by the root of its weight.
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -66,20 +66,20 @@ def kmeans(points: FloatArray, k: int, *, rng: np.random.Generator, iterations: 
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> labels = kmeans(points, 2, rng=np.random.default_rng(0))
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> labels = kmeans(features, 2, rng=np.random.default_rng(0))
     >>> np.bincount(labels).min() >= 2
     np.True_
     """
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
     seed = int(rng.integers(0, 2**31))
-    labels, centres = _lloyd(points, len(points) // k, iterations, seed)
-    fill_small(points, np.arange(len(points)), k, labels, centres)
+    labels, centres = _lloyd(features, len(features) // k, iterations, seed)
+    fill_small(features, np.arange(len(features)), k, labels, centres)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _lloyd(points: FloatArray, clusters: int, iterations: int, seed: int) -> tuple[IntArray, FloatArray]:
+def _lloyd(features: FloatArray, clusters: int, iterations: int, seed: int) -> tuple[IntArray, FloatArray]:
     """Cluster of each record and the centres; one thread, so that sums are added in one order."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -89,7 +89,7 @@ def _lloyd(points: FloatArray, clusters: int, iterations: int, seed: int) -> tup
     with threadpool_limits(limits=1), warnings.catch_warnings():
         # Fewer distinct records than clusters: some stay empty and are filled up.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points)
+        model.fit(features)
     return model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)
 
 

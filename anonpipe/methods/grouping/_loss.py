@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from anonpipe.kernels.features import checked_features
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.kernels.points import checked_points
 from anonpipe.methods.grouping._scatter_kernel import scatter_in_groups
 from anonpipe.types import FloatArray, IntArray
 
 
-def information_loss(points: FloatArray, labels: IntArray) -> float:
+def information_loss(features: FloatArray, labels: IntArray) -> float:
     """Share of the total scatter that lies inside groups, in percent: 100 · SSE / SST.
 
     SSE adds the squared distances of records to their group's mean, SST those
@@ -19,7 +19,7 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     labels
         Group of each record, 0 to n_groups - 1, shape (n_rows,).
@@ -41,13 +41,13 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss(points, np.array([0, 0, 1, 1])), 3)
+    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
+    >>> round(information_loss(features, np.array([0, 0, 1, 1])), 3)
     3.846
     """
-    if points.ndim != 2 or labels.shape != points.shape[:1]:
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
-            f"points has shape {points.shape} and labels {labels.shape}; give (n_rows, width) and (n_rows,)"
+            f"features has shape {features.shape} and labels {labels.shape}; give (n_rows, width) and (n_rows,)"
         )
     if len(labels) == 0:
         return 0.0
@@ -55,8 +55,8 @@ def information_loss(points: FloatArray, labels: IntArray) -> float:
         raise ValueError(f"labels have type {labels.dtype}; give whole numbers, 0 to n_groups - 1")
     if labels.min() < 0 or labels.max() >= len(labels):
         raise ValueError("a label is negative, or not below the number of records; give 0 to n_groups - 1")
-    points = checked_points(points)
-    centred = points - points.mean(axis=0)
+    features = checked_features(features)
+    centred = features - features.mean(axis=0)
     total = float(np.square(centred).sum())
     if total <= 0.0:
         return 0.0

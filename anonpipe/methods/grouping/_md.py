@@ -18,7 +18,7 @@ class MdOptions(GroupingOptions):
     method: Literal["md"]
 
 
-def md(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance.
 
     While 2k or more records remain, the two most distant ones each form a
@@ -42,7 +42,7 @@ def md(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -67,16 +67,16 @@ def md(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> md(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> md(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = maximum_distance_groups(points, k)
+    labels = maximum_distance_groups(features, k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[remaining] = labels.max() + 1
     else:
-        join_together(points, labels)
+        join_together(features, labels)
     return labels
 
 

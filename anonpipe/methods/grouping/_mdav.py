@@ -18,7 +18,7 @@ class MdavOptions(GroupingOptions):
     method: Literal["mdav"] = "mdav"
 
 
-def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV.
 
     While 2k or more records remain: r is the record furthest from their mean,
@@ -36,7 +36,7 @@ def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -63,16 +63,16 @@ def mdav(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mdav(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> mdav(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = pairs_of_groups(points, k, 2 * k)
+    labels = pairs_of_groups(features, k, 2 * k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[remaining] = labels.max() + 1
     else:
-        join_nearest(points, labels)
+        join_nearest(features, labels)
     return labels
 
 

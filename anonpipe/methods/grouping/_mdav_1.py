@@ -18,7 +18,7 @@ class Mdav1Options(GroupingOptions):
     method: Literal["mdav_1"]
 
 
-def mdav_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1.
 
     Two groups a round as in `mdav` while 2k or more records remain. Of k to
@@ -35,7 +35,7 @@ def mdav_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -55,15 +55,15 @@ def mdav_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [20.0], [21.0], [5.0], [12.0], [16.0]])
-    >>> mdav_1(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [1.0], [20.0], [21.0], [5.0], [12.0], [16.0]])
+    >>> mdav_1(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 0, 1, 1, 2, 2, 1]
     """
-    labels = pairs_of_groups(points, k, 2 * k)
+    labels = pairs_of_groups(features, k, 2 * k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
-        labels[outermost_group(points, remaining, k)] = labels.max() + 1
-    join_nearest(points, labels)
+        labels[outermost_group(features, remaining, k)] = labels.max() + 1
+    join_nearest(features, labels)
     return labels
 
 

@@ -21,7 +21,7 @@ class Mdav2Options(GroupingOptions):
     method: Literal["mdav_2"]
 
 
-def mdav_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1, then give up groups whose records fit better into others.
 
     The groups of MDAV-1 are tried in the order of falling scatter. Each record
@@ -39,7 +39,7 @@ def mdav_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -59,13 +59,13 @@ def mdav_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> mdav_2(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
+    >>> mdav_2(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    labels = mdav_1(points, k, rng=rng)
-    labels = decompose(points, labels, by_falling_scatter(points, labels), most=len(points))
-    return np.asarray(split_by_mdav_1(points, *sort_groups(labels), k))
+    labels = mdav_1(features, k, rng=rng)
+    labels = decompose(features, labels, by_falling_scatter(features, labels), most=len(features))
+    return np.asarray(split_by_mdav_1(features, *sort_groups(labels), k))
 
 
 METHOD = Grouping(

@@ -18,7 +18,7 @@ class MdavGenericOptions(GroupingOptions):
     method: Literal["mdav_generic"]
 
 
-def mdav_generic(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-generic.
 
     While 3k or more records remain, two groups a round as in `mdav`. Of 2k to
@@ -29,7 +29,7 @@ def mdav_generic(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -47,15 +47,15 @@ def mdav_generic(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0], [5.0], [4.5]])
-    >>> mdav_generic(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0], [5.0], [4.5]])
+    >>> mdav_generic(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 2, 2, 2]
     """
-    labels = pairs_of_groups(points, k, 3 * k)
+    labels = pairs_of_groups(features, k, 3 * k)
     label = labels.max() + 1
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= 2 * k:
-        labels[outermost_group(points, remaining, k)] = label
+        labels[outermost_group(features, remaining, k)] = label
         label += 1
     labels[labels < 0] = label
     return labels

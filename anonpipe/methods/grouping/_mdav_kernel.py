@@ -12,60 +12,60 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def pairs_of_groups(points: FloatArray, k: int, least: int) -> IntArray:
+def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
     """Form two groups a round while at least `least` (2k or more) records remain.
 
     One around the record r furthest from the mean of the remaining, one around
     the record furthest from r. Labels from 0 in the order of forming, -1 for
     the records that remain.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
-    sums = sum_rows(points, every)
-    tree = remaining_records(points, every)
+    sums = sum_rows(features, every)
+    tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = 0
     for left in range(n, least - 1, -2 * k):
-        tree = tidied(points, tree)
-        r = points[furthest_record(tree, mean_of(sums, left))]
+        tree = tidied(features, tree)
+        r = features[furthest_record(tree, mean_of(sums, left))]
         nearest_records(tree, r, rows, distances)
-        s = points[furthest_record(tree, r, True)]
-        take_group(tree, points, sums, rows, labels, label)
+        s = features[furthest_record(tree, r, True)]
+        take_group(tree, features, sums, rows, labels, label)
         nearest_records(tree, s, rows, distances)
-        take_group(tree, points, sums, rows, labels, label + 1)
+        take_group(tree, features, sums, rows, labels, label + 1)
         label += 2
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
-def single_groups(points: FloatArray, k: int) -> IntArray:
+def single_groups(features: FloatArray, k: int) -> IntArray:
     """Form one group a round, around the record furthest from the mean of the remaining, while k remain.
 
     Labels from 0 in the order of forming, -1 for the records that remain.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
-    sums = sum_rows(points, every)
-    tree = remaining_records(points, every)
+    sums = sum_rows(features, every)
+    tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     for label in range(n // k):
-        tree = tidied(points, tree)
-        r = points[furthest_record(tree, mean_of(sums, n - label * k))]
+        tree = tidied(features, tree)
+        r = features[furthest_record(tree, mean_of(sums, n - label * k))]
         nearest_records(tree, r, rows, distances)
-        take_group(tree, points, sums, rows, labels, label)
+        take_group(tree, features, sums, rows, labels, label)
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
-def outermost_group(points: FloatArray, rows: IntArray, k: int) -> IntArray:
+def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
-    columns = gather_columns(points, rows)
+    columns = gather_columns(features, rows)
     count = rows.shape[0]
     distances = np.empty(count)
-    squared_distances(columns, count, mean_of(sum_rows(points, rows), count), distances)
-    r = points[rows[furthest(distances, count, rows)]]
+    squared_distances(columns, count, mean_of(sum_rows(features, rows), count), distances)
+    r = features[rows[furthest(distances, count, rows)]]
     squared_distances(columns, count, r, distances)
     nearest = np.empty(k, dtype=np.int64)
     k_nearest(distances, count, rows, nearest)
@@ -73,30 +73,30 @@ def outermost_group(points: FloatArray, rows: IntArray, k: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def group_means(points: FloatArray, labels: IntArray, n_groups: int) -> FloatArray:
+def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatArray:
     """Mean of each group, shape (n_groups, width); records with label -1 count for none."""
-    means = np.zeros((n_groups, points.shape[1]))
+    means = np.zeros((n_groups, features.shape[1]))
     sizes = np.zeros(n_groups)
     for i in range(labels.shape[0]):
         if labels[i] >= 0:
             sizes[labels[i]] += 1.0
-            means[labels[i]] += points[i]
+            means[labels[i]] += features[i]
     for g in range(n_groups):
         means[g] /= sizes[g]
     return means
 
 
 @nb.njit(cache=True, nogil=True)
-def join_nearest(points: FloatArray, labels: IntArray) -> None:
+def join_nearest(features: FloatArray, labels: IntArray) -> None:
     """Give each record with label -1 the group whose mean is nearest, ties to the lower label.
 
     The means are those before any of them joins, so that their order decides nothing.
     """
-    means = group_means(points, labels, labels.max() + 1)
+    means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
     distances = np.empty(means.shape[0])
     for i in np.flatnonzero(labels < 0):
-        squared_distances(columns, means.shape[0], points[i], distances)
+        squared_distances(columns, means.shape[0], features[i], distances)
         labels[i] = np.argmin(distances)
 
 

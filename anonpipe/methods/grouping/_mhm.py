@@ -27,7 +27,7 @@ class MhmOptions(GroupingOptions):
 
 
 def mhm(
-    points: FloatArray, k: int, *, rng: np.random.Generator, order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
+    features: FloatArray, k: int, *, rng: np.random.Generator, order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
 ) -> IntArray:
     """Put the records in a line and cut it, with least scatter, into groups of k to 2k - 1.
 
@@ -65,7 +65,7 @@ def mhm(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -93,31 +93,31 @@ def mhm(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mhm(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> mhm(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
     if order == "npn":
-        walk, starts = np.arange(len(points)), np.array([0, len(points)])
+        walk, starts = np.arange(len(features)), np.array([0, len(features)])
     elif order in GROUPED:
-        walk, starts = chained(points, *sort_groups(GROUPED[order](points, k, rng=rng)))
+        walk, starts = chained(features, *sort_groups(GROUPED[order](features, k, rng=rng)))
     else:
         raise ValueError(f"order is {order!r}; allowed are npn, {', '.join(GROUPED)}")
-    return np.asarray(cut_path(points, nearest_next(points, walk, starts), k))
+    return np.asarray(cut_path(features, nearest_next(features, walk, starts), k))
 
 
-def chained(points: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
+def chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
     """The same groups in another order: always on to the nearest centroid that is left.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
     order, starts
         The groups, as `sort_groups` gives them.
     """
     sizes = np.diff(starts)
-    centroids = np.add.reduceat(points[order], starts[:-1], axis=0) / sizes[:, None]
+    centroids = np.add.reduceat(features[order], starts[:-1], axis=0) / sizes[:, None]
     n_groups = len(sizes)
     chain = nearest_next(centroids, np.arange(n_groups), np.array([0, n_groups]))
     place = np.empty(n_groups, dtype=np.int64)

@@ -18,7 +18,7 @@ class MstOptions(GroupingOptions):
     method: Literal["mst"]
 
 
-def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by cutting the longest removable edges of their minimum spanning tree.
 
     An edge is removable where both parts that it joins have k records. The
@@ -33,7 +33,7 @@ def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -52,14 +52,14 @@ def mst(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mst(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> mst(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    one_class = np.zeros(len(points), dtype=np.int64)
-    if len(points) < 2 * k:
+    one_class = np.zeros(len(features), dtype=np.int64)
+    if len(features) < 2 * k:
         return one_class
-    labels: IntArray = cut_longest(*shortest_tree(points), k, one_class, np.ones(1), 1.0)
+    labels: IntArray = cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0)
     return labels
 
 

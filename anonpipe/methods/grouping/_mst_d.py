@@ -20,7 +20,7 @@ class MstDOptions(GroupingOptions):
     method: Literal["mst_d"]
 
 
-def mst_d(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
     The tables of later papers call this method M-d; Kabir and Wang set it
@@ -31,7 +31,7 @@ def mst_d(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -50,11 +50,11 @@ def mst_d(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [2.0], [3.0], [9.0], [9.5]])
-    >>> mst_d(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [1.0], [2.0], [3.0], [9.0], [9.5]])
+    >>> mst_d(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    return np.asarray(split_by_maximum_distance(points, *sort_groups(mst(points, k, rng=rng)), k), dtype=np.int64)
+    return np.asarray(split_by_maximum_distance(features, *sort_groups(mst(features, k, rng=rng)), k), dtype=np.int64)
 
 
 METHOD = Grouping(

@@ -21,7 +21,7 @@ class MstTCloseOptions(ClassGroupingOptions):
 
 
 def mst_t_close(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -43,7 +43,7 @@ def mst_t_close(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -77,18 +77,18 @@ def mst_t_close(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> features = np.array([[0.0], [1.0], [5.0], [6.0]])
     >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> mst_t_close(points, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
+    >>> mst_t_close(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
     [0, 0, 1, 1]
-    >>> mst_t_close(points, 2, classes=np.array([0, 0, 1, 1]), **options).tolist()
+    >>> mst_t_close(features, 2, classes=np.array([0, 0, 1, 1]), **options).tolist()
     [0, 0, 0, 0]
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t is {t}; give a number from 0 to 1")
-    if len(points) < 2 * k:
-        return np.zeros(len(points), dtype=np.int64)
-    labels: IntArray = cut_longest(*shortest_tree(points), k, classes, class_shares, t)
+    if len(features) < 2 * k:
+        return np.zeros(len(features), dtype=np.int64)
+    labels: IntArray = cut_longest(*shortest_tree(features), k, classes, class_shares, t)
     return labels
 
 

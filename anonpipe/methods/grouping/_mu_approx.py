@@ -19,7 +19,7 @@ class MuApproxOptions(GroupingOptions):
     method: Literal["mu_approx"]
 
 
-def mu_approx(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by growing a forest and cutting its trees.
 
     1. Every record is a tree. While a tree has fewer than k records, its root
@@ -57,7 +57,7 @@ def mu_approx(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -77,14 +77,14 @@ def mu_approx(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mu_approx(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> mu_approx(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    by_value = np.lexsort(points.T[::-1])
-    ordered = np.ascontiguousarray(points[by_value])
+    by_value = np.lexsort(features.T[::-1])
+    ordered = np.ascontiguousarray(features[by_value])
     parent, tree = grow_forest(ordered, k)
-    found = np.empty(len(points), dtype=np.int64)
+    found = np.empty(len(features), dtype=np.int64)
     cut_trees(parent, tree, k, found)
     split_large_parts(ordered, k, found)
     labels = np.empty_like(found)

@@ -21,7 +21,7 @@ ListArray = npt.NDArray[np.int32]
 EXACT = 1_000
 
 
-def near_points(points: FloatArray, count: int, block: int) -> ListArray:
+def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     """Numbers of about the `count` nearest other points of each, nearest first.
 
     The idea that a neighbour's neighbour is likely one, too, is Dong, Moses
@@ -29,7 +29,7 @@ def near_points(points: FloatArray, count: int, block: int) -> ListArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, C order, shape (n, width).
     count
         Length of the lists; shorter where there are fewer other points.
@@ -43,22 +43,22 @@ def near_points(points: FloatArray, count: int, block: int) -> ListArray:
 
     Examples
     --------
-    >>> near_points(np.array([[0.0], [5.0], [1.0], [7.0]]), 2, 4).tolist()
+    >>> near_records(np.array([[0.0], [5.0], [1.0], [7.0]]), 2, 4).tolist()
     [[2, 1], [3, 2], [0, 1], [1, 2]]
     """
-    n = len(points)
+    n = len(features)
     count = max(0, min(count, n - 1))
     near = np.full((n, count), -1, dtype=np.int32)
     distances = np.full((n, count), np.inf)
     if count == 0:
         return near
     if n <= EXACT:
-        compare_in_blocks(points, np.arange(n), np.array([0, n]), near, distances)
+        compare_in_blocks(features, np.arange(n), np.array([0, n]), near, distances)
         return near
     for turned in (False, True):
         # A block never has fewer points than a list can hold.
-        compare_in_blocks(points, *block_order(points, max(block, 2 * count + 2), turned=turned), near, distances)
-    ask_neighbours(points, near, distances)
+        compare_in_blocks(features, *block_order(features, max(block, 2 * count + 2), turned=turned), near, distances)
+    ask_neighbours(features, near, distances)
     return near
 
 
@@ -81,27 +81,27 @@ def offer(near: ListArray, distances: FloatArray, other: int, distance: float) -
 
 @nb.njit(cache=True, nogil=True)
 def compare_in_blocks(
-    points: FloatArray, order: IntArray, starts: IntArray, near: ListArray, distances: FloatArray
+    features: FloatArray, order: IntArray, starts: IntArray, near: ListArray, distances: FloatArray
 ) -> None:
     """Offer every point all others of its block."""
     last = near.shape[1] - 1
     for block in range(starts.shape[0] - 1):
         rows = order[starts[block] : starts[block + 1]]
-        columns = gather_columns(points, rows)
+        columns = gather_columns(features, rows)
         out = np.empty(rows.shape[0])
         for i in rows:
-            squared_distances(columns, rows.shape[0], points[i], out)
+            squared_distances(columns, rows.shape[0], features[i], out)
             for at in range(rows.shape[0]):
                 if out[at] <= distances[i, last] and rows[at] != i:
                     offer(near[i], distances[i], rows[at], out[at])
 
 
 @nb.njit(cache=True, nogil=True)
-def ask_neighbours(points: FloatArray, near: ListArray, distances: FloatArray) -> None:
+def ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray) -> None:
     """Offer every point the near points of its near points, and itself to them."""
-    asked = np.full(points.shape[0], -1, dtype=np.int64)
+    asked = np.full(features.shape[0], -1, dtype=np.int64)
     last = near.shape[1] - 1
-    for i in range(points.shape[0]):
+    for i in range(features.shape[0]):
         first = near[i].copy()
         asked[i] = i
         for j in first:
@@ -112,8 +112,8 @@ def ask_neighbours(points: FloatArray, near: ListArray, distances: FloatArray) -
                     continue
                 asked[h] = i
                 distance = 0.0
-                for t in range(points.shape[1]):
-                    distance += (points[h, t] - points[i, t]) ** 2
+                for t in range(features.shape[1]):
+                    distance += (features[h, t] - features[i, t]) ** 2
                 if distance <= distances[i, last]:
                     offer(near[i], distances[i], h, distance)
                 if distance <= distances[h, last]:

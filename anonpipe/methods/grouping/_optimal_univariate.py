@@ -19,7 +19,7 @@ class OptimalUnivariateOptions(GroupingOptions):
     method: Literal["optimal_univariate"]
 
 
-def optimal_univariate(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records of one column with the least scatter that groups of at least k allow.
 
     Best groups are runs of the sorted records, of k to 2k - 1 each; the best
@@ -32,7 +32,7 @@ def optimal_univariate(points: FloatArray, k: int, *, rng: np.random.Generator) 
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, 1), n_rows >= k.
     k
         Smallest size of a group.
@@ -56,13 +56,13 @@ def optimal_univariate(points: FloatArray, k: int, *, rng: np.random.Generator) 
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> optimal_univariate(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> optimal_univariate(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    if points.shape[1] != 1:
-        raise InfeasibleError(f"optimal_univariate takes one column, not {points.shape[1]}; use mhm for several")
-    return np.asarray(cut_path(points, np.argsort(points[:, 0], kind="stable"), k))
+    if features.shape[1] != 1:
+        raise InfeasibleError(f"optimal_univariate takes one column, not {features.shape[1]}; use mhm for several")
+    return np.asarray(cut_path(features, np.argsort(features[:, 0], kind="stable"), k))
 
 
 def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str | None:

@@ -11,18 +11,18 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def systematic_groups(points: FloatArray, k: int, order: IntArray) -> IntArray:
+def systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
     """Form groups around the first and the last remaining record of `order` in turn.
 
     Two groups a round while 3k or more records remain, one around the first of
     2k to 3k - 1, one of all of the rest. Labels from 0 in the order of forming.
     """
-    n = points.shape[0]
+    n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(points, np.arange(n))
+    tree = remaining_records(features, np.arange(n))
     first, last, left, label = 0, n - 1, n, 0
     while left >= 2 * k:
-        tree = tidied(points, tree)
+        tree = tidied(features, tree)
         while tree.places[order[first]] < 0:
             first += 1
         take_out(tree, order[first])
@@ -32,11 +32,11 @@ def systematic_groups(points: FloatArray, k: int, order: IntArray) -> IntArray:
             while tree.places[order[last]] < 0:
                 last -= 1
             take_out(tree, order[last])
-        _grow(points, k, tree, order[first], labels, label)
+        _grow(features, k, tree, order[first], labels, label)
         label += 1
         left -= k
         if pair:
-            _grow(points, k, tree, order[last], labels, label)
+            _grow(features, k, tree, order[last], labels, label)
             label += 1
             left -= k
     for i in range(n):
@@ -46,18 +46,18 @@ def systematic_groups(points: FloatArray, k: int, order: IntArray) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def _grow(points: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
+def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
     """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter.
 
     A record at squared distance d from the mean of m adds d · m/(m + 1), so
     that it is the record nearest to the mean.
     """
-    sums = np.zeros((2, points.shape[1]))
+    sums = np.zeros((2, features.shape[1]))
     row, distance = np.empty(1, dtype=np.int64), np.empty(1)
     labels[seed] = label
-    add_row(sums, points, seed, 1.0)
+    add_row(sums, features, seed, 1.0)
     for size in range(1, k):
         nearest_records(tree, mean_of(sums, size), row, distance)
         labels[row[0]] = label
         take_rows(tree, row)
-        add_row(sums, points, row[0], 1.0)
+        add_row(sums, features, row[0], 1.0)

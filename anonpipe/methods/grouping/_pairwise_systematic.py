@@ -18,7 +18,7 @@ class PairwiseSystematicOptions(GroupingOptions):
     method: Literal["pairwise_systematic"]
 
 
-def pairwise_systematic(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records from both ends of an order, two groups a round.
 
     Records are sorted by the sum over columns of value minus column mean
@@ -46,7 +46,7 @@ def pairwise_systematic(points: FloatArray, k: int, *, rng: np.random.Generator)
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -65,15 +65,15 @@ def pairwise_systematic(points: FloatArray, k: int, *, rng: np.random.Generator)
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> pairwise_systematic(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> pairwise_systematic(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    key = np.zeros(len(points))
-    for column in points.T:
+    key = np.zeros(len(features))
+    for column in features.T:
         # One column after the other: the same bits whatever the table's layout.
         key += column - column.mean()
-    return systematic_groups(points, k, np.argsort(key, kind="stable"))
+    return systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
 METHOD = Grouping(

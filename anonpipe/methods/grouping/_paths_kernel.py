@@ -10,7 +10,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_next(points: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
+def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
     """Rows in the order in which a walk visits them, group by group and always to the nearest record.
 
     The walk starts at the record of the first group that is furthest from the
@@ -20,17 +20,17 @@ def nearest_next(points: FloatArray, order: IntArray, starts: IntArray) -> IntAr
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
     order, starts
         The groups, as `sort_groups` gives them; one group for a free walk.
     """
-    path = np.empty(points.shape[0], dtype=np.int64)
-    here = furthest_from_mean(points, order[starts[0] : starts[1]])
+    path = np.empty(features.shape[0], dtype=np.int64)
+    here = furthest_from_mean(features, order[starts[0] : starts[1]])
     nearest, distance = np.empty(1, dtype=np.int64), np.empty(1)
     for g in range(starts.shape[0] - 1):
         rows = order[starts[g] : starts[g + 1]]
-        inside = points[rows]
+        inside = features[rows]
         tree = remaining_records(inside, np.arange(rows.shape[0]))
         for at in range(starts[g], starts[g + 1]):
             tree = tidied(inside, tree)
@@ -42,27 +42,27 @@ def nearest_next(points: FloatArray, order: IntArray, starts: IntArray) -> IntAr
 
 
 @nb.njit(cache=True, nogil=True)
-def furthest_from_mean(points: FloatArray, rows: IntArray) -> FloatArray:
+def furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     """The point among `rows` furthest from the mean of all points; of equals, the first."""
-    n, width = points.shape
+    n, width = features.shape
     mean = np.zeros(width)
     for i in range(n):
         for j in range(width):
-            mean[j] += points[i, j]
+            mean[j] += features[i, j]
     mean /= n
     furthest, largest = rows[0], -1.0
     for i in rows:
         distance = 0.0
         for j in range(width):
-            distance += (points[i, j] - mean[j]) ** 2
+            distance += (features[i, j] - mean[j]) ** 2
         if distance > largest:
             furthest, largest = i, distance
-    found: FloatArray = points[furthest]
+    found: FloatArray = features[furthest]
     return found
 
 
 @nb.njit(cache=True, nogil=True)
-def cut_path(points: FloatArray, path: IntArray, k: int) -> IntArray:
+def cut_path(features: FloatArray, path: IntArray, k: int) -> IntArray:
     """Labels of the partition of least scatter whose groups are runs of k to 2k - 1 records of `path`.
 
     The shortest path of Hansen and Mukherjee: `least[j]` is the least scatter
@@ -72,7 +72,7 @@ def cut_path(points: FloatArray, path: IntArray, k: int) -> IntArray:
     of the run, the subtraction costs no more than the digits of its size,
     wherever the points lie.
     """
-    n, width = points.shape
+    n, width = features.shape
     least = np.full(n + 1, np.inf)
     before = np.zeros(n + 1, dtype=np.int64)
     least[0] = 0.0
@@ -80,11 +80,11 @@ def cut_path(points: FloatArray, path: IntArray, k: int) -> IntArray:
     for i in range(n - k + 1):
         if least[i] == np.inf:
             continue
-        first = points[path[i]]
+        first = features[path[i]]
         offsets[:] = 0.0
         squares = 0.0
         for size in range(1, min(2 * k - 1, n - i) + 1):
-            point = points[path[i + size - 1]]
+            point = features[path[i + size - 1]]
             length = 0.0
             for j in range(width):
                 step = point[j] - first[j]

@@ -11,35 +11,35 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def group_by_reference_points(points: FloatArray, k: int) -> IntArray:
+def group_by_reference_points(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.tfrp_1`)."""
-    n = points.shape[0]
-    orders = (from_furthest(points, float(points.min())), from_furthest(points, float(points.max())))
+    n = features.shape[0]
+    orders = (from_furthest(features, float(features.min())), from_furthest(features, float(features.max())))
     at = np.zeros(2, dtype=np.int64)
     nearest = np.empty(k, dtype=np.int64)
     distances = np.empty(k)
     labels = np.full(n, -1, dtype=np.int64)
-    tree = remaining_records(points, np.arange(n))
+    tree = remaining_records(features, np.arange(n))
     groups = n // k
     for label in range(groups):
         turn = label % 2
         order = orders[turn]
         while labels[order[at[turn]]] >= 0:
             at[turn] += 1
-        tree = tidied(points, tree)
-        nearest_records(tree, points[order[at[turn]]], nearest, distances)
+        tree = tidied(features, tree)
+        nearest_records(tree, features[order[at[turn]]], nearest, distances)
         for row in nearest:
             take_out(tree, int(row))
             labels[row] = label
-    join_nearest(points, labels)
+    join_nearest(features, labels)
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
-def from_furthest(points: FloatArray, value: float) -> IntArray:
+def from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
-    distances = np.zeros(points.shape[0])
-    for i in range(points.shape[0]):
-        for j in range(points.shape[1]):
-            distances[i] += (points[i, j] - value) ** 2
+    distances = np.zeros(features.shape[0])
+    for i in range(features.shape[0]):
+        for j in range(features.shape[1]):
+            distances[i] += (features[i, j] - value) ** 2
     return np.argsort(-distances, kind="mergesort")

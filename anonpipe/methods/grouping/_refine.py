@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.methods.grouping._refine_search import BLOCK_ROWS, EFFORTS, search
 from anonpipe.methods.grouping._sizes import count_groups
 from anonpipe.types import FloatArray, IntArray
 
 
 def refine(
-    points: FloatArray,
+    features: FloatArray,
     labels: IntArray,
     k: int,
     effort: Literal["quick", "normal", "thorough"] = "quick",
@@ -51,7 +51,7 @@ def refine(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     labels
         Group of each record, 0 to n_groups - 1, shape (n_rows,); every group
@@ -100,11 +100,11 @@ def refine(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> refine(points, np.array([0, 1, 0, 1]), 2).tolist()
+    >>> features = np.array([[0.0], [1.0], [10.0], [11.0]])
+    >>> refine(features, np.array([0, 1, 0, 1]), 2).tolist()
     [0, 0, 1, 1]
     """
-    points = checked_points(points)
+    features = checked_features(features)
     if effort not in EFFORTS:
         raise ValueError(f"effort is {effort!r}; allowed are {', '.join(EFFORTS)}")
     if k < 1 or block_rows < 1:
@@ -113,17 +113,17 @@ def refine(
         raise ValueError(f"seconds is {seconds}; give 0 or more, or None for no limit")
     if EFFORTS[effort].draws and rng is None:
         raise ValueError(f"effort {effort!r} draws at random and rng is None; give a numpy.random.Generator")
-    count_groups(labels, len(points), k, "the grouping to be refined")
+    count_groups(labels, len(features), k, "the grouping to be refined")
     if k == 1:
-        return np.arange(len(points))
-    if len(points) < 2 * k:
-        return np.zeros(len(points), dtype=np.int64)
-    refined, share = search(points, labels, k, EFFORTS[effort], rng, progress, seconds, block_rows)
+        return np.arange(len(features))
+    if len(features) < 2 * k:
+        return np.zeros(len(features), dtype=np.int64)
+    refined, share = search(features, labels, k, EFFORTS[effort], rng, progress, seconds, block_rows)
     if share < 1.0:
         warnings.warn(
             f"refine stopped after {seconds} seconds with {share:.0%} of its sweeps done; "
             f"the groups are valid and no worse than those given",
             stacklevel=2,
         )
-    count_groups(refined, len(points), k, "refine")
+    count_groups(refined, len(features), k, "refine")
     return refined

@@ -14,7 +14,7 @@ from anonpipe.kernels.blocks import block_order
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._anneal_kernel import anneal, temperatures
 from anonpipe.methods.grouping._combine_kernel import combine
-from anonpipe.methods.grouping._near_kernel import both_ways, near_points
+from anonpipe.methods.grouping._near_kernel import both_ways, near_records
 from anonpipe.methods.grouping._reform_kernel import reform
 from anonpipe.methods.grouping._regroup_kernel import Groups, group_scatter, open_groups, settle
 from anonpipe.methods.grouping._split_kernel import split_large
@@ -36,7 +36,7 @@ EVERY = 5
 """Sweeps of steps before one of whole groups."""
 
 FRESH = 1_000
-"""Sweeps after which near groups and temperatures are found anew."""
+"""Sweeps after which near groups and temperatures are found again."""
 
 SLICE = 1_000_000
 """Sweeps times records of one call of the kernel, some tenths of a second: how often the time is watched."""
@@ -48,7 +48,7 @@ LONG = 0.15
 """Share of a start's sweeps that its first run takes, where there are several starts."""
 
 SETTLING = 2
-"""Most descents at the end, each with near groups found anew."""
+"""Most descents at the end, each with near groups found again."""
 
 LEAST = 1e-14
 """Smallest gain of a step, in units of the mean squared distance to the mean of all records."""
@@ -119,7 +119,7 @@ class Clock:
             self.over = True
 
 
-def lay_out(points: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
+def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
     """Records in an order that keeps near groups together, all groups under 2k.
 
     Returns
@@ -133,28 +133,28 @@ def lay_out(points: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, I
     """
     order, starts = sort_groups(labels)
     if np.diff(starts).max() >= 2 * k:
-        labels = split_large(points, order, starts, k)
+        labels = split_large(features, order, starts, k)
         order, starts = sort_groups(labels)
-    centroids = np.add.reduceat(points[order], starts[:-1]) / np.diff(starts)[:, None]
+    centroids = np.add.reduceat(features[order], starts[:-1]) / np.diff(starts)[:, None]
     rank = np.empty(len(centroids), dtype=np.int64)
     rank[block_order(centroids, LAYOUT_GROUPS)[0]] = np.arange(len(centroids))
     home = rank[labels]
     order, _ = sort_groups(home)
-    return points[order] - points.mean(axis=0), home[order], order
+    return features[order] - features.mean(axis=0), home[order], order
 
 
 def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
     """For each group the `count` groups of nearest centroid, and those that have it among theirs (`both_ways`)."""
     alive = np.flatnonzero(groups.sizes)
     block = block_rows * len(alive) // len(groups.home)
-    starts, others = both_ways(near_points(groups.centroids[alive], count, block))
+    starts, others = both_ways(near_records(groups.centroids[alive], count, block))
     all_starts = np.zeros(len(groups.sizes) + 1, dtype=np.int64)
     all_starts[alive + 1] = np.diff(starts)
     return np.cumsum(all_starts), alive[others].astype(np.int32)
 
 
 def search(
-    points: FloatArray,
+    features: FloatArray,
     labels: IntArray,
     k: int,
     effort: Effort,
@@ -164,7 +164,7 @@ def search(
     block_rows: int = BLOCK_ROWS,
 ) -> tuple[IntArray, float]:
     """The groups found, and the share of the sweeps that was done; see `refine`."""
-    x, home, order = lay_out(points, labels, k)
+    x, home, order = lay_out(features, labels, k)
     groups = open_groups(x, home.copy(), k)
     least = LEAST * float(np.square(x).sum()) / len(x)
     runs, starts = effort.plan(len(x))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.kernels.blocks import block_order
-from anonpipe.kernels.points import checked_points
+from anonpipe.kernels.features import checked_features
 from anonpipe.methods.grouping import (
     _cbfs,
     _class_kd_tree,
@@ -85,7 +85,7 @@ METHODS: dict[str, Grouping] = by_name(
 
 
 def cluster(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     method: str = "mdav",
     *,
@@ -99,7 +99,7 @@ def cluster(
 
     Parameters
     ----------
-    points
+    features
         Finite numbers up to 1e100 in size, shape (n_rows, width), n_rows >= k.
         Not changed.
     k
@@ -117,7 +117,7 @@ def cluster(
         For methods that need them: the class of each record, codes from 0,
         shape (n_rows,). `compound_classes` makes one of several.
     class_shares
-        Share of each class in the whole table, where `points` are a part of
+        Share of each class in the whole table, where `features` are a part of
         one; None takes the shares in `classes`.
     options
         The method's own, see `METHODS[method].takes`.
@@ -138,8 +138,8 @@ def cluster(
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0]])
-    >>> cluster(points, 2, "mdav", rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0]])
+    >>> cluster(features, 2, "mdav", rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1]
     """
     if method not in METHODS:
@@ -149,38 +149,38 @@ def cluster(
         if name not in entry.takes:
             allowed = ", ".join((*entry.takes, "block_rows"))
             raise ValueError(f"{method} has no option {name!r}; allowed are {allowed}")
-    points = checked_points(points)
-    if points.shape[1] == 0:
-        raise ValueError("points has no columns; give one or more")
+    features = checked_features(features)
+    if features.shape[1] == 0:
+        raise ValueError("features has no columns; give one or more")
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise ValueError(f"k has type {type(k).__name__}; give a whole number")
     if not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng has type {type(rng).__name__}; give a numpy.random.Generator, as from default_rng()")
-    if not 1 <= k <= len(points):
-        raise ValueError(f"k is {k} for {len(points)} records; give 1 to as many as there are records")
+    if not 1 <= k <= len(features):
+        raise ValueError(f"k is {k} for {len(features)} records; give 1 to as many as there are records")
     given: dict[str, Any] = dict(options)
     if entry.classes:
-        classes, shares = checked_classes(classes, class_shares, len(points), method)
+        classes, shares = checked_classes(classes, class_shares, len(features), method)
         given["class_shares"] = shares
     elif classes is not None or class_shares is not None:
         raise ValueError(f"{method} does not use classes; leave them out")
-    labels = np.empty(len(points), dtype=np.int64)
+    labels = np.empty(len(features), dtype=np.int64)
     label = 0
-    for rows in blocks_of_at_least(points, k, block_rows):
+    for rows in blocks_of_at_least(features, k, block_rows):
         if classes is not None:
             given["classes"] = classes[rows]
-        found = entry.function(points[rows], k, rng=rng, **given)
+        found = entry.function(features[rows], k, rng=rng, **given)
         sizes = count_groups(found, len(rows), k, method)
         labels[rows] = label + found
         label += len(sizes)
     return labels
 
 
-def blocks_of_at_least(points: FloatArray, k: int, block_rows: int | None) -> list[IntArray]:
+def blocks_of_at_least(features: FloatArray, k: int, block_rows: int | None) -> list[IntArray]:
     """Row numbers of each block; an error where a block is under k."""
-    if block_rows is None or block_rows >= len(points):
-        return [np.arange(len(points))]
-    order, starts = block_order(points, block_rows)
+    if block_rows is None or block_rows >= len(features):
+        return [np.arange(len(features))]
+    order, starts = block_order(features, block_rows)
     if np.diff(starts).min() < k:
         raise ValueError(f"block_rows is {block_rows}, which leaves blocks under k={k} records; give at least {2 * k}")
     return [order[low:high] for low, high in pairwise(starts)]

@@ -21,7 +21,7 @@ class RhsOptions(GroupingOptions):
     block_rows: int | None = Field(default=None, ge=10)
 
 
-def rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
     A cell of more than 2k records is split at the median of every column at
@@ -38,7 +38,7 @@ def rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -62,17 +62,17 @@ def rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> rhs(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> rhs(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 0]
     """
-    labels = np.empty(len(points), dtype=np.int64)
-    split_at_all_medians(points, k, labels)
+    labels = np.empty(len(features), dtype=np.int64)
+    split_at_all_medians(features, k, labels)
     sizes = np.bincount(labels)
     small = int((sizes < k).sum())
     if small:
         raise InfeasibleError(
-            f"rhs splits {points.shape[1]} columns at once, which leaves {small} of {len(sizes)} cells "
+            f"rhs splits {features.shape[1]} columns at once, which leaves {small} of {len(sizes)} cells "
             f"under k={k} records; use spectral_rhs, which splits one column at a time, or fewer columns"
         )
     return labels

@@ -13,14 +13,14 @@ from anonpipe.types import FloatArray
 CONFIDENCE = 0.99
 
 
-def smallest_distances(points: FloatArray, queries: FloatArray, count: int) -> FloatArray:
+def smallest_distances(features: FloatArray, queries: FloatArray, count: int) -> FloatArray:
     """The smallest squared distances of each query to a part of the records, ascending.
 
     Parts are put together by joining their results and keeping the smallest.
 
     Parameters
     ----------
-    points
+    features
         The part, finite, shape (n_rows, width).
     queries
         Finite, shape (n_queries, width).
@@ -38,7 +38,7 @@ def smallest_distances(points: FloatArray, queries: FloatArray, count: int) -> F
     [[0.0, 4.0], [1.0, 9.0]]
     """
     found = np.full((len(queries), count), np.inf)
-    keep_smallest(np.ascontiguousarray(points), np.ascontiguousarray(queries), found)
+    keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
     return found
 
 
@@ -82,8 +82,8 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [10.0], [12.0]])
-    >>> bound_from_distances(smallest_distances(points, points, 2), 2, 4, 113.75)
+    >>> features = np.array([[0.0], [1.0], [10.0], [12.0]])
+    >>> bound_from_distances(smallest_distances(features, features, 2), 2, 4, 113.75)
     LossBound(percent=2.197802197802198, sampled=None)
     """
     if total_scatter <= 0.0 or k < 2:

@@ -13,23 +13,23 @@ _TILE = 512
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_smallest(points: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
+def keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
     """Write the smallest squared distances of each query to all points, ascending.
 
     Parameters
     ----------
-    points, queries
+    features, queries
         Shapes (n, width) and (m, width).
     kept
         Shape (m, count), full of inf.
     """
-    columns, out = np.empty((points.shape[1], _TILE)), np.empty(_TILE)
+    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
     last = kept.shape[1] - 1
-    for low in range(0, points.shape[0], _TILE):
-        count = min(_TILE, points.shape[0] - low)
+    for low in range(0, features.shape[0], _TILE):
+        count = min(_TILE, features.shape[0] - low)
         for i in range(count):
-            for j in range(points.shape[1]):
-                columns[j, i] = points[low + i, j]
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
         for q in range(queries.shape[0]):
             squared_distances(columns, count, queries[q], out)
             own = kept[q]

@@ -16,25 +16,25 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def shortest_tree(points: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
+def shortest_tree(features: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
     """Minimum spanning tree by Prim's algorithm from row 0: parent, length, joined.
 
     Of equally long edges the one to the lowest new row joins the tree, from
     the lowest row inside it. Time O(n²·width), memory O(n·width).
     """
-    n = points.shape[0]
+    n = features.shape[0]
     parent = np.full(n, -1)
     length = np.zeros(n)
     joined = np.zeros(n, dtype=np.int64)
     ids = np.arange(1, n)
-    outside = gather_columns(points, ids)
+    outside = gather_columns(features, ids)
     key = np.full(n - 1, np.inf)
     link = np.full(n - 1, -1)
     distances = np.empty(n - 1)
     for step in range(1, n):
         left = n - step
         u = joined[step - 1]
-        squared_distances(outside, left, points[u], distances)
+        squared_distances(outside, left, features[u], distances)
         for i in range(left):
             if distances[i] < key[i] or (distances[i] == key[i] and u < link[i]):
                 key[i] = distances[i]

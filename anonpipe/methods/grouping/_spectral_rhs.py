@@ -21,7 +21,7 @@ class SpectralRhsOptions(GroupingOptions):
     block_rows: int | None = Field(default=None, ge=10)
 
 
-def spectral_rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them along principal axes.
 
     With U D Vᵀ the singular value decomposition of the centred points, the
@@ -42,7 +42,7 @@ def spectral_rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -61,21 +61,21 @@ def spectral_rhs(points: FloatArray, k: int, *, rng: np.random.Generator) -> Int
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> spectral_rhs(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> spectral_rhs(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 1, 0, 1, 1]
     """
-    labels = np.empty(len(points), dtype=np.int64)
-    split_widest(rotated_columns(points, points.mean(axis=0), principal_axes(points)), k, labels)
+    labels = np.empty(len(features), dtype=np.int64)
+    split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)
     return labels
 
 
-def principal_axes(points: FloatArray) -> FloatArray:
+def principal_axes(features: FloatArray) -> FloatArray:
     """Unit vectors in columns, in descending order of the singular values of the centred points.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
 
     Returns
@@ -87,9 +87,9 @@ def principal_axes(points: FloatArray) -> FloatArray:
     >>> principal_axes(np.array([[0.0, 0.0], [2.0, -1.0], [0.0, 0.0], [-2.0, 1.0]])).round(3).tolist()
     [[0.894, 0.447], [-0.447, 0.894]]
     """
-    largest = np.abs(points).max()
-    scaled = points / largest if largest > 0 else points
-    axes: FloatArray = np.linalg.eigh(covariance(scaled, np.arange(len(points)), 1))[1][:, ::-1]
+    largest = np.abs(features).max()
+    scaled = features / largest if largest > 0 else features
+    axes: FloatArray = np.linalg.eigh(covariance(scaled, np.arange(len(features)), 1))[1][:, ::-1]
     # Entries can be equal but for rounding, which must not choose among them.
     sizes = np.abs(axes)
     first = (sizes > (1.0 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)

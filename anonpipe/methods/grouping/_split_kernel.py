@@ -10,7 +10,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def split_large(points: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
+def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
     """Labels for groups of less than 2k records: those given, the larger ones split into parts of k or more.
 
     A group is cut across its principal direction at a multiple of k near its
@@ -18,7 +18,7 @@ def split_large(points: FloatArray, order: IntArray, starts: IntArray, k: int) -
 
     Parameters
     ----------
-    points
+    features
         Shape (n, width).
     order, starts
         Records by group, as `sort_groups` gives them; every group has k or more.
@@ -43,9 +43,9 @@ def split_large(points: FloatArray, order: IntArray, starts: IntArray, k: int) -
                 labels[rows] = label
                 label += 1
                 continue
-            direction = principal_direction(points, rows, False)
+            direction = principal_direction(features, rows, False)
             for at in range(low, high):
-                projections[at] = projection(points[order[at]], direction)
+                projections[at] = projection(features[order[at]], direction)
             left = (high - low) // k // 2 * k
             split_rows(rows, projections[low:high], left)
             stack.append((low + left, high))

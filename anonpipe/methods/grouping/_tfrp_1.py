@@ -18,7 +18,7 @@ class Tfrp1Options(GroupingOptions):
     method: Literal["tfrp_1"]
 
 
-def tfrp_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records furthest from two fixed points, by turns, with their k - 1 nearest.
 
     The first reference point has the smallest value of the table in all its
@@ -37,7 +37,7 @@ def tfrp_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -57,11 +57,11 @@ def tfrp_1(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> tfrp_1(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> tfrp_1(features, 2, rng=np.random.default_rng(0)).tolist()
     [1, 0, 1, 0, 0]
     """
-    return np.asarray(group_by_reference_points(points, k))
+    return np.asarray(group_by_reference_points(features, k))
 
 
 METHOD = Grouping(

@@ -21,7 +21,7 @@ class Tfrp2Options(GroupingOptions):
     method: Literal["tfrp_2"]
 
 
-def tfrp_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
     The groups of TFRP-1 are tried in the order of falling scatter. Each record
@@ -45,7 +45,7 @@ def tfrp_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -65,13 +65,13 @@ def tfrp_2(points: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Examples
     --------
-    >>> points = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> tfrp_2(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
+    >>> tfrp_2(features, 2, rng=np.random.default_rng(0)).tolist()
     [1, 1, 1, 0, 0, 0]
     """
-    labels = tfrp_1(points, k, rng=rng)
-    labels = decompose(points, labels, by_falling_scatter(points, labels), most=4 * k - 1)
-    return np.asarray(split_by_reference_points(points, *sort_groups(labels), k))
+    labels = tfrp_1(features, k, rng=rng)
+    labels = decompose(features, labels, by_falling_scatter(features, labels), most=4 * k - 1)
+    return np.asarray(split_by_reference_points(features, *sort_groups(labels), k))
 
 
 METHOD = Grouping(

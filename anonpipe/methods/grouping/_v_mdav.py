@@ -22,7 +22,7 @@ class VMdavOptions(GroupingOptions):
     gamma: float = Field(default=0.2, ge=0)
 
 
-def v_mdav(points: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
+def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
     """Group records by V-MDAV: groups of k that grow where the data are dense.
 
     While k or more records remain, the one furthest from the mean of the whole
@@ -42,7 +42,7 @@ def v_mdav(points: FloatArray, k: int, *, rng: np.random.Generator, gamma: float
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -71,14 +71,14 @@ def v_mdav(points: FloatArray, k: int, *, rng: np.random.Generator, gamma: float
 
     Examples
     --------
-    >>> points = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0], [9.1]])
-    >>> v_mdav(points, 2, rng=np.random.default_rng(0)).tolist()
+    >>> features = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0], [9.1]])
+    >>> v_mdav(features, 2, rng=np.random.default_rng(0)).tolist()
     [1, 1, 1, 2, 2, 0, 0]
     """
     if not (gamma >= 0.0 and math.isfinite(gamma)):
         raise ValueError(f"gamma is {gamma}; give a number from 0 on, 0.2 for scattered and 1.1 for clustered data")
-    labels = variable_groups(points, k, float(gamma))
-    join_nearest(points, labels)
+    labels = variable_groups(features, k, float(gamma))
+    join_nearest(features, labels)
     return labels
 
 

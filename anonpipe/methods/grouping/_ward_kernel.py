@@ -11,11 +11,11 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def ward_recursively(points: FloatArray, k: int, labels: IntArray) -> None:
+def ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
     """Write the group of every record to `labels`: sets of 2k and more are grouped again, smaller ones are groups."""
-    order = np.arange(points.shape[0])
+    order = np.arange(features.shape[0])
     label = 0
-    stack = [(0, points.shape[0])]
+    stack = [(0, features.shape[0])]
     while len(stack) > 0:
         low, high = stack.pop()
         if high - low < 2 * k:
@@ -23,22 +23,22 @@ def ward_recursively(points: FloatArray, k: int, labels: IntArray) -> None:
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(ward_once(points, rows, k))
+        inside, starts = sort_groups(ward_once(features, rows, k))
         order[low:high] = rows[inside]
         for g in range(starts.shape[0] - 2, -1, -1):
             stack.append((low + starts[g], low + starts[g + 1]))
 
 
 @nb.njit(cache=True, nogil=True)
-def ward_once(points: FloatArray, rows: IntArray, k: int) -> IntArray:
+def ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1.
 
     A group is called by its lowest place in `rows`; `into` leads from a name
     to the name that has taken it over, which is never higher.
     """
     n = rows.shape[0]
-    columns = gather_columns(points, rows)
-    into = seed_groups(columns, furthest_pair(points, rows), k)
+    columns = gather_columns(features, rows)
+    into = seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
     sizes = np.zeros(n, dtype=np.int64)
     for i in range(n):
@@ -62,15 +62,15 @@ def ward_once(points: FloatArray, rows: IntArray, k: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def furthest_pair(points: FloatArray, rows: IntArray) -> tuple[int, int]:
+def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest.
 
     Records are taken in descending order of their distance to one reference
     point: a pair is no further apart than the sum of the two distances, so
     that most pairs need no look.
     """
-    n, width = rows.shape[0], points.shape[1]
-    columns = gather_columns(points, rows)
+    n, width = rows.shape[0], features.shape[1]
+    columns = gather_columns(features, rows)
     centre = np.empty(width)
     for j in range(width):
         centre[j] = columns[j].mean()
@@ -89,7 +89,7 @@ def furthest_pair(points: FloatArray, rows: IntArray) -> tuple[int, int]:
                 break
             distance = 0.0
             for c in range(width):
-                distance += (points[rows[i], c] - points[rows[j], c]) ** 2
+                distance += (features[rows[i], c] - features[rows[j], c]) ** 2
             found = (min(i, j), max(i, j))
             if distance > best or (distance == best and found < pair):
                 best = distance

@@ -32,7 +32,7 @@ class Axes:
     n
         Number of records of the table.
     centre
-        Mean of the points, shape (width,).
+        Mean of the features, shape (width,).
     vectors
         Orthonormal axes, one a column, shape (width, width).
     variances
@@ -77,7 +77,7 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     References
     ----------
     Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.A: V of the
-    singular value decomposition of the centred points.
+    singular value decomposition of the centred features.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     checked_basis(basis)
     covariance = moments.scatter / max(moments.n - 1, 1)
     if not np.isfinite(covariance).all():
-        raise InputError("the covariance of the points is not finite; scale the columns first")
+        raise InputError("the covariance of the features is not finite; scale the columns first")
     width = len(covariance)
     if basis == "columns":
         return Axes(moments.n, moments.mean, np.eye(width), np.diag(covariance).copy())

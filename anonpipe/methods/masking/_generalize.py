@@ -171,7 +171,7 @@ def replace_values(
 
 
 def intervals(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     scale: FloatArray | None = None,
@@ -184,13 +184,13 @@ def intervals(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k, C order.
     k
         Smallest size of a group, 1 or more.
     scale
         What the range of a column counts by, shape (width,): its range over
-        the whole table. None for the range over `points`.
+        the whole table. None for the range over `features`.
     cuts
         `relaxed`: half of the records to each side, equal values at the
         median going left in row order (all groups then have k to 2k - 1
@@ -238,19 +238,19 @@ def intervals(
     ([0.0, 5.0, 0.0, 5.0], [5.0, 10.0, 5.0, 10.0], [2.5, 7.5, 2.5, 7.5])
     """
     _check(k, cuts, suppress_above)
-    if len(points) < k:
-        raise InputError(f"generalize was given k={k} for {len(points)} records; give that many records or lower k")
-    ranges = Range.of(points).width if scale is None else scale
-    order, starts = mondrian_groups(points, k, ranges, cuts == "strict")
-    low = np.minimum.reduceat(points[order], starts[:-1], axis=0)
-    high = np.maximum.reduceat(points[order], starts[:-1], axis=0)
+    if len(features) < k:
+        raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
+    ranges = Range.of(features).width if scale is None else scale
+    order, starts = mondrian_groups(features, k, ranges, cuts == "strict")
+    low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
+    high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
     hidden = high - low > suppress_above * ranges if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
     if steps is not None:
         low, high = widened(low, high, steps, origin)
     elif origin is not None:
         raise JobError("generalize was given origin without steps; give both, or leave origin out")
     low[hidden], high[hidden] = np.nan, np.nan
-    sizes, spread_low, spread_high = np.diff(starts), np.empty_like(points), np.empty_like(points)
+    sizes, spread_low, spread_high = np.diff(starts), np.empty_like(features), np.empty_like(features)
     spread_low[order], spread_high[order] = np.repeat(low, sizes, axis=0), np.repeat(high, sizes, axis=0)
     return Intervals(order, starts, spread_low, spread_high)
 

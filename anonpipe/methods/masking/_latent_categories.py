@@ -41,7 +41,7 @@ def starts_of(columns: Columns) -> IntArray:
     return np.cumsum([0, *(max(2, len(each)) for each in columns)])
 
 
-def category_codes(points: FloatArray, columns: Columns) -> IntArray:
+def category_codes(features: FloatArray, columns: Columns) -> IntArray:
     """The category of each record in each attribute, shape (n_rows, n_attributes).
 
     Raises
@@ -54,9 +54,9 @@ def category_codes(points: FloatArray, columns: Columns) -> IntArray:
     >>> category_codes(np.array([[1.0, -1.0, 1.0]]), ((0,), (1, 2))).tolist()
     [[1, 1]]
     """
-    codes = np.empty((len(points), len(columns)), dtype=np.int64)
+    codes = np.empty((len(features), len(columns)), dtype=np.int64)
     for at, each in enumerate(columns):
-        part = points[:, each]
+        part = features[:, each]
         if not (np.abs(part) == 1.0).all() or (len(each) > 1 and ((part > 0).sum(axis=1) != 1).any()):
             raise InputError(
                 "columns of a category hold other numbers than -1 and +1, or not one +1 a record; "

@@ -1,4 +1,4 @@
-"""Records drawn anew group by group, the groups being those of a mixture; groups span the parts of the table."""
+"""Records drawn again group by group, the groups being those of a mixture; groups span the parts of the table."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class RecordsAndDraws:
     def of(cls, records: FloatArray, draws: FloatArray, labels: IntArray, groups: int | None = None) -> Self:
         """Count a part; `groups` as many as its largest label asks for, if not given."""
         many = int(labels.max(initial=-1)) + 1 if groups is None else groups
-        points = np.ascontiguousarray(records)
-        return cls(group_statistics(points, labels, many), group_statistics(draws, labels, many))
+        features = np.ascontiguousarray(records)
+        return cls(group_statistics(features, labels, many), group_statistics(draws, labels, many))
 
     def merge(self, other: Self) -> Self:
         """Both parts together."""
@@ -132,7 +132,7 @@ def local_synthesis(
     classes: int | None = None,
     iterations: int = 50,
 ) -> tuple[Step, ...]:
-    """Steps that draw the records of every group of a mixture anew, with exactly the group's means and covariance.
+    """Steps that draw the records of every group of a mixture again, with exactly the group's means and covariance.
 
     A mixture of normal or t components, whose weights do not fall below k / n,
     is fitted to the numbers; each record goes to its most likely component,
@@ -261,13 +261,13 @@ def expect_local(
     classes: int | None = None,
     iterations: int = 50,
 ) -> Expected:
-    """Exactly the moments of the points, whatever the options."""
+    """Exactly the moments of the features, whatever the options."""
     covariance = moments.scatter / max(moments.n - 1, 1)
     return Expected.exactly(covariance)
 
 
 def draw_normal(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
-    """A normal draw for each column of points, and the label after them."""
+    """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
 
 
@@ -322,7 +322,7 @@ def last_maps(draws: GroupStatistics, *, params: Drawing, rng: np.random.Generat
 
 
 def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> FloatArray:
-    """The points of the new records, and the label after them."""
+    """The features of the new records, and the label after them."""
     return np.concatenate([_mapped(part, params.maps)[0], part[:, -1:]], axis=1)
 
 

@@ -59,7 +59,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the mixture sees of the points.
+    """What the mixture sees of the features.
 
     Attributes
     ----------
@@ -88,9 +88,9 @@ class View:
         variances = self.components.variances
         return np.sqrt(np.where(variances > 0, variances, 1.0))
 
-    def scores(self, points: FloatArray) -> FloatArray:
+    def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the components, of variance 1, shape (n_rows, n_components)."""
-        scaled = points[:, self.numbers] * self.inverse
+        scaled = features[:, self.numbers] * self.inverse
         return np.ascontiguousarray(self.components.scores(scaled) / self.spread)
 
 
@@ -148,7 +148,7 @@ def find_view(
     categories: tuple[tuple[int, ...], ...],
     variance_share: float,
 ) -> View:
-    """Principal components of the numbers, from the moments of all points."""
+    """Principal components of the numbers, from the moments of all features."""
     width, coded = len(moments.mean), [column for columns in categories for column in columns]
     if len(set(coded)) != len(coded) or any(not 0 <= column < width for column in coded):
         raise JobError(

@@ -10,14 +10,14 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def relative_widths(points: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
+def relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
     """Range of `rows` in each column over that of all records (`scale`), 0 for a constant column."""
-    width = points.shape[1]
-    low, high = points[rows[0]].copy(), points[rows[0]].copy()
+    width = features.shape[1]
+    low, high = features[rows[0]].copy(), features[rows[0]].copy()
     for row in rows:
         for j in range(width):
-            low[j] = min(low[j], points[row, j])
-            high[j] = max(high[j], points[row, j])
+            low[j] = min(low[j], features[row, j])
+            high[j] = max(high[j], features[row, j])
     for j in range(width):
         out[j] = (high[j] - low[j]) / scale[j] if scale[j] > 0.0 else 0.0
 
@@ -37,7 +37,7 @@ def records_left(values: FloatArray, strict: bool) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def cut(points: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
+def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
     """Sort `rows` by one cut, along the widest column that allows it; records left, or 0 where none does.
 
     `widths` is used up.
@@ -48,7 +48,7 @@ def cut(points: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: 
         if not widths[widest] > 0.0:
             return 0
         for i in range(n):
-            values[i] = points[rows[i], widest]
+            values[i] = features[rows[i], widest]
         left = records_left(values[:n], strict)
         if left >= k and n - left >= k:
             split_rows(rows, values[:n], left)
@@ -57,12 +57,12 @@ def cut(points: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: 
 
 
 @nb.njit(cache=True, nogil=True)
-def mondrian_groups(points: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
+def mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
     """Cut all records into groups of at least k.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -84,7 +84,7 @@ def mondrian_groups(points: FloatArray, k: int, scale: FloatArray, strict: bool)
     >>> order.tolist(), starts.tolist()
     ([1, 3, 0, 2], [0, 2, 4])
     """
-    n, width = points.shape
+    n, width = features.shape
     order = np.arange(n)
     values, widths = np.empty(n), np.empty(width)
     ends = np.zeros(n, dtype=np.bool_)
@@ -94,8 +94,8 @@ def mondrian_groups(points: FloatArray, k: int, scale: FloatArray, strict: bool)
         left = 0
         if high - low >= 2 * k:
             rows = order[low:high]
-            relative_widths(points, rows, scale, widths)
-            left = cut(points, rows, k, widths, strict, values)
+            relative_widths(features, rows, scale, widths)
+            left = cut(features, rows, k, widths, strict, values)
         if left == 0:
             ends[high - 1] = True
         else:

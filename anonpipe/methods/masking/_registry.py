@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.points import LARGEST
+from anonpipe.kernels.features import LARGEST
 from anonpipe.methods.executor import run_steps
 from anonpipe.methods.masking import (
     _data_shuffle,
@@ -48,7 +48,7 @@ RECORDS: dict[str, type] = {
 
 
 def mask(
-    points: FloatArray,
+    features: FloatArray,
     method: str,
     *,
     rng: np.random.Generator,
@@ -59,7 +59,7 @@ def mask(
 
     Parameters
     ----------
-    points
+    features
         Finite numbers up to 1e100 in size, shape (n_rows, width), two rows or more. Not changed.
     method
         A key of `MASKERS`.
@@ -76,7 +76,7 @@ def mask(
     -------
     float64, shape (n_rows, channels)
         As many channels as columns, but for `generalize` with intervals. Row
-        i has something to do with row i of the points where
+        i has something to do with row i of the features where
         `MASKERS[method].same_person`. No method protects a handful of rows:
         two rows that are swapped or shuffled can come out as they were.
 
@@ -86,20 +86,20 @@ def mask(
         Unknown method or option, missing option, or a value that is not
         allowed.
     InputError
-        Points that are not a finite table of two rows or more, partitions
+        Features that are not a finite table of two rows or more, partitions
         that do not add up, or a table that the method cannot mask.
 
     Examples
     --------
-    >>> points = np.array([[1.0, 5.0], [2.0, 7.0], [4.0, 6.0]])
-    >>> masked = mask(points, "data_shuffle", rng=np.random.default_rng())
+    >>> features = np.array([[1.0, 5.0], [2.0, 7.0], [4.0, 6.0]])
+    >>> masked = mask(features, "data_shuffle", rng=np.random.default_rng())
     >>> np.sort(masked, axis=0).tolist()
     [[1.0, 5.0], [2.0, 6.0], [4.0, 7.0]]
     """
     if method not in MASKERS:
         raise JobError(f"unknown masker {method!r}; known are: {', '.join(MASKERS)}")
     steps = MASKERS[method].steps(**options)
-    table = _checked(points)
+    table = _checked(features)
     parts = [len(table)] if partitions is None else list(partitions)
     if any(rows < 0 for rows in parts) or sum(parts) != len(table):
         raise InputError(f"partitions have {sum(parts)} rows, and there are {len(table)}; give all rows to parts")
@@ -107,12 +107,12 @@ def mask(
     return np.ascontiguousarray(masked[:, : table.shape[1]]) if MASKERS[method].grouped else masked
 
 
-def _checked(points: FloatArray) -> FloatArray:
-    if points.ndim != 2 or points.shape[1] == 0:
-        raise InputError(f"points of shape {points.shape} are no table; give rows and one column or more")
-    table = np.ascontiguousarray(points, dtype=np.float64)
+def _checked(features: FloatArray) -> FloatArray:
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InputError(f"features of shape {features.shape} are no table; give rows and one column or more")
+    table = np.ascontiguousarray(features, dtype=np.float64)
     if len(table) < 2:
         raise InputError(f"a table of {len(table)} records cannot be masked; give two or more")
     if not (table.min() >= -LARGEST and table.max() <= LARGEST):
-        raise InputError("points hold NaN, infinity or numbers above 1e100 in size; encode nulls and scale first")
+        raise InputError("features hold NaN, infinity or numbers above 1e100 in size; encode nulls and scale first")
     return table

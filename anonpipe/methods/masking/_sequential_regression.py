@@ -96,7 +96,7 @@ class Chain:
     passes: int = 0
 
     def scores(self, part: FloatArray) -> FloatArray:
-        """z-scores of points."""
+        """z-scores of features."""
         return np.asarray((part - self.moments.mean) / self.spread)
 
 
@@ -131,7 +131,7 @@ def sequential_regression(
         other columns are numbers.
     rounds
         1: each attribute once, in the order of the columns. More: each is
-        drawn anew, given all others, in as many further rounds.
+        drawn again, given all others, in as many further rounds.
     parameters
         `estimated`: the regressions as fitted. `drawn`: coefficients and
         residual variance drawn once for the table from their posterior under
@@ -350,23 +350,23 @@ def fit_categories(counted: Sample | Slopes, *, params: Chain, rng: np.random.Ge
     return replace(chain, fits=tuple(fits))
 
 
-def _started(points: FloatArray, chain: Chain) -> tuple[Linear | Logit | None, ...]:
+def _started(features: FloatArray, chain: Chain) -> tuple[Linear | Logit | None, ...]:
     """The regressions at the maxima of a sample, which those of the table are a few steps from.
 
     Where the sample lacks a category, or tells categories apart so well that
     its maximum is far out, the table's is elsewhere: there nothing changes.
     """
-    scores, fits = chain.scores(points), list(chain.fits)
+    scores, fits = chain.scores(features), list(chain.fits)
     for at, fit in enumerate(fits):
         block = chain.blocks[at % len(chain.blocks)]
         if not isinstance(fit, Logit) or block.categories is None:
             continue
-        codes = codes_of(points, block)
+        codes = codes_of(features, block)
         if np.bincount(codes, minlength=len(block.categories)).min() < LEAST_SAMPLED:
             continue
         found = fit
         for _ in range(SAMPLE_PASSES):
-            found = improved(found, Slope.of(found, scores, codes), len(points))
+            found = improved(found, Slope.of(found, scores, codes), len(features))
             if found.done:
                 fits[at] = replace(fit, coefficients=found.coefficients, trusted=found.coefficients)
                 break

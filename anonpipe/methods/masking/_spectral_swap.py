@@ -61,7 +61,7 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
 
     Notes
     -----
-    The paper permutes U of the decomposition A = UDV' of the centred points;
+    The paper permutes U of the decomposition A = UDV' of the centred features;
     permuting T = UD is the same. It says that correlations are kept, as U has
     none and "our permutations (approximately) preserve this": on average,
     that is. A permutation of n cells leaves a correlation of about 1/√n.

@@ -37,7 +37,7 @@ class SynthesisOptions(ScopedMaskOptions):
 
 
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
-    """Draw every principal component anew, independently of the others, and turn back.
+    """Draw every principal component again, independently of the others, and turn back.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     -----
     The paper names synthesis as an application of its idea, without an
     algorithm; this is the plainest one. Normal draws of all components are
-    draws from the normal distribution that has the covariance of the points,
+    draws from the normal distribution that has the covariance of the features,
     whatever the basis of the drawing.
 
     References

@@ -9,15 +9,15 @@ from anonpipe.types import FloatArray
 
 
 @nb.njit(cache=True, nogil=True)
-def turn_rows(points: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
-    """(points - before) · matrix + after, one record at a time.
+def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
+    """(features - before) · matrix + after, one record at a time.
 
     No BLAS: the order in which it sums follows the number of records it is
     given, and of its threads.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
     before
         Taken from each record, shape (width,).
@@ -35,12 +35,12 @@ def turn_rows(points: FloatArray, before: FloatArray, matrix: FloatArray, after:
     >>> turn_rows(np.array([[3.0, 1.0]]), np.ones(2), np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([0.5, 0.0])).tolist()
     [[0.5, 4.0]]
     """
-    n, width = points.shape
+    n, width = features.shape
     channels = matrix.shape[1]
     out = np.zeros((n, channels))
     for i in range(n):
         for h in range(width):
-            value = points[i, h] - before[h]
+            value = features[i, h] - before[h]
             for j in range(channels):
                 out[i, j] += value * matrix[h, j]
         for j in range(channels):

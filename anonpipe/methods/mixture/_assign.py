@@ -31,7 +31,7 @@ _FIRST_ROWS = 1 << 12
 """Rows looked at first, to learn what is dear."""
 
 
-def assign(points: FloatArray, mixture: Mixture) -> IntArray:
+def assign(features: FloatArray, mixture: Mixture) -> IntArray:
     """The component of the largest weight · density of each record, int64, shape (n_rows,); ties to the lower.
 
     Examples
@@ -40,7 +40,7 @@ def assign(points: FloatArray, mixture: Mixture) -> IntArray:
     >>> assign(np.array([[1.0], [8.0], [4.5]]), two).tolist()
     [0, 1, 0]
     """
-    return most_likely(points, *mixture.arguments)
+    return most_likely(features, *mixture.arguments)
 
 
 def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
@@ -125,7 +125,7 @@ class Movable:
 
 
 def movable(
-    points: FloatArray, labels: IntArray, mixture: Mixture, counts: IntArray, k: int, source: int = 0
+    features: FloatArray, labels: IntArray, mixture: Mixture, counts: IntArray, k: int, source: int = 0
 ) -> Movable:
     """The cheapest records of a partition to move into each group that lacks some.
 
@@ -136,7 +136,7 @@ def movable(
 
     Parameters
     ----------
-    points, labels
+    features, labels
         Of the partition.
     mixture
         That the labels are of.
@@ -157,7 +157,7 @@ def movable(
     low, step = 0, _FIRST_ROWS
     while low < len(candidates):
         rows = candidates[low : low + step]
-        costs = move_costs(points, rows, labels, targets, *mixture.arguments)
+        costs = move_costs(features, rows, labels, targets, *mixture.arguments)
         # Dearer than a full list of its pair: cannot be kept.
         entry, target = np.nonzero(costs <= limits[:, labels[rows]].T)
         kept = rows[entry]

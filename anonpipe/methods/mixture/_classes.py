@@ -130,13 +130,13 @@ class ClassStatistics:
 
 
 def class_e_step(
-    points: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
+    features: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
 ) -> ClassStatistics:
     """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14).
 
     Parameters
     ----------
-    points
+    features
         The numbers, finite, in comparable units, shape (n_rows, width), C order.
     codes
         Category of each record in each column, from 0, shape (n_rows, n_columns); a
@@ -151,27 +151,27 @@ def class_e_step(
     n, columns = codes.shape
     curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
     likelihood, posteriors, tables, gradient = class_sums(
-        points, codes, classes.starts, classes.slopes, np.log(classes.shares)
+        features, codes, classes.starts, classes.slopes, np.log(classes.shares)
     )
-    hessian = _curvature(points, classes.slopes) if curvature else np.zeros((0, 0))
+    hessian = _curvature(features, classes.slopes) if curvature else np.zeros((0, 0))
     totals = np.zeros(int(classes.starts[-1]))
     for j in range(columns):
         low, high = int(classes.starts[j]), int(classes.starts[j + 1])
         totals[low:high] = np.bincount(codes[:, j], minlength=high - low)
-    terms = np.concatenate([[float(n)], points.sum(axis=0)])
+    terms = np.concatenate([[float(n)], features.sum(axis=0)])
     squares = np.empty((len(terms), len(terms)))
     squares[0], squares[:, 0] = terms, terms
-    squares[1:, 1:] = np.einsum("ij,ih->jh", points, points)
+    squares[1:, 1:] = np.einsum("ij,ih->jh", features, features)
     return ClassStatistics(n, likelihood, posteriors, tables, totals, gradient, terms, squares, hessian)
 
 
-def _curvature(points: FloatArray, slopes: FloatArray) -> FloatArray:
+def _curvature(features: FloatArray, slopes: FloatArray) -> FloatArray:
     """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), as products of matrices."""
     classes, terms = slopes.shape
     summed = np.zeros((slopes.size, slopes.size))
     step = max(1, _DRAWS // slopes.size)
-    for low in range(0, len(points), step):
-        piece = points[low : low + step]
+    for low in range(0, len(features), step):
+        piece = features[low : low + step]
         weighted = np.empty((len(piece), slopes.size))
         weighted_rows(piece, slopes, weighted)
         design = np.concatenate([np.ones((len(piece), 1)), piece], axis=1)
@@ -317,8 +317,8 @@ class ClassFit:
 def classes_over(
     pieces: Iterable[tuple[FloatArray, IntArray]],
 ) -> Callable[[LatentClasses], ClassStatistics]:
-    """The expectation step over pieces (points, codes) of a table that can be gone through again and again."""
-    return lambda classes: merge_all([class_e_step(points, codes, classes) for points, codes in pieces])
+    """The expectation step over pieces (features, codes) of a table that can be gone through again and again."""
+    return lambda classes: merge_all([class_e_step(features, codes, classes) for features, codes in pieces])
 
 
 def fit_classes(
@@ -359,26 +359,26 @@ def fit_classes(
     if not tolerance > 0 or iterations < 1:
         raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
     classes, statistics = start, expect(start)
-    likelihoods, settled, passes = [statistics.log_likelihood], False, 1
-    while passes < iterations and not settled:
+    likelihoods, converged, passes = [statistics.log_likelihood], False, 1
+    while passes < iterations and not converged:
         new = class_m_step(statistics, classes, bounds)
         after, passes = expect(new), passes + 1
         slack = tolerance * (1.0 + abs(likelihoods[-1]))
         if after.log_likelihood < likelihoods[-1] - slack and passes < iterations:
             new = class_m_step(statistics, classes, bounds, newton=False)
             after, passes = expect(new), passes + 1
-        settled = abs(after.log_likelihood - likelihoods[-1]) <= slack
+        converged = abs(after.log_likelihood - likelihoods[-1]) <= slack
         classes, statistics = new, after
         likelihoods.append(after.log_likelihood)
-    return ClassFit(classes, tuple(likelihoods), settled)
+    return ClassFit(classes, tuple(likelihoods), converged)
 
 
-def draw_categories(points: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
+def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
     """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares.
 
     Parameters
     ----------
-    points
+    features
         The new numbers, shape (n_rows, width), C order.
     classes
         Fitted to the original.
@@ -397,9 +397,9 @@ def draw_categories(points: FloatArray, classes: LatentClasses, *, rng: np.rando
     """
     columns = len(classes.starts) - 1
     step = max(1, _DRAWS // (1 + columns))
-    codes = np.empty((len(points), columns), dtype=np.int64)
-    for low in range(0, len(points), step):
-        piece = points[low : low + step]
+    codes = np.empty((len(features), columns), dtype=np.int64)
+    for low in range(0, len(features), step):
+        piece = features[low : low + step]
         uniforms = rng.random((len(piece), 1 + columns))
         codes[low : low + step] = draw_classes(piece, classes.starts, classes.slopes, classes.shares, uniforms)
     return codes

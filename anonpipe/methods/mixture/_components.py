@@ -32,9 +32,9 @@ class Components:
     variances: FloatArray
     kept: float
 
-    def scores(self, points: FloatArray) -> FloatArray:
+    def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the axes, shape (n_rows, number of axes)."""
-        return np.ascontiguousarray((points - self.mean) @ self.axes)
+        return np.ascontiguousarray((features - self.mean) @ self.axes)
 
 
 def principal_components(moments: Moments, share: float) -> Components:
@@ -60,8 +60,8 @@ def principal_components(moments: Moments, share: float) -> Components:
 
     Examples
     --------
-    >>> points = np.array([[0.0, 0.0], [4.0, 0.1], [8.0, 0.0]])
-    >>> principal_components(Moments.of(points), 0.9).axes.round(6).tolist()
+    >>> features = np.array([[0.0, 0.0], [4.0, 0.1], [8.0, 0.0]])
+    >>> principal_components(Moments.of(features), 0.9).axes.round(6).tolist()
     [[1.0], [0.0]]
     """
     if not 0 < share <= 1:

@@ -136,10 +136,10 @@ def fit(
     Examples
     --------
     >>> from anonpipe.methods.mixture._model import constraints
-    >>> points = np.array([[0.0], [1.0], [2.0], [8.0], [9.0], [10.0]])
+    >>> features = np.array([[0.0], [1.0], [2.0], [8.0], [9.0], [10.0]])
     >>> start = Mixture(np.full(2, 0.5), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    >>> bounds = constraints(2, 6, 2, points.var(axis=0))
-    >>> fit(over([points[:3], points[3:]]), start, bounds).mixture.means.round(3).tolist()
+    >>> bounds = constraints(2, 6, 2, features.var(axis=0))
+    >>> fit(over([features[:3], features[3:]]), start, bounds).mixture.means.round(3).tolist()
     [[1.0], [9.0]]
     """
     if not tolerance > 0 or iterations < 1:
@@ -148,9 +148,9 @@ def fit(
     for step in range(iterations):
         statistics = expect(mixture)
         likelihoods.append(statistics.log_likelihood)
-        settled = step > 0 and abs(likelihoods[-1] - likelihoods[-2]) <= tolerance * (1.0 + abs(likelihoods[-1]))
-        if settled or step + 1 == iterations:
-            return Fit(mixture, tuple(likelihoods), settled)
+        converged = step > 0 and abs(likelihoods[-1] - likelihoods[-2]) <= tolerance * (1.0 + abs(likelihoods[-1]))
+        if converged or step + 1 == iterations:
+            return Fit(mixture, tuple(likelihoods), converged)
         mixture = m_step(statistics, constraints)
     raise AssertionError("the last pass returns")
 

@@ -15,7 +15,7 @@ from anonpipe.methods.mixture._select import SAMPLE_ROWS, evenly_spaced, select
 from anonpipe.types import FloatArray, IntArray
 
 
-def repaired(points: FloatArray, mixture: Mixture, k: int) -> IntArray:
+def repaired(features: FloatArray, mixture: Mixture, k: int) -> IntArray:
     """Groups of k or more: the most likely component of each record, then the cheapest moves.
 
     Returns
@@ -29,14 +29,14 @@ def repaired(points: FloatArray, mixture: Mixture, k: int) -> IntArray:
     >>> repaired(np.array([[0.0], [1.0], [2.0], [3.0], [8.0]]), two, 2).tolist()
     [0, 0, 0, 1, 1]
     """
-    labels = assign(points, mixture)
+    labels = assign(features, mixture)
     counts = np.bincount(labels, minlength=mixture.n_groups)
-    labels = relabel(labels, moves(movable(points, labels, mixture, counts, k), counts, k))
+    labels = relabel(labels, moves(movable(features, labels, mixture, counts, k), counts, k))
     return numbering(counts)[labels]
 
 
 def gaussian_mixture(
-    points: FloatArray,
+    features: FloatArray,
     k: int,
     *,
     rng: np.random.Generator,
@@ -57,7 +57,7 @@ def gaussian_mixture(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), n_rows >= k.
     k
         Smallest size of a group.
@@ -102,23 +102,23 @@ def gaussian_mixture(
 
     Examples
     --------
-    >>> points = np.concatenate([np.arange(8.0), 100 + np.arange(8.0)])[:, None]
-    >>> gaussian_mixture(points, 4, rng=np.random.default_rng(0), most_groups=2).tolist()
+    >>> features = np.concatenate([np.arange(8.0), 100 + np.arange(8.0)])[:, None]
+    >>> gaussian_mixture(features, 4, rng=np.random.default_rng(0), most_groups=2).tolist()
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
     """
     if least_groups < 1 or most_groups < least_groups:
         raise JobError(f"{least_groups} to {most_groups} components were asked for; give 1 or more, the least first")
-    sample = np.ascontiguousarray(points[evenly_spaced(len(points))])
+    sample = np.ascontiguousarray(features[evenly_spaced(len(features))])
     chosen = select(
         sample,
         k,
-        len(points),
+        len(features),
         numbers=range(least_groups, most_groups + 1),
         shapes=shapes,
         rule=rule,
         degrees=degrees,
     )
     mixture = chosen.mixture
-    if len(points) > SAMPLE_ROWS:
-        mixture = fit(over([points]), mixture, chosen.constraints).mixture
-    return repaired(points, mixture, k)
+    if len(features) > SAMPLE_ROWS:
+        mixture = fit(over([features]), mixture, chosen.constraints).mixture
+    return repaired(features, mixture, k)

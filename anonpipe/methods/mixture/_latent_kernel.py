@@ -33,11 +33,11 @@ def _softmax(logs: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _priors(points: FloatArray, i: int, slopes: FloatArray, out: FloatArray) -> None:
+def _priors(features: FloatArray, i: int, slopes: FloatArray, out: FloatArray) -> None:
     for g in range(slopes.shape[0]):
         out[g] = slopes[g, 0]
-        for j in range(points.shape[1]):
-            out[g] += slopes[g, j + 1] * points[i, j]
+        for j in range(features.shape[1]):
+            out[g] += slopes[g, j + 1] * features[i, j]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -51,7 +51,7 @@ def _joint(priors: FloatArray, codes: IntArray, starts: IntArray, log_shares: Fl
 
 @nb.njit(cache=True, nogil=True)
 def class_sums(
-    points: FloatArray,
+    features: FloatArray,
     codes: IntArray,
     starts: IntArray,
     slopes: FloatArray,
@@ -61,7 +61,7 @@ def class_sums(
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width).
     codes
         Shape (n_rows, n_columns), column j from 0 to starts[j + 1] - starts[j] - 1.
@@ -82,15 +82,15 @@ def class_sums(
     gradient : float64, shape (n_classes, 1 + width)
         Sums of (z - p) (1, x), p the prior probabilities.
     """
-    n, width = points.shape
+    n, width = features.shape
     classes, terms = slopes.shape[0], width + 1
     posteriors, tables = np.zeros(classes), np.zeros((classes, starts[-1]))
     gradient = np.zeros((classes, terms))
     p, z, x = np.empty(classes), np.empty(classes), np.ones(terms)
     likelihood = 0.0
     for i in range(n):
-        x[1:] = points[i]
-        _priors(points, i, slopes, p)
+        x[1:] = features[i]
+        _priors(features, i, slopes, p)
         _joint(p, codes[i], starts, log_shares, z)
         # z starts from the unnormalised priors, so the log of their sum goes off again.
         likelihood += _softmax(z) - _softmax(p)
@@ -105,33 +105,33 @@ def class_sums(
 
 
 @nb.njit(cache=True, nogil=True)
-def weighted_rows(points: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
+def weighted_rows(features: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
     """Write p_g (1, x) of every record for all classes one after another, shape (n_rows, n_classes · (1 + width))."""
     classes, terms = slopes.shape
     p = np.empty(classes)
-    for i in range(points.shape[0]):
-        _priors(points, i, slopes, p)
+    for i in range(features.shape[0]):
+        _priors(features, i, slopes, p)
         _softmax(p)
         for g in range(classes):
             out[i, g * terms] = p[g]
             for j in range(1, terms):
-                out[i, g * terms + j] = p[g] * points[i, j - 1]
+                out[i, g * terms + j] = p[g] * features[i, j - 1]
 
 
 @nb.njit(cache=True, nogil=True)
 def draw_classes(
-    points: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
+    features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
 ) -> IntArray:
     """Categories of new records: a class from its prior, then each column from the class.
 
     `uniforms` has one number for the class and one for each column, shape
     (n_rows, 1 + n_columns), from 0 to less than 1.
     """
-    n, columns = points.shape[0], starts.shape[0] - 1
+    n, columns = features.shape[0], starts.shape[0] - 1
     p = np.empty(slopes.shape[0])
     codes = np.empty((n, columns), dtype=np.int64)
     for i in range(n):
-        _priors(points, i, slopes, p)
+        _priors(features, i, slopes, p)
         _softmax(p)
         g = _pick(p, uniforms[i, 0])
         for j in range(columns):

@@ -73,7 +73,7 @@ class Statistics:
         )
 
 
-def e_step(points: FloatArray, mixture: Mixture) -> Statistics:
+def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
     """Posterior probabilities of a piece of the table (eq. 2), summed up.
 
     Time n · n_groups · width², memory n_groups · width² and 2 KiB for each
@@ -82,7 +82,7 @@ def e_step(points: FloatArray, mixture: Mixture) -> Statistics:
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), C order; n_rows may be 0.
     mixture
         The present estimates.
@@ -98,21 +98,21 @@ def e_step(points: FloatArray, mixture: Mixture) -> Statistics:
     >>> e_step(np.array([[0.0], [1.0], [9.0]]), two).counts.round(3).tolist()
     [2.0, 1.0]
     """
-    likelihood, counts, heavy, tails, sums, scatters = expectation(points, *mixture.arguments)
+    likelihood, counts, heavy, tails, sums, scatters = expectation(features, *mixture.arguments)
     if not np.isfinite(likelihood):
         raise InputError(
             "some records are too far from every component for a density to be computed; "
             "scale the columns to unit variance, or cut values that are out of all bounds"
         )
-    return Statistics(len(points), likelihood, counts, heavy, tails, sums, scatters, mixture.means, mixture.degrees)
+    return Statistics(len(features), likelihood, counts, heavy, tails, sums, scatters, mixture.means, mixture.degrees)
 
 
-def hard_statistics(points: FloatArray, labels: IntArray, *, diagonal: bool = False) -> Statistics:
+def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = False) -> Statistics:
     """The sums where each record belongs to one component for certain: what a first estimate is made of.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width); all records, or a sample.
     labels
         Component of each, 0 to n_groups - 1, none without records.
@@ -125,9 +125,9 @@ def hard_statistics(points: FloatArray, labels: IntArray, *, diagonal: bool = Fa
     [[1.0], [5.0]]
     """
     order, starts = sort_groups(labels)
-    means, scatters = moments_by_group(points, order, starts)
+    means, scatters = moments_by_group(features, order, starts)
     counts = np.diff(starts).astype(np.float64)
     if diagonal:
         scatters = np.ascontiguousarray(np.diagonal(scatters, axis1=1, axis2=2))[:, None, :]
     degrees = np.full(len(counts), np.inf)
-    return Statistics(len(points), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)
+    return Statistics(len(features), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)

@@ -81,12 +81,12 @@ class GroupStatistics:
         )
 
 
-def group_statistics(points: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
+def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
     """Count, mean and scatter of each of `groups` groups in a partition.
 
     Parameters
     ----------
-    points
+    features
         Shape (n_rows, width), C order; n_rows may be 0.
     labels
         Group of each record, 0 to `groups` - 1.
@@ -103,7 +103,7 @@ def group_statistics(points: FloatArray, labels: IntArray, groups: int) -> Group
     if missing < 0:
         raise InputError(f"there are labels above {groups - 1}, the last of {groups} groups; give the number of all")
     starts = np.concatenate([starts, np.full(missing, starts[-1])])
-    means, scatters = moments_by_group(points, order, starts)
+    means, scatters = moments_by_group(features, order, starts)
     return GroupStatistics(np.diff(starts), means, scatters)
 
 
@@ -182,9 +182,9 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     Examples
     --------
     >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
-    >>> points, draws = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
-    >>> maps = affine_maps(group_statistics(points, labels, 1), group_statistics(draws, labels, 1))
-    >>> np.allclose(np.cov(((draws - maps.origins) @ maps.matrices[0].T).T), np.cov(points.T))
+    >>> features, draws = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
+    >>> maps = affine_maps(group_statistics(features, labels, 1), group_statistics(draws, labels, 1))
+    >>> np.allclose(np.cov(((draws - maps.origins) @ maps.matrices[0].T).T), np.cov(features.T))
     True
     """
     width = records.means.shape[1]
@@ -225,8 +225,8 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
     Examples
     --------
     >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
-    >>> points = rng.normal(size=(9, 2))
-    >>> here = group_statistics(points, labels, 1)
+    >>> features = rng.normal(size=(9, 2))
+    >>> here = group_statistics(features, labels, 1)
     >>> np.allclose(correcting_maps(here, here).matrices[0], np.eye(2))
     True
     """

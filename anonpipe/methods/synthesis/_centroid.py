@@ -27,13 +27,13 @@ class CentroidOptions(MethodOptions):
 
 
 def centroid(
-    points: FloatArray, order: IntArray, starts: IntArray, *, statistics: Sequence[Statistic] | None = None
+    features: FloatArray, order: IntArray, starts: IntArray, *, statistics: Sequence[Statistic] | None = None
 ) -> FloatArray:
     """Replace every record by the mean of its group, or by its median in the columns that ask for it.
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width).
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`.
@@ -45,7 +45,7 @@ def centroid(
     float64, shape (n_rows, width)
         Row i replaces row i. Group means and the table's mean are kept; the
         covariance loses what lay within the groups. A column of medians keeps
-        neither mean nor covariance in any sense that can be foretold: it must
+        neither mean nor covariance in any sense that can be expected: it must
         be measured.
 
     Raises
@@ -68,23 +68,23 @@ def centroid(
 
     Examples
     --------
-    >>> points, groups = np.array([[1.0], [2.0], [9.0]]), (np.arange(3), np.array([0, 3]))
-    >>> centroid(points, *groups).tolist()
+    >>> features, groups = np.array([[1.0], [2.0], [9.0]]), (np.arange(3), np.array([0, 3]))
+    >>> centroid(features, *groups).tolist()
     [[4.0], [4.0], [4.0]]
-    >>> centroid(points, *groups, statistics=["median"]).tolist()
+    >>> centroid(features, *groups, statistics=["median"]).tolist()
     [[2.0], [2.0], [2.0]]
     """
-    wanted = [STATISTICS[0]] * points.shape[1] if statistics is None else list(statistics)
-    if len(wanted) != points.shape[1] or not set(wanted) <= set(STATISTICS):
+    wanted = [STATISTICS[0]] * features.shape[1] if statistics is None else list(statistics)
+    if len(wanted) != features.shape[1] or not set(wanted) <= set(STATISTICS):
         raise JobError(
-            f"centroid was given {len(wanted)} statistics for {points.shape[1]} columns; "
+            f"centroid was given {len(wanted)} statistics for {features.shape[1]} columns; "
             f"give one for each, {' or '.join(STATISTICS)}"
         )
-    out = np.empty_like(points)
-    centre_groups(points, order, starts, out)
+    out = np.empty_like(features)
+    centre_groups(features, order, starts, out)
     for column, statistic in enumerate(wanted):
         if statistic == "median":
-            out[order, column] = np.repeat(_medians(points[order, column], starts), np.diff(starts))
+            out[order, column] = np.repeat(_medians(features[order, column], starts), np.diff(starts))
     return out
 
 

@@ -11,13 +11,15 @@ from anonpipe.errors import InputError
 from anonpipe.types import IntArray
 
 
-def check_points(points: npt.NDArray[Any]) -> None:
-    """Points are a finite float64 table."""
-    if points.ndim != 2 or points.dtype != np.float64:
-        raise InputError(f"points are a float64 table, not {points.dtype} of {points.ndim} dimensions; convert them")
-    bad = int(np.count_nonzero(~np.isfinite(points).all(axis=1)))
+def check_features(features: npt.NDArray[Any]) -> None:
+    """Features are a finite float64 table."""
+    if features.ndim != 2 or features.dtype != np.float64:
+        raise InputError(
+            f"features are a float64 table, not {features.dtype} of {features.ndim} dimensions; convert them"
+        )
+    bad = int(np.count_nonzero(~np.isfinite(features).all(axis=1)))
     if bad:
-        raise InputError(f"{bad} of {len(points)} records have values that are not finite; fill or drop them first")
+        raise InputError(f"{bad} of {len(features)} records have values that are not finite; fill or drop them first")
 
 
 def check_codes(codes: npt.NDArray[Any]) -> None:

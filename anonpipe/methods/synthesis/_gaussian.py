@@ -24,7 +24,7 @@ class GaussianOptions(MethodOptions):
 
 
 def gaussian(
-    points: FloatArray,
+    features: FloatArray,
     order: IntArray,
     starts: IntArray,
     *,
@@ -36,7 +36,7 @@ def gaussian(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), C order.
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`.
@@ -47,14 +47,14 @@ def gaussian(
         `expected`: each record is drawn by itself, from the group's mean and
         covariance.
     n_table
-        Records of the whole table, of which `points` may be a part; for
+        Records of the whole table, of which `features` may be a part; for
         `expected` only, and required there.
 
     Returns
     -------
     float64, shape (n_rows, width)
         Row i replaces row i. `exact`: every group's mean and scatter, and with
-        them the table's mean and covariance, are those of `points` to
+        them the table's mean and covariance, are those of `features` to
         rounding. `expected`: the table's mean and covariance are unbiased; a
         group's are not kept.
 
@@ -93,28 +93,28 @@ def gaussian(
     Examples
     --------
     >>> rng = np.random.default_rng()
-    >>> points = rng.normal(size=(6, 2))
-    >>> new = gaussian(points, np.arange(6), np.array([0, 6]), rng=rng)
-    >>> np.allclose(np.cov(new.T), np.cov(points.T)), np.allclose(new, points)
+    >>> features = rng.normal(size=(6, 2))
+    >>> new = gaussian(features, np.arange(6), np.array([0, 6]), rng=rng)
+    >>> np.allclose(np.cov(new.T), np.cov(features.T)), np.allclose(new, features)
     (True, False)
     """
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     sizes = np.diff(starts)
     if moments == "expected":
-        if n_table is None or n_table < max(len(points), 2):
+        if n_table is None or n_table < max(len(features), 2):
             raise JobError("moments='expected' needs n_table: the records of the whole table, two or more")
-        per_group = sizes * np.minimum(sizes - 1, points.shape[1])
+        per_group = sizes * np.minimum(sizes - 1, features.shape[1])
         for first, after, draws in draw_in_chunks(per_group, rng):
-            draw_groups(points, order, starts[first : after + 1], draws, n_table / (n_table - 1), out)
+            draw_groups(features, order, starts[first : after + 1], draws, n_table / (n_table - 1), out)
         return out
     if moments != "exact":
         raise JobError(f"moments={moments!r} was given; known are 'exact' and 'expected'")
     if n_table is not None:
         raise JobError("n_table is taken with moments='expected' only; leave it out")
     rows = sizes - 1
-    rank = np.minimum(rows, points.shape[1])
+    rank = np.minimum(rows, features.shape[1])
     for first, after, draws in draw_in_chunks(rank * rows - rank * (rank - 1) // 2, rng):
-        rotate_groups(points, order, starts[first : after + 1], draws, out)
+        rotate_groups(features, order, starts[first : after + 1], draws, out)
     return out
 
 

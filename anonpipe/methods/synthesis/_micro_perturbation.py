@@ -40,7 +40,7 @@ def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> 
     starts
         The groups of one piece of the table; see `anonpipe.kernels.groups.sort_groups`.
     width
-        Columns of the points.
+        Columns of the features.
     rng
         In the state that the generator given to `micro_perturbation` for this
         piece will have.
@@ -77,7 +77,7 @@ class MicroPerturbationOptions(MethodOptions):
 
 
 def micro_perturbation(
-    points: FloatArray,
+    features: FloatArray,
     order: IntArray,
     starts: IntArray,
     *,
@@ -89,7 +89,7 @@ def micro_perturbation(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), C order.
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`.
@@ -143,26 +143,26 @@ def micro_perturbation(
     Examples
     --------
     >>> rng = np.random.default_rng()
-    >>> points, groups = np.array([[1.0], [3.0], [9.0]]), (np.arange(3), np.array([0, 2, 3]))
-    >>> new = micro_perturbation(points, *groups, rng=rng, factor=np.array([[0.5]]), form="centred")
+    >>> features, groups = np.array([[1.0], [3.0], [9.0]]), (np.arange(3), np.array([0, 2, 3]))
+    >>> new = micro_perturbation(features, *groups, rng=rng, factor=np.array([[0.5]]), form="centred")
     >>> new[:2].mean().round(12).item(), new[2].item()
     (2.0, 9.0)
     """
     if form not in ALL_FORMS:
         raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(ALL_FORMS)}")
-    width = points.shape[1]
+    width = features.shape[1]
     if factor.shape != (width, width) or not np.isfinite(factor).all():
         raise InputError(
             f"the noise factor must be finite and {width} x {width}; make it with noise_factor(s_delta(...)), "
             "or exact_factor(...) for form='exact'"
         )
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)].T, dtype=np.float64)
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     drawn = width if form == "exact" else len(used)  # exact: as many as were counted, before the rank was known
     for first, after, draws in draw_in_chunks(np.diff(starts) * drawn, rng):
         part = starts[first : after + 1]
         shaped = draws.reshape(int(part[-1] - part[0]), drawn)
-        perturb_groups(points, order, part, shaped, used, form in ("centred", "exact"), out)
+        perturb_groups(features, order, part, shaped, used, form in ("centred", "exact"), out)
     return out
 
 

@@ -20,7 +20,7 @@ class PcaOptions(MethodOptions):
 
 
 def pca(
-    points: FloatArray,
+    features: FloatArray,
     order: IntArray,
     starts: IntArray,
     *,
@@ -32,7 +32,7 @@ def pca(
 
     Parameters
     ----------
-    points
+    features
         Finite, shape (n_rows, width), C order.
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`.
@@ -43,7 +43,7 @@ def pca(
         the group's components and no correlation. `expected`: they have them
         on average.
     n_table
-        Records of the whole table, of which `points` may be a part; for
+        Records of the whole table, of which `features` may be a part; for
         `expected` only, and required there.
 
     Returns
@@ -83,11 +83,11 @@ def pca(
     Examples
     --------
     >>> rng = np.random.default_rng()
-    >>> points = np.repeat([[1.0, 2.0]], 4, axis=0)
-    >>> pca(points, np.arange(4), np.array([0, 4]), rng=rng, moments="expected", n_table=100).tolist()
+    >>> features = np.repeat([[1.0, 2.0]], 4, axis=0)
+    >>> pca(features, np.arange(4), np.array([0, 4]), rng=rng, moments="expected", n_table=100).tolist()
     [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
     """
-    return gaussian(points, order, starts, rng=rng, moments=moments, n_table=n_table)
+    return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
 
 
 def _guarantee(options: PcaOptions) -> Guarantee:

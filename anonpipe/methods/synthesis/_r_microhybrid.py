@@ -33,7 +33,7 @@ class RMicrohybridOptions(MethodOptions):
 
 
 def r_microhybrid(
-    points: FloatArray,
+    features: FloatArray,
     order: IntArray,
     starts: IntArray,
     *,
@@ -45,7 +45,7 @@ def r_microhybrid(
 
     Parameters
     ----------
-    points
+    features
         The masked columns, finite, shape (n_rows, width), C order.
     order, starts
         The groups; see `anonpipe.kernels.groups.sort_groups`.
@@ -53,7 +53,7 @@ def r_microhybrid(
         Source of the draws.
     kept
         Columns that are released as they are, finite float64, shape (n_rows,
-        n_kept), the same rows as `points`.
+        n_kept), the same rows as `features`.
     rule
         How small a group may be. `argus`: 2 width + n_kept + 1 records, as
         mu-Argus asks. `rank`: n_kept + 2, with which something is left to
@@ -70,7 +70,7 @@ def r_microhybrid(
     ------
     InputError
         A group is smaller than `rule` allows, or `kept` is not a finite table
-        of as many rows as `points`.
+        of as many rows as `features`.
     JobError
         Unknown `rule`.
 
@@ -101,13 +101,13 @@ def r_microhybrid(
     Examples
     --------
     >>> rng = np.random.default_rng()
-    >>> points, kept = rng.normal(size=(8, 2)), rng.normal(size=(8, 1))
-    >>> new = r_microhybrid(points, np.arange(8), np.array([0, 8]), rng=rng, kept=kept)
-    >>> np.allclose(np.cov(np.c_[new, kept].T), np.cov(np.c_[points, kept].T)), np.allclose(new, points)
+    >>> features, kept = rng.normal(size=(8, 2)), rng.normal(size=(8, 1))
+    >>> new = r_microhybrid(features, np.arange(8), np.array([0, 8]), rng=rng, kept=kept)
+    >>> np.allclose(np.cov(np.c_[new, kept].T), np.cov(np.c_[features, kept].T)), np.allclose(new, features)
     (True, False)
     """
-    _check_kept(kept, len(points))
-    width, n_kept = points.shape[1], kept.shape[1]
+    _check_kept(kept, len(features))
+    width, n_kept = features.shape[1], kept.shape[1]
     least = {each: _smallest(each, width, n_kept) for each in ("argus", "rank")}
     if rule not in least:
         raise JobError(f"r_microhybrid was given rule={rule!r}; known are: {', '.join(least)}")
@@ -118,18 +118,18 @@ def r_microhybrid(
             f"columns rule {rule!r} asks for {least[rule]} records; form larger groups or mask or keep fewer columns"
             + (", or take rule='rank' and see what its groups give away" if rule == "argus" else "")
         )
-    out = np.empty_like(points)
+    out = np.empty_like(features)
     beside = np.ascontiguousarray(kept)
     rank = np.minimum(sizes - 1, width)
     for first, after, draws in draw_in_chunks(rank * (sizes - 1) - rank * (rank - 1) // 2, rng):
-        rotate_residuals(points, beside, order, starts[first : after + 1], draws, out)
+        rotate_residuals(features, beside, order, starts[first : after + 1], draws, out)
     return out
 
 
 def _check_kept(kept: FloatArray, n_rows: int) -> None:
     if kept.ndim != 2 or kept.dtype != np.float64 or len(kept) != n_rows:
         raise InputError(
-            f"kept columns are a float64 table of {n_rows} rows, as the points; "
+            f"kept columns are a float64 table of {n_rows} rows, as the features; "
             f"given are {kept.dtype} of shape {kept.shape}"
         )
     if bad := int(np.count_nonzero(~np.isfinite(kept).all(axis=1))):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from anonpipe.errors import JobError
 from anonpipe.methods.record import Synthesizer, by_name
 from anonpipe.methods.synthesis import _centroid, _gaussian, _histogram, _micro_perturbation, _pca, _r_microhybrid
-from anonpipe.methods.synthesis._check import check_codes, check_groups, check_points
+from anonpipe.methods.synthesis._check import check_codes, check_features, check_groups
 from anonpipe.types import IntArray
 
 Value = TypeVar("Value", np.float64, np.int64)
@@ -30,7 +30,7 @@ METHODS: dict[str, Synthesizer] = by_name(
 
 
 def synthesize(
-    points: npt.NDArray[Value],
+    features: npt.NDArray[Value],
     order: IntArray,
     starts: IntArray,
     method: str,
@@ -42,7 +42,7 @@ def synthesize(
 
     Parameters
     ----------
-    points
+    features
         Finite float64, shape (n_rows, width); for a method that takes codes
         int64, shape (n_rows, n_columns).
     order, starts
@@ -57,28 +57,28 @@ def synthesize(
 
     Returns
     -------
-    numpy.ndarray, shape and type of `points`
-        Row i replaces row i; `points` is not changed.
+    numpy.ndarray, shape and type of `features`
+        Row i replaces row i; `features` is not changed.
 
     Raises
     ------
     JobError
         Unknown method or option, missing option, or a value that is not allowed.
     InputError
-        Points that are not finite, or groups that do not hold every row once.
+        Features that are not finite, or groups that do not hold every row once.
 
     Examples
     --------
-    >>> points = np.array([[0.0], [4.0]])
-    >>> synthesize(points, np.arange(2), np.array([0, 2]), "centroid", rng=np.random.default_rng()).tolist()
+    >>> features = np.array([[0.0], [4.0]])
+    >>> synthesize(features, np.arange(2), np.array([0, 2]), "centroid", rng=np.random.default_rng()).tolist()
     [[2.0], [2.0]]
     """
     if method not in METHODS:
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
     entry.check(options)
-    (check_codes if entry.takes == "codes" else check_points)(points)
-    check_groups(len(points), order, starts)
+    (check_codes if entry.takes == "codes" else check_features)(features)
+    check_groups(len(features), order, starts)
     drawn = {"rng": rng} if entry.draws else {}
-    new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(points), order, starts, **drawn, **options)
+    new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(features), order, starts, **drawn, **options)
     return new

@@ -1,4 +1,4 @@
-"""Codes drawn anew within their groups."""
+"""Codes drawn again within their groups."""
 
 from __future__ import annotations
 

@@ -42,59 +42,59 @@ def rotation_draws(rows: int, width: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _coordinates(
-    points: FloatArray, members: IntArray, mean: FloatArray, a: FloatArray, v: FloatArray, sums: FloatArray
+    features: FloatArray, members: IntArray, mean: FloatArray, a: FloatArray, v: FloatArray, sums: FloatArray
 ) -> int:
     """Write a group's mean, and coordinates of its scatter into `a`; returns how many rows of `a` these may fill."""
-    rows, width = members.shape[0] - 1, points.shape[1]
-    group_mean(points, members, mean)
-    contrasts(points, members, mean, a)
+    rows, width = members.shape[0] - 1, features.shape[1]
+    group_mean(features, members, mean)
+    contrasts(features, members, mean, a)
     if rows > width:
         triangularise(a, rows, v, sums)
     return int(min(rows, width))
 
 
 @nb.njit(cache=True, nogil=True)
-def rotate_groups(points: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
+def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
     """Write a random rotation of every group about its mean into `out`.
 
     Parameters
     ----------
-    points, out
+    features, out
         Shape (n_rows, width); rows that are in no given group stay as they are in `out`.
     order, starts
         The groups.
     draws
         Standard normal, `rotation_draws(size - 1, width)` for each group.
     """
-    width = points.shape[1]
+    width = features.shape[1]
     largest = np.diff(starts).max()
     a, v = np.empty((largest, width)), np.empty(largest)
     mean, sums = np.empty(width), np.empty(width)
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(points, members, mean, a, v, sums)
+        rank = _coordinates(features, members, mean, a, v, sums)
         at += rotate(a, members.shape[0] - 1, rank, draws[at:], v, sums)
         write_group(a, mean, members, out)
 
 
 @nb.njit(cache=True, nogil=True)
 def draw_groups(
-    points: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
+    features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
 ) -> None:
     """Write normal records with each group's mean and scatter times `factor` over its size into `out`.
 
     `draws` holds size times min(size - 1, width) standard normal numbers for
     each group; the other parameters are those of `rotate_groups`.
     """
-    width = points.shape[1]
+    width = features.shape[1]
     largest = np.diff(starts).max()
     a, v = np.empty((largest, width)), np.empty(largest)
     mean, sums = np.empty(width), np.empty(width)
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(points, members, mean, a, v, sums)
+        rank = _coordinates(features, members, mean, a, v, sums)
         scale = math.sqrt(factor / members.shape[0])
         for row in members:
             out[row] = mean
@@ -135,13 +135,13 @@ def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sum
 
 @nb.njit(cache=True, nogil=True)
 def rotate_residuals(
-    points: FloatArray, kept: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray
+    features: FloatArray, kept: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray
 ) -> None:
     """Write into `out` what `kept` explains of every group, plus a random rotation of what it does not.
 
     Parameters
     ----------
-    points, out
+    features, out
         Shape (n_rows, width).
     kept
         Columns on which each group is regressed, with intercept, shape (n_rows, n_kept).
@@ -151,7 +151,7 @@ def rotate_residuals(
         Standard normal, `rotation_draws(size - 1, width)` for each group, of
         which the rotation uses as many as its dimensions need.
     """
-    width, n_kept = points.shape[1], kept.shape[1]
+    width, n_kept = features.shape[1], kept.shape[1]
     largest = np.diff(starts).max()
     k, x = np.empty((largest, n_kept)), np.empty((largest, width))
     normals, v = np.empty((min(largest, n_kept), largest)), np.empty(largest)
@@ -162,8 +162,8 @@ def rotate_residuals(
         rows = members.shape[0] - 1
         group_mean(kept, members, middle)
         contrasts(kept, members, middle, k)
-        group_mean(points, members, mean)
-        contrasts(points, members, mean, x)
+        group_mean(features, members, mean)
+        contrasts(features, members, mean, x)
         explained = _set_apart(k, x, rows, normals, sums)
         free = rows - explained
         residuals = x[explained:]

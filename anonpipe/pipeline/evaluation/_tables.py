@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow as pa
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.values import is_date, is_number, numbers
 from anonpipe.types import FloatArray
 
 
-def typed(codec: CellCodec, cells: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
+def typed(encoder: ColumnEncoder, cells: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
     """Some columns of cells as a frame.
 
     Numbers are float64, dates datetime64 (whole days), texts categorical in
@@ -22,22 +22,22 @@ def typed(codec: CellCodec, cells: FloatArray, names: tuple[str, ...]) -> pd.Dat
 
     Parameters
     ----------
-    codec
+    encoder
         Table to cells and back.
     cells
         Shape (n_rows, number of names): of these columns only.
     names
         Which columns the cells hold.
     """
-    return pd.DataFrame({name: _column(codec, name, cells[:, at]) for at, name in enumerate(names)})
+    return pd.DataFrame({name: _column(encoder, name, cells[:, at]) for at, name in enumerate(names)})
 
 
-def _column(codec: CellCodec, name: str, values: FloatArray) -> Any:
-    position = codec.names.index(name)
-    column = codec.columns[position]
-    if name not in codec.categories:
+def _column(encoder: ColumnEncoder, name: str, values: FloatArray) -> Any:
+    position = encoder.names.index(name)
+    column = encoder.columns[position]
+    if name not in encoder.categories:
         return _days(values) if column.kind is Kind.DATE else values
-    categories = codec.categories[name]
+    categories = encoder.categories[name]
     missing = np.isnan(values) | (values >= len(categories))
     codes = np.where(missing, -1, np.where(missing, 0.0, values)).astype(np.int64)
     plain = categories.type

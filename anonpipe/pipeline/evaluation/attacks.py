@@ -13,7 +13,7 @@ from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import point_names
+from anonpipe.pipeline.evaluation.known import feature_names
 from anonpipe.pipeline.evaluation.samples import (
     Queries,
     fewest_alike,
@@ -58,7 +58,7 @@ class KnownOfRun:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of features."""
-        return tuple(point_names(self.fitted.features))
+        return tuple(feature_names(self.fitted.features))
 
     @cached_property
     def queries(self) -> Queries:
@@ -150,14 +150,14 @@ class KnownOfRun:
     @property
     def pairs(self) -> risk.Pairs | Reason:
         """A paired sample of the masked columns that are released as values."""
-        codec, left_out = self.fitted.cells, self.fitted.job.as_probabilities
+        encoder, left_out = self.fitted.cells, self.fitted.job.as_probabilities
         if not self.fitted.procedure.same_person:
             return Reason.NO_PAIRS
-        places = [place for place in self.fitted.synthesized if codec.names[place] not in left_out]
+        places = [place for place in self.fitted.synthesized if encoder.names[place] not in left_out]
         if not places:
             return Reason.ONLY_PROBABILITIES
-        names, sample = [codec.names[place] for place in places], read_pairs(self.work, self.cut)
-        categories = [at for at, place in enumerate(places) if codec.columns[place].kind in _UNORDERED]
+        names, sample = [encoder.names[place] for place in places], read_pairs(self.work, self.cut)
+        categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in _UNORDERED]
         return risk.Pairs(sample.original[:, places], sample.released[:, places], names, categories)
 
     @property

@@ -1,18 +1,18 @@
-"""What an intruder knows of a record, as points whose distances say how near a released record is."""
+"""What an intruder knows of a record, as features whose distances say how near a released record is."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from anonpipe.columns import Role
-from anonpipe.encoding.beside import BesideCodec
-from anonpipe.encoding.points import CategoryBlock, NumberBlock, PointCodec
+from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.scan import MOST_DUMMIES
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.types import FloatArray
 
 
-def known_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
+def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
     """All columns that are released, but those of role sensitive, as numbers of equal weight; shape (n_rows, width).
 
     A number is a z-score on the original's scale, a category as many -1/+1
@@ -20,10 +20,10 @@ def known_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
     have no say. Classes are what an intruder wants to learn.
     """
     beside, scale = _unchanged(fitted)
-    return np.concatenate([masked_points(fitted, cells), beside.encode(cells) * scale], axis=1)
+    return np.concatenate([masked_features(fitted, cells), beside.encode(cells) * scale], axis=1)
 
 
-def masked_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
+def masked_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
     """The masked columns alone, in the same way."""
     scale = np.empty(fitted.features.width)
     for block in _blocks(fitted.features):
@@ -31,9 +31,9 @@ def masked_points(fitted: Fitted, cells: FloatArray) -> FloatArray:
     return fitted.encode(cells) * scale
 
 
-def point_names(points: PointCodec) -> tuple[str, ...]:
-    """Of each column of points the table's column, with a number for one of several; never a category."""
-    blocks = sorted(_blocks(points), key=lambda block: block.start)
+def feature_names(features: FeatureEncoder) -> tuple[str, ...]:
+    """Of each feature column the table's column, with a number for one of several; never a category."""
+    blocks = sorted(_blocks(features), key=lambda block: block.start)
     return tuple(
         block.name if block.stop - block.start == 1 else f"{block.name} [{at + 1}]"
         for block in blocks
@@ -41,22 +41,22 @@ def point_names(points: PointCodec) -> tuple[str, ...]:
     )
 
 
-def _blocks(points: PointCodec) -> list[NumberBlock | CategoryBlock]:
-    return [*points.numbers, *points.categories]
+def _blocks(features: FeatureEncoder) -> list[NumberBlock | CategoryBlock]:
+    return [*features.numbers, *features.categories]
 
 
-def _unchanged(fitted: Fitted) -> tuple[BesideCodec, FloatArray]:
+def _unchanged(fitted: Fitted) -> tuple[ConditioningEncoder, FloatArray]:
     """Columns that are released as they are, and a factor for each of their numbers."""
     names = known_unchanged(fitted)
-    codec = BesideCodec.fit(fitted.cells, fitted.scan, names)
+    encoder = ConditioningEncoder.fit(fitted.cells, fitted.scan, names)
     factors = []
-    for name, table in zip(names, codec.tables, strict=True):
+    for name, table in zip(names, encoder.tables, strict=True):
         counts = fitted.scan.code_counts(name)
         shares = np.zeros(len(table))
         shares[: len(counts)] = counts / max(1, counts.sum())
         variance = float((shares @ table**2 - (shares @ table) ** 2).sum())
         factors.append(np.full(table.shape[1], 1.0 / np.sqrt(variance) if variance > 0 else 0.0))
-    return codec, np.concatenate(factors) if factors else np.empty(0)
+    return encoder, np.concatenate(factors) if factors else np.empty(0)
 
 
 def known_unchanged(fitted: Fitted) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_points, known_unchanged
+from anonpipe.pipeline.evaluation.known import known_features, known_unchanged
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
@@ -93,7 +93,7 @@ class Queries:
 
     Attributes
     ----------
-    points
+    features
         What an intruder knows of them, shape (n_queries, width).
     own_row, own_original
         Number of each in the release (partition by partition, in the order of
@@ -106,7 +106,7 @@ class Queries:
         Some records of both tables, to take ranks from.
     """
 
-    points: FloatArray
+    features: FloatArray
     own_row: IntArray
     own_original: IntArray
     own_group: IntArray
@@ -138,7 +138,7 @@ def model_columns(fitted: Fitted) -> tuple[str, ...]:
 
 
 def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -> dict[str, Any]:
-    """Keep the sampled records of a partition; what its receipt is to tell of them."""
+    """Keep the sampled records of a partition; what its task result is to tell of them."""
     if not samples(fitted.job):
         return {}
     begin, job = cut.rows_before(index), fitted.job
@@ -165,7 +165,7 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
     """What is looked for of some rows, and what is known of their groups."""
     own, labels = rows.original[at], rows.labels[at]
     return {
-        "points": known_points(fitted, own),
+        "features": known_features(fitted, own),
         "own_group": labels,
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),
@@ -206,8 +206,8 @@ def fewest_alike(work: Work, fitted: Fitted, cut: Cut) -> int | None:
     """Fewest records of a group that are alike in those columns; None where nobody counted."""
     if fitted.procedure.spans_parts:
         return int(_added(work, cut, "alike", "alike_sizes")[1].min()) if fitted.own_positions else None
-    receipts = work.staging.receipts("decode").read_all(len(cut.partitions))
-    found = [receipt["fewest_in_group"] for receipt in receipts if receipt["fewest_in_group"] is not None]
+    results = work.staging.results("decode").read_all(len(cut.partitions))
+    found = [result["fewest_in_group"] for result in results if result["fewest_in_group"] is not None]
     return min(found) if found else None
 
 
@@ -288,7 +288,7 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
 
     Records whose columns are to be guessed go into a file of their own.
     """
-    names = ("points", "own_row", "own_original", "own_group", "own_size", "own_alike", "original", "released")
+    names = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
     if fitted.procedure.spans_parts:
         queries[names.index("own_size")] = looked_up(*group_sizes(work, cut), queries[names.index("own_group")])
@@ -297,8 +297,8 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         members = original[:: -(-len(original) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_arrays(_GUESSED, guessed)
-    ranked = {"ranked_original": known_points(fitted, original[::step])}
-    ranked |= {"ranked_released": known_points(fitted, released[::step])}
+    ranked = {"ranked_original": known_features(fitted, original[::step])}
+    ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_arrays(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
 
 

@@ -13,7 +13,7 @@ from anonpipe.encoding.counts import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate.risk import Coding, Found, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.samples import (
     FOLDER,
     GuessedCells,
@@ -41,9 +41,9 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     alike = groups if labels is None else alike_numbers(fitted, cells, groups)
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     del cells
-    original = known_points(fitted, partition_cells(work, fitted, cut, index))
+    original = known_features(fitted, partition_cells(work, fitted, cut, index))
     found["original"] = nearest(
-        original, queries.points, NEIGHBOURS, offset=begin, without=queries.own_original, values=True
+        original, queries.features, NEIGHBOURS, offset=begin, without=queries.own_original, values=True
     )
     _save(work, index, found, {"groups": groups, "alike": alike}, begin, arrays)
     return {"rows": len(original)}
@@ -51,11 +51,11 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 
 def _in_release(work: Work, fitted: Fitted, cells: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
     """The nearest released records of what is looked for."""
-    released = known_points(fitted, cells)
-    found = {"release": nearest(released, queries.points, NEIGHBOURS, offset=begin, values=True)}
+    released = known_features(fitted, cells)
+    found = {"release": nearest(released, queries.features, NEIGHBOURS, offset=begin, values=True)}
     found["ranks"] = _by_ranks(released, queries, begin)
     if len(held := held_cells(work, fitted)):
-        found["held_release"] = nearest(released, known_points(fitted, held), 2, offset=begin)
+        found["held_release"] = nearest(released, known_features(fitted, held), 2, offset=begin)
     return found
 
 
@@ -81,7 +81,7 @@ def coded_positions(fitted: Fitted) -> list[int]:
 def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
     """By ranks, each table's own: what stays right where a method shifts or stretches a column."""
     before, after = Ranks.of(queries.ranked_original), Ranks.of(queries.ranked_released)
-    return nearest(after.apply(released), before.apply(queries.points), 2, offset=begin)
+    return nearest(after.apply(released), before.apply(queries.features), 2, offset=begin)
 
 
 def _save(

@@ -145,11 +145,11 @@ def test_nulls_are_values_too():
 def test_nearest_but_one_as_one_search_for_each(seed, n, widths):
     rng = np.random.default_rng(seed)
     # Whole numbers, so that equal distances are equal and the lower row has to win.
-    points, queries = (rng.integers(-2, 3, (rows, sum(widths))).astype(float) for rows in (n, 7))
+    features, queries = (rng.integers(-2, 3, (rows, sum(widths))).astype(float) for rows in (n, 7))
     ends = np.cumsum(widths)
     jumps = rng.integers(0, 2, len(widths)) * 3.0
-    found, least = nearest_but_one(points, queries, ends, jumps)
-    apart = (queries[:, None] - points[None]) ** 2
+    found, least = nearest_but_one(features, queries, ends, jumps)
+    apart = (queries[:, None] - features[None]) ** 2
     apart = np.where(np.repeat(jumps, widths) > 0, 3.0 * (apart > 0), apart)
     for a, end in enumerate(ends):
         rest = np.r_[0 : end - widths[a], end : ends[-1]].astype(int)

@@ -24,14 +24,14 @@ def measured(original, released, k=5, **options):
 @settings(deadline=None, max_examples=25)
 @given(grouping_problems(most_rows=40), st.integers(2, 6))
 def test_predictions_as_the_twin(problem, k):
-    points, _ = problem
-    queries = points[:4] + 0.25
-    found = nearest(points, queries, k, values=True)
-    if len(points) < k:
+    features, _ = problem
+    queries = features[:4] + 0.25
+    found = nearest(features, queries, k, values=True)
+    if len(features) < k:
         with pytest.raises(InputError, match="fewer than"):
             predictions(found, k)
         return
-    expected = [naive.predictions(points, query, k) for query in queries]
+    expected = [naive.predictions(features, query, k) for query in queries]
     assert np.column_stack(predictions(found, k)) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
 
 
@@ -152,8 +152,8 @@ def test_measurements_of_a_sample():
 
 
 def test_refusals():
-    points = np.arange(6.0)[:, None]
-    found = nearest(points, points, 3, values=True)
+    features = np.arange(6.0)[:, None]
+    found = nearest(features, features, 3, values=True)
     for options, error, words in (
         ({"k": 1}, JobError, "k is 1"),
         ({"k": 4}, InputError, "search 4 with values"),
@@ -164,6 +164,6 @@ def test_refusals():
     ):
         with pytest.raises(error, match=words):
             lasko_measures(found, found, **{"records": 6, "k": 3, **options})
-    without_values = nearest(points, points, 3)
+    without_values = nearest(features, features, 3)
     with pytest.raises(InputError, match="with values"):
         predictions(without_values, 3)

@@ -46,19 +46,19 @@ def test_a_record_that_was_not_released_is_never_linked():
 
 def test_a_copy_is_linked_and_a_shuffled_table_no_more_than_by_chance():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(3_000, 4))
-    assert score_linkage(nearest(points, points, 2), np.arange(3_000), released=3_000).first == 3_000
+    features = rng.normal(size=(3_000, 4))
+    assert score_linkage(nearest(features, features, 2), np.arange(3_000), released=3_000).first == 3_000
     apart = np.column_stack([rng.permutation(column) for column in rng.normal(size=(4, 3_000))])
-    linkage = score_linkage(nearest(apart, points, 2), np.arange(3_000), released=3_000)
+    linkage = score_linkage(nearest(apart, features, 2), np.arange(3_000), released=3_000)
     # Poisson of mean 1: more than 10 happens with a chance of 1e-8.
     assert linkage.first <= 10
 
 
 def test_more_noise_links_fewer():
     rng = np.random.default_rng(1)
-    points, noise = rng.normal(size=(1_000, 5)), rng.normal(size=(1_000, 5))
+    features, noise = rng.normal(size=(1_000, 5)), rng.normal(size=(1_000, 5))
     shares = [
-        score_linkage(nearest(points + size * noise, points, 2), np.arange(1_000), released=1_000).first
+        score_linkage(nearest(features + size * noise, features, 2), np.arange(1_000), released=1_000).first
         for size in (0.0, 0.1, 0.3, 1.0)
     ]
     assert shares == sorted(shares, reverse=True) and shares[0] == 1_000 and shares[-1] < 300
@@ -67,10 +67,10 @@ def test_more_noise_links_fewer():
 def test_ranks_see_through_a_stretch():
     """Values moved and stretched by column keep their ranks: values alone link hardly anyone."""
     rng = np.random.default_rng(2)
-    points = rng.normal(size=(500, 3))
-    released = np.exp(points) * 7 + 50
-    by_value = score_linkage(nearest(released, points, 2), np.arange(500), released=500)
-    found = nearest(Ranks.of(released).apply(released), Ranks.of(points).apply(points), 2)
+    features = rng.normal(size=(500, 3))
+    released = np.exp(features) * 7 + 50
+    by_value = score_linkage(nearest(released, features, 2), np.arange(500), released=500)
+    found = nearest(Ranks.of(released).apply(released), Ranks.of(features).apply(features), 2)
     assert score_linkage(found, np.arange(500), released=500, basis="ranks").first == 500
     assert by_value.first < 20
 

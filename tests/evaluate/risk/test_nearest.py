@@ -19,25 +19,25 @@ def same(found, expected):
 @settings(deadline=None, max_examples=25)
 @given(grouping_problems(most_rows=40), st.integers(1, 6), st.booleans())
 def test_as_the_twin(problem, count, left_out):
-    points, _ = problem
-    without = np.arange(len(points)) if left_out else None
-    queries = points if left_out else np.concatenate([points[::2], points[:3] + 0.5])
-    before = points.copy()
-    assert same(nearest(points, queries, count, without=without), naive.nearest(points, queries, count, without))
-    assert (points == before).all()
+    features, _ = problem
+    without = np.arange(len(features)) if left_out else None
+    queries = features if left_out else np.concatenate([features[::2], features[:3] + 0.5])
+    before = features.copy()
+    assert same(nearest(features, queries, count, without=without), naive.nearest(features, queries, count, without))
+    assert (features == before).all()
 
 
 @settings(deadline=None, max_examples=25)
 @given(grouping_problems(most_rows=60), st.integers(1, 4), st.lists(st.integers(0, 60), max_size=4), st.randoms())
 def test_parts_in_any_order_give_the_whole(problem, count, cuts, random):
-    points, _ = problem
-    queries, own = points[::3], np.arange(len(points))[::3]
-    bounds = [0, *sorted(min(cut, len(points)) for cut in cuts), len(points)]
+    features, _ = problem
+    queries, own = features[::3], np.arange(len(features))[::3]
+    bounds = [0, *sorted(min(cut, len(features)) for cut in cuts), len(features)]
     parts = [
-        nearest(points[low:high], queries, count, offset=low, without=own, values=True)
+        nearest(features[low:high], queries, count, offset=low, without=own, values=True)
         for low, high in pairwise(bounds)
     ]
-    whole = nearest(points, queries, count, without=own, values=True)
+    whole = nearest(features, queries, count, without=own, values=True)
     random.shuffle(parts)
     half = len(parts) // 2
     together = merge_nearest(parts)
@@ -51,31 +51,31 @@ def test_parts_in_any_order_give_the_whole(problem, count, cuts, random):
 def test_tree_and_scan_find_the_same(width, monkeypatch):
     monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
     rng = np.random.default_rng(width)
-    points = np.round(rng.normal(size=(5_000, width)), 1)
-    points[100:200] = points[7]
-    queries = np.concatenate([points[:500], rng.normal(size=(100, width))])
+    features = np.round(rng.normal(size=(5_000, width)), 1)
+    features[100:200] = features[7]
+    queries = np.concatenate([features[:500], rng.normal(size=(100, width))])
     without = np.where(np.arange(600) < 300, np.arange(600), -1)
     found = [(np.empty((600, 4), dtype=np.int64), np.empty((600, 4))) for _ in range(2)]
-    scan_nearest(points, queries, without, *found[0])
-    assert search_nearest(points, queries, without, *found[1], 600, 1) == 600
+    scan_nearest(features, queries, without, *found[0])
+    assert search_nearest(features, queries, without, *found[1], 600, 1) == 600
     assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
-    through = nearest(points, queries, 4, without=without)
+    through = nearest(features, queries, 4, without=without)
     assert (through.rows == found[0][0]).all() and (through.squared == found[0][1]).all()
 
 
 def test_a_tree_that_does_not_pay_is_given_up(monkeypatch):
     monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
     rng = np.random.default_rng(0)
-    points, queries = rng.normal(size=(5_000, 40)), rng.normal(size=(600, 40))
+    features, queries = rng.normal(size=(5_000, 40)), rng.normal(size=(600, 40))
     rows, squared = np.empty((600, 2), dtype=np.int64), np.empty((600, 2))
-    assert search_nearest(points, queries, np.full(600, -1), rows, squared, 64, 4) == 64
-    plain = np.argsort(np.square(points[None] - queries[590:, None]).sum(axis=2), axis=1)[:, :2]
-    assert (nearest(points, queries, 2).rows[590:] == plain).all()
+    assert search_nearest(features, queries, np.full(600, -1), rows, squared, 64, 4) == 64
+    plain = np.argsort(np.square(features[None] - queries[590:, None]).sum(axis=2), axis=1)[:, :2]
+    assert (nearest(features, queries, 2).rows[590:] == plain).all()
 
 
 def test_far_from_zero_no_digit_is_lost():
-    points = 1e9 + np.array([[0.0, 3.0], [0.0, 4.0], [0.5, 0.0]])
-    assert nearest(points, [[1e9, 1e9]], 3).distances.tolist() == [[0.5, 3.0, 4.0]]
+    features = 1e9 + np.array([[0.0, 3.0], [0.0, 4.0], [0.5, 0.0]])
+    assert nearest(features, [[1e9, 1e9]], 3).distances.tolist() == [[0.5, 3.0, 4.0]]
 
 
 def test_fewer_records_than_asked_for():

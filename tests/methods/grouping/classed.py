@@ -12,27 +12,27 @@ from tests.methods.grouping.data import grouping_problems, reference_folder
 
 @st.composite
 def class_problems(draw, most_rows=60):
-    """(points, k, classes, shares): one to four classes, even, skewed, sorted by the first column or alone."""
-    points, k = draw(grouping_problems(most_rows=most_rows))
+    """(features, k, classes, shares): one to four classes, even, skewed, sorted by the first column or alone."""
+    features, k = draw(grouping_problems(most_rows=most_rows))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_classes = draw(st.integers(1, 4))
     kind = draw(st.sampled_from(["even", "skewed", "sorted", "one"]))
-    classes = rng.integers(0, n_classes, len(points))
+    classes = rng.integers(0, n_classes, len(features))
     if kind == "skewed":
-        classes = np.where(rng.random(len(points)) < 0.85, 0, classes)
+        classes = np.where(rng.random(len(features)) < 0.85, 0, classes)
     elif kind == "sorted":
-        classes = np.sort(classes)[np.argsort(np.argsort(points[:, 0], kind="stable"))]
+        classes = np.sort(classes)[np.argsort(np.argsort(features[:, 0], kind="stable"))]
     elif kind == "one":
         classes[:] = 0
     shares = np.bincount(classes, minlength=n_classes) / len(classes)
     if draw(st.booleans()):
         # As in one block of a table that has other shares.
         shares = 0.7 * shares + 0.3 / n_classes
-    return points, k, classes.astype(np.int64), shares
+    return features, k, classes.astype(np.int64), shares
 
 
-def run(method, points, k, classes=None, shares=None, **options):
-    return cluster(points, k, method, rng=np.random.default_rng(0), classes=classes, class_shares=shares, **options)
+def run(method, features, k, classes=None, shares=None, **options):
+    return cluster(features, k, method, rng=np.random.default_rng(0), classes=classes, class_shares=shares, **options)
 
 
 def diabetes():
@@ -44,6 +44,6 @@ def diabetes():
     return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
 
 
-def unit_columns(points):
+def unit_columns(features):
     """Columns scaled to [0, 1]."""
-    return np.ascontiguousarray((points - points.min(axis=0)) / np.ptp(points, axis=0))
+    return np.ascontiguousarray((features - features.min(axis=0)) / np.ptp(features, axis=0))

@@ -14,39 +14,39 @@ from anonpipe.kernels.blocks import block_order
 
 @st.composite
 def grouping_problems(draw, most_rows=120):
-    """(points, k), biased to sizes where the number of groups changes."""
+    """(features, k), biased to sizes where the number of groups changes."""
     k = draw(st.integers(1, 7))
     rows = draw(
         st.one_of(st.sampled_from([k, 2 * k - 1, 2 * k, 3 * k - 1, 3 * k, 4 * k + 1]), st.integers(k, most_rows))
     )
     width = draw(st.sampled_from([1, 2, 3, 10, 50]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    points = rng.normal(size=(rows, width))
+    features = rng.normal(size=(rows, width))
     shape = draw(st.sampled_from(["normal", "tied", "constant", "duplicated", "one constant column", "heavy"]))
     if shape == "tied":
-        points = np.round(points)
+        features = np.round(features)
     elif shape == "constant":
-        points[:] = 3.0
+        features[:] = 3.0
     elif shape == "duplicated":
-        points = points[rng.integers(0, max(1, rows // 3), rows)]
+        features = features[rng.integers(0, max(1, rows // 3), rows)]
     elif shape == "one constant column":
-        points[:, 0] = 1.0
+        features[:, 0] = 1.0
     elif shape == "heavy":
-        points = points**5
-    return np.ascontiguousarray(points), k
+        features = features**5
+    return np.ascontiguousarray(features), k
 
 
-def principal_blocks(points, rows, turned=False):
+def principal_blocks(features, rows, turned=False):
     """The block of each record, of `block_order`."""
-    order, starts = block_order(points, rows, turned=turned)
+    order, starts = block_order(features, rows, turned=turned)
     labels = np.empty(len(order), dtype=np.int64)
     labels[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return labels
 
 
-def standardized(points):
-    spread = points.std(axis=0)
-    return np.ascontiguousarray((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+def standardized(features):
+    spread = features.std(axis=0)
+    return np.ascontiguousarray((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
 def reference_folder() -> Path:

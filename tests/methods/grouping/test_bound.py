@@ -8,7 +8,7 @@ from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import mdav_family as naive
 
 
-def least_loss(points, k):
+def least_loss(features, k):
     """The information loss of the best of all groupings of a tiny table."""
 
     def groupings(rows):
@@ -23,88 +23,88 @@ def least_loss(points, k):
                     yield [group, *others]
 
     def labels(groups):
-        out = np.empty(len(points), dtype=np.int64)
+        out = np.empty(len(features), dtype=np.int64)
         for g, group in enumerate(groups):
             out[group] = g
         return out
 
-    return min(information_loss(points, labels(groups)) for groups in groupings(list(range(len(points)))))
+    return min(information_loss(features, labels(groups)) for groups in groupings(list(range(len(features)))))
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems(most_rows=80))
 def test_same_as_the_naive_twin(problem):
-    points, k = problem
-    bound, expected = information_loss_bound(points, k), naive.loss_bound(points, k)
+    features, k = problem
+    bound, expected = information_loss_bound(features, k), naive.loss_bound(features, k)
     assert bound == pytest.approx(expected, rel=1e-12, abs=1e-20)
 
 
 @settings(deadline=None)
 @given(grouping_problems(), st.integers(0, 2**32 - 1))
 def test_below_any_grouping(problem, seed):
-    points, k = problem
+    features, k = problem
     rng = np.random.default_rng(seed)
-    groups = int(rng.integers(1, len(points) // k + 1))
+    groups = int(rng.integers(1, len(features) // k + 1))
     # k records for every group, the others anywhere.
-    labels = np.concatenate([np.repeat(np.arange(groups), k), rng.integers(0, groups, len(points) - groups * k)])
+    labels = np.concatenate([np.repeat(np.arange(groups), k), rng.integers(0, groups, len(features) - groups * k)])
     labels = rng.permutation(labels)
-    assert information_loss_bound(points, k) <= information_loss(points, labels) * (1 + 1e-12)
-    near = np.argsort(points[:, 0], kind="stable")
-    sorted_labels = np.empty(len(points), dtype=np.int64)
-    sorted_labels[near] = np.minimum(np.arange(len(points)) // k, len(points) // k - 1)
-    assert information_loss_bound(points, k) <= information_loss(points, sorted_labels) * (1 + 1e-12)
+    assert information_loss_bound(features, k) <= information_loss(features, labels) * (1 + 1e-12)
+    near = np.argsort(features[:, 0], kind="stable")
+    sorted_labels = np.empty(len(features), dtype=np.int64)
+    sorted_labels[near] = np.minimum(np.arange(len(features)) // k, len(features) // k - 1)
+    assert information_loss_bound(features, k) <= information_loss(features, sorted_labels) * (1 + 1e-12)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans())
 def test_below_the_best_grouping(rows, k, width, seed, tied):
-    points = np.random.default_rng(seed).normal(size=(rows, width))
-    points = np.round(points) if tied else points
+    features = np.random.default_rng(seed).normal(size=(rows, width))
+    features = np.round(features) if tied else features
     k = min(k, rows)
-    assert information_loss_bound(points, k) <= least_loss(points, k) * (1 + 1e-12)
+    assert information_loss_bound(features, k) <= least_loss(features, k) * (1 + 1e-12)
 
 
 def test_reached_where_all_records_of_a_group_are_equally_far_apart():
     corner = np.eye(3)
-    points = np.vstack([corner + 100 * offset for offset in range(4)])
+    features = np.vstack([corner + 100 * offset for offset in range(4)])
     labels = np.repeat(np.arange(4), 3)
-    assert information_loss_bound(points, 3) == pytest.approx(information_loss(points, labels), rel=1e-12)
-    assert information_loss_bound(points, 3) < information_loss(points, labels)
+    assert information_loss_bound(features, 3) == pytest.approx(information_loss(features, labels), rel=1e-12)
+    assert information_loss_bound(features, 3) < information_loss(features, labels)
 
 
 def test_duplicates_are_at_distance_zero():
-    points = np.repeat(np.array([[0.0], [1.0], [5.0]]), 4, axis=0)
-    assert information_loss_bound(points, 4) == 0.0
-    assert information_loss_bound(points, 5) == pytest.approx(naive.loss_bound(points, 5))
+    features = np.repeat(np.array([[0.0], [1.0], [5.0]]), 4, axis=0)
+    assert information_loss_bound(features, 4) == 0.0
+    assert information_loss_bound(features, 5) == pytest.approx(naive.loss_bound(features, 5))
 
 
 def test_large_tables_take_the_same_sums():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(5_000, 3))
-    points[2_500:] = points[rng.integers(0, 2_500, 2_500)]
+    features = rng.normal(size=(5_000, 3))
+    features[2_500:] = features[rng.integers(0, 2_500, 2_500)]
     total = 0.0
     for low in range(0, 5_000, 500):
-        squares = ((points[low : low + 500, None] - points[None]) ** 2).sum(axis=2)
+        squares = ((features[low : low + 500, None] - features[None]) ** 2).sum(axis=2)
         total += np.sort(squares, axis=1)[:, :5].sum()
-    scatter = np.square(points - points.mean(axis=0)).sum()
-    assert information_loss_bound(points, 5) == pytest.approx(100 * total / 10 / scatter, rel=1e-12)
+    scatter = np.square(features - features.mean(axis=0)).sum()
+    assert information_loss_bound(features, 5) == pytest.approx(100 * total / 10 / scatter, rel=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1.0, 1e99])
 def test_scale_decides_nothing(scale):
-    points = np.random.default_rng(0).normal(size=(60, 3))
-    assert information_loss_bound(points * scale, 4) == pytest.approx(information_loss_bound(points, 4), rel=1e-9)
+    features = np.random.default_rng(0).normal(size=(60, 3))
+    assert information_loss_bound(features * scale, 4) == pytest.approx(information_loss_bound(features, 4), rel=1e-9)
 
 
 def test_ends():
     assert information_loss_bound(np.ones((5, 2)), 3) == 0.0
     assert information_loss_bound(np.zeros((5, 2)), 3) == 0.0
     assert information_loss_bound(np.full((5, 2), 0.1), 3) == 0.0
-    points = np.random.default_rng(0).normal(size=(9, 2))
-    assert information_loss_bound(points, 1) == 0.0
-    assert information_loss_bound(points, 9) == pytest.approx(100.0)
-    assert information_loss_bound(points, 9) < 100.0
-    assert isinstance(information_loss_bound(points, 2), float)
+    features = np.random.default_rng(0).normal(size=(9, 2))
+    assert information_loss_bound(features, 1) == 0.0
+    assert information_loss_bound(features, 9) == pytest.approx(100.0)
+    assert information_loss_bound(features, 9) < 100.0
+    assert isinstance(information_loss_bound(features, 2), float)
 
 
 @pytest.mark.parametrize("k", [0, 10])

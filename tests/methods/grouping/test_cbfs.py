@@ -11,8 +11,8 @@ from tests.naive import mdav_family as naive
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_same_as_the_naive_twin_with_ties(problem):
-    points, k = problem
-    assert_same("cbfs", naive.cbfs, whole_numbers(points), k)
+    features, k = problem
+    assert_same("cbfs", naive.cbfs, whole_numbers(features), k)
 
 
 def test_same_as_the_naive_twin():
@@ -22,15 +22,15 @@ def test_same_as_the_naive_twin():
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    sizes = np.bincount(run("cbfs", points, k))
-    assert sizes.sum() == len(points)
+    features, k = problem
+    sizes = np.bincount(run("cbfs", features, k))
+    assert sizes.sum() == len(features)
     assert sizes.min() >= k
     assert sizes.max() < 2 * k or k == 1
-    assert len(sizes) == len(points) // k
+    assert len(sizes) == len(features) // k
 
 
 @pytest.mark.parametrize(("k", "loss"), [(3, 16.96606768), (4, 19.73002464), (5, 22.81849636), (10, 33.21542203)])
 def test_reference_figures(k, loss):
-    points = tarragona()
-    assert information_loss(points, run("cbfs", points, k)) == pytest.approx(loss, abs=1e-8)
+    features = tarragona()
+    assert information_loss(features, run("cbfs", features, k)) == pytest.approx(loss, abs=1e-8)

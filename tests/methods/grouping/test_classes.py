@@ -66,13 +66,13 @@ def test_opposite_ends_are_furthest_apart():
 @settings(deadline=None, max_examples=60)
 @given(class_problems(), st.integers(0, 2**32 - 1))
 def test_disclosure_adds_up(problem, seed):
-    points, k, classes, shares = problem
-    labels = np.random.default_rng(seed).integers(0, max(1, len(points) // k), len(points)) * 7
+    features, k, classes, shares = problem
+    labels = np.random.default_rng(seed).integers(0, max(1, len(features) // k), len(features)) * 7
     found = class_disclosure(labels, classes)
     groups = [classes[labels == g].tolist() for g in np.unique(labels)]
     assert found.n_groups == len(groups)
     assert found.chi_square == pytest.approx(naive.chi_square(labels.tolist(), classes.tolist()))
-    assert found.homogeneous_share == pytest.approx(sum(len(g) for g in groups if len(set(g)) == 1) / len(points))
+    assert found.homogeneous_share == pytest.approx(sum(len(g) for g in groups if len(set(g)) == 1) / len(features))
     assert found.groups_with_a_single == sum(any(g.count(c) == 1 for c in g) for g in groups)
     assert found.smallest_distinct == min(len(set(g)) for g in groups)
     by_shares = class_disclosure(labels, classes, shares)
@@ -82,7 +82,7 @@ def test_disclosure_adds_up(problem, seed):
     assert by_shares.largest_ordered == pytest.approx(max(naive.ordered_distance(p, shares) for p in f), abs=1e-9)
     divergences = [spanning_tree.jensen_shannon(p, shares) for p in f]
     assert by_shares.largest_divergence == pytest.approx(max(divergences), abs=1e-9)
-    weights = [len(g) / len(points) for g in groups]
+    weights = [len(g) / len(features) for g in groups]
     assert by_shares.mean_divergence == pytest.approx(np.dot(weights, divergences), abs=1e-9)
 
 

@@ -22,16 +22,16 @@ def rng():
 @settings(deadline=None, max_examples=40)
 @given(problem=grouping_problems(), blocks=st.booleans())
 def test_every_method_keeps_the_promise(method, problem, blocks):
-    points, k = problem
+    features, k = problem
     entry = METHODS[method]
     if method == "optimal_univariate":
-        points = points[:, :1].copy()
-    before = points.copy()
-    options = {"block_rows": max(2 * k, len(points) // 3)} if blocks else {}
+        features = features[:, :1].copy()
+    before = features.copy()
+    options = {"block_rows": max(2 * k, len(features) // 3)} if blocks else {}
     if entry.classes:
-        options["classes"] = np.random.default_rng(len(points)).integers(0, 3, len(points))
+        options["classes"] = np.random.default_rng(len(features)).integers(0, 3, len(features))
     try:
-        labels = cluster(points, k, method, rng=rng(), **options)
+        labels = cluster(features, k, method, rng=rng(), **options)
     except InfeasibleError:
         assert method in REFUSING
         return
@@ -39,10 +39,10 @@ def test_every_method_keeps_the_promise(method, problem, blocks):
     sizes = np.bincount(labels)
     assert sizes.min() >= k
     assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
-    assert len(labels) == len(points)
-    assert (points == before).all()
+    assert len(labels) == len(features)
+    assert (features == before).all()
     other = rng() if entry.draws else np.random.default_rng(1)
-    assert (cluster(points, k, method, rng=other, **options) == labels).all()
+    assert (cluster(features, k, method, rng=other, **options) == labels).all()
 
 
 def record(function, **told):
@@ -61,7 +61,7 @@ def test_registry_is_complete():
 
 
 @pytest.mark.parametrize(
-    ("points", "k", "text"),
+    ("features", "k", "text"),
     [
         (np.zeros(5), 2, "1 dimensions"),
         (np.array([[0.0], [np.nan], [1.0]]), 2, "NaN"),
@@ -72,9 +72,9 @@ def test_registry_is_complete():
         (np.zeros((0, 2)), 1, "k is 1 for 0 records"),
     ],
 )
-def test_wrong_points_are_refused(points, k, text):
+def test_wrong_points_are_refused(features, k, text):
     with pytest.raises(ValueError, match=text):
-        cluster(points, k, rng=rng())
+        cluster(features, k, rng=rng())
 
 
 def test_unknown_names_are_refused():
@@ -98,7 +98,7 @@ def test_unknown_names_are_refused():
     ],
 )
 def test_a_broken_method_is_caught(monkeypatch, labels, text):
-    def broken(points, k, *, rng):
+    def broken(features, k, *, rng):
         return labels
 
     monkeypatch.setitem(_registry.METHODS, "broken", record(broken))
@@ -107,34 +107,34 @@ def test_a_broken_method_is_caught(monkeypatch, labels, text):
 
 
 def test_other_layouts_give_the_same():
-    points = np.random.default_rng(0).integers(0, 50, size=(100, 3))
-    whole = cluster(points.astype(float), 3, rng=rng())
-    assert (cluster(np.asfortranarray(points), 3, rng=rng()) == whole).all()
+    features = np.random.default_rng(0).integers(0, 50, size=(100, 3))
+    whole = cluster(features.astype(float), 3, rng=rng())
+    assert (cluster(np.asfortranarray(features), 3, rng=rng()) == whole).all()
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e99])
 def test_extreme_scales(scale):
-    points = np.random.default_rng(0).normal(size=(300, 3))
-    points *= scale / np.abs(points).max()
+    features = np.random.default_rng(0).normal(size=(300, 3))
+    features *= scale / np.abs(features).max()
     for method in [name for name in METHODS if name not in REFUSING]:
         options = {"classes": np.arange(300) % 2} if METHODS[method].classes else {}
-        labels = cluster(points, 3, method, rng=rng(), block_rows=50, **options)
+        labels = cluster(features, 3, method, rng=rng(), block_rows=50, **options)
         assert np.bincount(labels).min() >= 3
 
 
 def test_classes_go_to_the_methods_that_need_them(monkeypatch):
     seen = []
 
-    def split(points, k, *, rng, classes, class_shares):
+    def split(features, k, *, rng, classes, class_shares):
         seen.append((classes.tolist(), class_shares.tolist()))
-        return np.zeros(len(points), dtype=np.int64)
+        return np.zeros(len(features), dtype=np.int64)
 
     monkeypatch.setitem(_registry.METHODS, "split", record(split, classes=True))
-    points = np.arange(4.0)[:, None]
+    features = np.arange(4.0)[:, None]
     classes = np.array([0, 1, 1, 1])
-    assert cluster(points, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]
-    assert cluster(points, 2, "split", rng=rng(), classes=classes, block_rows=2).max() == 1
-    cluster(points, 2, "split", rng=rng(), classes=classes, class_shares=np.array([0.5, 0.5]))
+    assert cluster(features, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]
+    assert cluster(features, 2, "split", rng=rng(), classes=classes, block_rows=2).max() == 1
+    cluster(features, 2, "split", rng=rng(), classes=classes, class_shares=np.array([0.5, 0.5]))
     assert seen == [
         ([0, 1, 1, 1], [0.25, 0.75]),
         ([0, 1], [0.25, 0.75]),
@@ -150,6 +150,6 @@ def test_classes_go_to_the_methods_that_need_them(monkeypatch):
         ({"classes": classes, "class_shares": np.array([0.4, 0.4])}, "sum to 1"),
     ]:
         with pytest.raises(ValueError, match=text):
-            cluster(points, 2, "split", rng=rng(), **wrong)
+            cluster(features, 2, "split", rng=rng(), **wrong)
     with pytest.raises(ValueError, match="mdav does not use classes"):
-        cluster(points, 2, "mdav", rng=rng(), classes=classes)
+        cluster(features, 2, "mdav", rng=rng(), classes=classes)

@@ -9,45 +9,45 @@ from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import fuzzy as naive
 
 
-def run(points, k, seed=0, **options):
-    return cluster(points, k, "condensation", rng=np.random.default_rng(seed), **options)
+def run(features, k, seed=0, **options):
+    return cluster(features, k, "condensation", rng=np.random.default_rng(seed), **options)
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems(), st.integers(0, 3))
 def test_sizes(problem, seed):
-    points, k = problem
-    before = points.copy()
-    labels = run(points, k, seed)
+    features, k = problem
+    before = features.copy()
+    labels = run(features, k, seed)
     sizes = np.bincount(labels)
-    assert len(labels) == len(points)
-    assert len(sizes) == len(points) // k
+    assert len(labels) == len(features)
+    assert len(sizes) == len(features) // k
     assert sizes.min() >= k
     assert sizes.max() < 2 * k
-    assert (points == before).all()
-    assert (run(points, k, seed) == labels).all()
+    assert (features == before).all()
+    assert (run(features, k, seed) == labels).all()
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems(most_rows=60), st.integers(0, 2**32 - 1))
 def test_same_as_the_naive_twin(problem, seed):
-    points, k = problem
-    seeds = np.random.default_rng(seed).permutation(len(points))
-    labels = np.empty(len(points), dtype=np.int64)
-    if len(points) % k == 0:
-        points = np.round(points * 2)  # ties among records; leftovers would tie by the last bit of a centroid
+    features, k = problem
+    seeds = np.random.default_rng(seed).permutation(len(features))
+    labels = np.empty(len(features), dtype=np.int64)
+    if len(features) % k == 0:
+        features = np.round(features * 2)  # ties among records; leftovers would tie by the last bit of a centroid
     else:
-        points = points + np.random.default_rng(seed).normal(size=points.shape)
-    condense(points, k, seeds, labels)
-    assert (labels == naive.condensation(points, k, seeds.tolist())).all()
+        features = features + np.random.default_rng(seed).normal(size=features.shape)
+    condense(features, k, seeds, labels)
+    assert (labels == naive.condensation(features, k, seeds.tolist())).all()
 
 
 def test_fifty_columns():
-    points = np.random.default_rng(2).normal(size=(83, 50))
+    features = np.random.default_rng(2).normal(size=(83, 50))
     seeds = np.random.default_rng(3).permutation(83)
     labels = np.empty(83, dtype=np.int64)
-    condense(points, 4, seeds, labels)
-    assert (labels == naive.condensation(points, 4, seeds.tolist())).all()
+    condense(features, 4, seeds, labels)
+    assert (labels == naive.condensation(features, 4, seeds.tolist())).all()
 
 
 def test_a_seed_is_in_its_group_among_equals():
@@ -57,9 +57,9 @@ def test_a_seed_is_in_its_group_among_equals():
 
 
 def test_leftovers_join_the_nearest_centroid():
-    points = np.array([[0.0], [1.0], [10.0], [11.0], [7.0]])
+    features = np.array([[0.0], [1.0], [10.0], [11.0], [7.0]])
     labels = np.empty(5, dtype=np.int64)
-    condense(points, 2, np.array([0, 3, 4, 1, 2]), labels)
+    condense(features, 2, np.array([0, 3, 4, 1, 2]), labels)
     assert labels.tolist() == [0, 0, 1, 1, 1]
 
 
@@ -69,12 +69,12 @@ def test_any_record_can_be_the_first_seed():
 
 
 def test_blocks_do_not_mix():
-    points = np.random.default_rng(0).normal(size=(1000, 3))
-    assert len(np.bincount(run(points, 5, block_rows=100))) == 200
+    features = np.random.default_rng(0).normal(size=(1000, 3))
+    assert len(np.bincount(run(features, 5, block_rows=100))) == 200
 
 
 @pytest.mark.parametrize(("k", "low", "high"), [(3, 17.0, 26.0), (5, 23.0, 34.0), (10, 34.0, 53.0)])
 def test_loss(k, low, high):
     """No figure is published; random seeds lose more than MDAV."""
-    points = tarragona()
-    assert low < np.mean([information_loss(points, run(points, k, seed)) for seed in range(10)]) < high
+    features = tarragona()
+    assert low < np.mean([information_loss(features, run(features, k, seed)) for seed in range(10)]) < high

@@ -14,76 +14,76 @@ METHODS = ("crest", "crest_partial")
 @settings(deadline=None)
 @given(class_problems(), st.sampled_from(METHODS))
 def test_sizes(problem, method):
-    points, k, classes, shares = problem
-    before = points.copy(), classes.copy(), shares.copy()
-    labels = run(method, points, k, classes, shares)
+    features, k, classes, shares = problem
+    before = features.copy(), classes.copy(), shares.copy()
+    labels = run(method, features, k, classes, shares)
     assert np.bincount(labels).min() >= k
-    assert all((a == b).all() for a, b in zip(before, (points, classes, shares), strict=True))
-    assert (run(method, points, k, classes, shares) == labels).all()
+    assert all((a == b).all() for a, b in zip(before, (features, classes, shares), strict=True))
+    assert (run(method, features, k, classes, shares) == labels).all()
 
 
 @settings(deadline=None, max_examples=100)
 @given(class_problems(most_rows=22), st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(2, 9), st.booleans())
 def test_crest_is_the_same_as_the_naive_twin(problem, alpha, b, tied):
-    points, k, classes, shares = problem
-    points = np.round(points * 4) if tied else points
-    expected = naive.crest(points, k, classes, shares, alpha, b)
-    assert (run("crest", points, k, classes, shares, alpha=alpha, neighbours=b) == expected).all()
+    features, k, classes, shares = problem
+    features = np.round(features * 4) if tied else features
+    expected = naive.crest(features, k, classes, shares, alpha, b)
+    assert (run("crest", features, k, classes, shares, alpha=alpha, neighbours=b) == expected).all()
 
 
 @pytest.mark.parametrize("b", [2, 3, 4, 6, 12, 60])
 @pytest.mark.parametrize("width", [1, 2, 6])
 def test_the_tree_is_the_same_as_that_of_the_naive_twin(b, width):
     rng = np.random.default_rng(10 * b + width)
-    points = rng.normal(size=(36, width))
+    features = rng.normal(size=(36, width))
     classes = rng.integers(0, 3, 36)
     shares = np.bincount(classes) / 36
-    unit = np.sqrt((np.ptp(points, axis=0) ** 2).sum())
+    unit = np.sqrt((np.ptp(features, axis=0) ** 2).sum())
     for alpha in (0.1, 0.5, 0.9):
-        parent, length, joined = class_tree(points, classes, shares, b, alpha, unit)
-        assert [(parent[v], v) for v in joined[1:]] == naive.class_tree(points, classes, shares, b, alpha)
-        assert length[1:] == pytest.approx(np.linalg.norm(points - points[parent], axis=1)[1:])
+        parent, length, joined = class_tree(features, classes, shares, b, alpha, unit)
+        assert [(parent[v], v) for v in joined[1:]] == naive.class_tree(features, classes, shares, b, alpha)
+        assert length[1:] == pytest.approx(np.linalg.norm(features - features[parent], axis=1)[1:])
 
 
 @settings(deadline=None, max_examples=80)
 @given(class_problems(most_rows=30), st.booleans())
 def test_crest_partial_is_the_same_as_the_naive_twin(problem, tied):
-    points, k, classes, shares = problem
-    points = np.round(points * 4) if tied else points
-    expected = naive.crest_partial(points, k, classes, shares)
-    assert (run("crest_partial", points, k, classes, shares) == expected).all()
+    features, k, classes, shares = problem
+    features = np.round(features * 4) if tied else features
+    expected = naive.crest_partial(features, k, classes, shares)
+    assert (run("crest_partial", features, k, classes, shares) == expected).all()
 
 
 def test_distance_alone_is_crest_partial():
     rng = np.random.default_rng(3)
-    points, classes = rng.normal(size=(400, 4)), rng.integers(0, 3, 400)
-    assert (run("crest", points, 4, classes, alpha=1.0) == run("crest_partial", points, 4, classes)).all()
+    features, classes = rng.normal(size=(400, 4)), rng.integers(0, 3, 400)
+    assert (run("crest", features, 4, classes, alpha=1.0) == run("crest_partial", features, 4, classes)).all()
 
 
 def test_scale_and_offset_change_nothing():
     rng = np.random.default_rng(4)
-    points, classes = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
-    labels = run("crest", points, 4, classes)
-    assert (run("crest", 1024 * points, 4, classes) == labels).all()
+    features, classes = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    labels = run("crest", features, 4, classes)
+    assert (run("crest", 1024 * features, 4, classes) == labels).all()
 
 
 def test_nine_patients_in_columns_of_one_class():
     """As in figures 1 and 2: by distance every group has one class, by CREST the shares of all."""
-    points = np.array([[a, 1.2 * c] for a in range(3) for c in range(3)])
+    features = np.array([[a, 1.2 * c] for a in range(3) for c in range(3)])
     classes = np.array([0, 1, 1] * 3)
-    plain = class_disclosure(run("mst", points, 3), classes)
+    plain = class_disclosure(run("mst", features, 3), classes)
     assert (plain.n_groups, plain.homogeneous_share) == (3, 1)
-    found = class_disclosure(run("crest", points, 3, classes), classes)
+    found = class_disclosure(run("crest", features, 3, classes), classes)
     assert (found.n_groups, found.homogeneous_share, found.chi_square) == (2, 0, 0)
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])
 def test_diabetes_classes_mix_as_in_table_1(k):
     """Chi-square of the benchmark, partial and full CREST stand at 2.27 : 2.04 : 1.37 there."""
-    points, classes = diabetes()
-    points = unit_columns(points)
+    features, classes = diabetes()
+    features = unit_columns(features)
     figures = {
-        method: class_disclosure(run(method, points, k, None if method == "mst" else classes), classes)
+        method: class_disclosure(run(method, features, k, None if method == "mst" else classes), classes)
         for method in ("mst", *METHODS)
     }
     assert figures["mst"].chi_square > figures["crest_partial"].chi_square > figures["crest"].chi_square
@@ -93,16 +93,16 @@ def test_diabetes_classes_mix_as_in_table_1(k):
 
 def test_one_grouping_an_attribute():
     rng = np.random.default_rng(5)
-    points, classes = rng.normal(size=(200, 3)), rng.integers(0, 2, (200, 3))
-    labels = crest_per_class(points, 4, classes, rng=rng)
+    features, classes = rng.normal(size=(200, 3)), rng.integers(0, 2, (200, 3))
+    labels = crest_per_class(features, 4, classes, rng=rng)
     assert labels.shape == (200, 3)
     for a in range(3):
-        assert (labels[:, a] == run("crest", points, 4, classes[:, a])).all()
-    blocks = crest_per_class(points, 4, classes, rng=rng, block_rows=50, alpha=0.3, neighbours=3)
-    assert (blocks[:, 1] == run("crest", points, 4, classes[:, 1], block_rows=50, alpha=0.3, neighbours=3)).all()
-    assert (labels[:, 0] != run("crest", points, 4, compound_classes(classes))).any()
+        assert (labels[:, a] == run("crest", features, 4, classes[:, a])).all()
+    blocks = crest_per_class(features, 4, classes, rng=rng, block_rows=50, alpha=0.3, neighbours=3)
+    assert (blocks[:, 1] == run("crest", features, 4, classes[:, 1], block_rows=50, alpha=0.3, neighbours=3)).all()
+    assert (labels[:, 0] != run("crest", features, 4, compound_classes(classes))).any()
     with pytest.raises(ValueError, match=r"shape \(200,\)"):
-        crest_per_class(points, 4, classes[:, 0], rng=rng)
+        crest_per_class(features, 4, classes[:, 0], rng=rng)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_wrong_options_are_refused(options, text):
 @pytest.mark.parametrize("method", ["crest", "crest_partial", "mst_t_close", "class_mdav", "class_kd_tree"])
 def test_extreme_scales(method, scale):
     rng = np.random.default_rng(0)
-    points, classes = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
-    points *= scale / np.abs(points).max()
-    labels = run(method, points, 3, classes, block_rows=50)
+    features, classes = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    features *= scale / np.abs(features).max()
+    labels = run(method, features, 3, classes, block_rows=50)
     assert np.bincount(labels).min() >= 3
     assert labels.max() >= 6

@@ -8,12 +8,12 @@ from tests.methods.grouping.data import grouping_problems, standardized, tarrago
 from tests.naive import two_phase as naive
 
 
-def run(points, k, method):
-    return cluster(points, k, method, rng=np.random.default_rng(0))
+def run(features, k, method):
+    return cluster(features, k, method, rng=np.random.default_rng(0))
 
 
-def twin(points, k, method):
-    return naive.labels_of(getattr(naive, method)(points, k), len(points))
+def twin(features, k, method):
+    return naive.labels_of(getattr(naive, method)(features, k), len(features))
 
 
 def same_groups(a, b):
@@ -25,62 +25,62 @@ def same_groups(a, b):
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    first = np.bincount(run(points, k, "dba_1"))
-    assert len(first) == len(points) // k
-    assert first.min() >= k and first.sum() == len(points)
-    second = np.bincount(run(points, k, "dba_2"))
+    features, k = problem
+    first = np.bincount(run(features, k, "dba_1"))
+    assert len(first) == len(features) // k
+    assert first.min() >= k and first.sum() == len(features)
+    second = np.bincount(run(features, k, "dba_2"))
     assert k <= second.min() and second.max() < 2 * k
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems())
 def test_second_phase_never_loses(problem):
-    points, k = problem
-    before, after = (information_loss(points, run(points, k, method)) for method in ("dba_1", "dba_2"))
+    features, k = problem
+    before, after = (information_loss(features, run(features, k, method)) for method in ("dba_1", "dba_2"))
     assert after <= before + 1e-9
 
 
 @settings(deadline=None, max_examples=40)
 @given(grouping_problems(most_rows=25))
 def test_same_as_the_naive_twins_with_ties(problem):
-    points, k = problem
-    points = np.round(points * 4)
-    assert (run(points, k, "dba_1") == twin(points, k, "dba_1")).all()
-    assert same_groups(run(points, k, "dba_2"), twin(points, k, "dba_2"))
+    features, k = problem
+    features = np.round(features * 4)
+    assert (run(features, k, "dba_1") == twin(features, k, "dba_1")).all()
+    assert same_groups(run(features, k, "dba_2"), twin(features, k, "dba_2"))
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 9, 10, 40])
 @pytest.mark.parametrize("width", [1, 2, 10])
 def test_same_as_the_naive_twins(rows, width):
-    points = np.random.default_rng(rows).normal(size=(rows, width)) ** 3
+    features = np.random.default_rng(rows).normal(size=(rows, width)) ** 3
     for k in (1, 2, 3, 5):
         if k <= rows:
-            assert (run(points, k, "dba_1") == twin(points, k, "dba_1")).all()
-            assert same_groups(run(points, k, "dba_2"), twin(points, k, "dba_2"))
+            assert (run(features, k, "dba_1") == twin(features, k, "dba_1")).all()
+            assert same_groups(run(features, k, "dba_2"), twin(features, k, "dba_2"))
 
 
 def test_same_as_the_naive_twin_where_neighbours_run_out():
     """A dense cloud in a thin one: most records lose all the neighbours that are kept for them."""
     rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(size=(70, 2)) * 0.01, rng.normal(size=(30, 2))])
-    assert (run(points, 4, "dba_1") == twin(points, 4, "dba_1")).all()
+    features = np.concatenate([rng.normal(size=(70, 2)) * 0.01, rng.normal(size=(30, 2))])
+    assert (run(features, 4, "dba_1") == twin(features, 4, "dba_1")).all()
 
 
 def test_the_densest_go_first():
-    points = np.array([[0.0], [3.0], [10.0], [10.5], [20.0], [21.0]])
-    assert run(points, 2, "dba_1").tolist() == [2, 2, 0, 0, 1, 1]
+    features = np.array([[0.0], [3.0], [10.0], [10.5], [20.0], [21.0]])
+    assert run(features, 2, "dba_1").tolist() == [2, 2, 0, 0, 1, 1]
 
 
 def test_density_is_by_the_mean_of_the_neighbourhood():
     """Both neighbourhoods have one sum of squared distances to their record, 2; the scatters are 2 and 4/3."""
-    points = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [50.0, 0.0], [51.0, 0.0], [50.0, 1.0]])
-    assert run(points, 3, "dba_1").tolist() == [1, 1, 1, 0, 0, 0]
+    features = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [50.0, 0.0], [51.0, 0.0], [50.0, 1.0]])
+    assert run(features, 3, "dba_1").tolist() == [1, 1, 1, 0, 0, 0]
 
 
 def test_ties_go_to_the_lower_row():
-    points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]])
-    assert run(points, 2, "dba_1").tolist() == [0, 1, 0, 1, 2, 2]
+    features = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]])
+    assert run(features, 2, "dba_1").tolist() == [0, 1, 0, 1, 2, 2]
     assert run(np.zeros((7, 2)), 3, "dba_1").tolist() == [0, 0, 0, 1, 1, 1, 0]
 
 
@@ -92,29 +92,31 @@ def test_ties_go_to_the_lower_row():
     ],
 )
 def test_published_figures(method, losses):
-    points = tarragona()
-    found = [information_loss(points, run(points, k, method)) for k in (3, 4, 5, 10)]
+    features = tarragona()
+    found = [information_loss(features, run(features, k, method)) for k in (3, 4, 5, 10)]
     assert found == pytest.approx(losses, abs=6e-9)
 
 
 def test_scatter_of_a_few_records():
     rng = np.random.default_rng(0)
-    points, rows = rng.normal(size=(20, 3)) + 1e6, np.array([3, 17, 4, 0])
-    expected = len(rows) * float(naive.scatter(points, rows))
-    assert scatter_times_size(points, rows, np.empty(3)) == pytest.approx(expected, rel=1e-13)
+    features, rows = rng.normal(size=(20, 3)) + 1e6, np.array([3, 17, 4, 0])
+    expected = len(rows) * float(naive.scatter(features, rows))
+    assert scatter_times_size(features, rows, np.empty(3)) == pytest.approx(expected, rel=1e-13)
     equal = np.full((4, 2), 0.1)
     assert scatter_times_size(equal, np.arange(4), np.empty(2)) == 0.0
 
 
 def test_many_columns_and_large_offset():
-    points = np.random.default_rng(2).normal(size=(40, 50))
+    features = np.random.default_rng(2).normal(size=(40, 50))
     for method in ("dba_1", "dba_2"):
-        assert same_groups(run(points, 4, method), twin(points, 4, method))
-        assert (run(points + 1e5, 4, method) == run(points, 4, method)).all()
+        assert same_groups(run(features, 4, method), twin(features, 4, method))
+        assert (run(features + 1e5, 4, method) == run(features, 4, method)).all()
 
 
 def test_losses_on_generated_tables():
     """Dense groups first leave ragged remains: more loss than MDAV, but not far more."""
-    points = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
-    first, second, mdav = (information_loss(points, run(points, 5, method)) for method in ("dba_1", "dba_2", "mdav"))
+    features = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
+    first, second, mdav = (
+        information_loss(features, run(features, 5, method)) for method in ("dba_1", "dba_2", "mdav")
+    )
     assert second <= first < 1.5 * mdav

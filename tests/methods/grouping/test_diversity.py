@@ -42,12 +42,12 @@ def naive_limits(limits, shares):
     return short
 
 
-def constrained(points, labels, classes, limits, shares=None):
+def constrained(features, labels, classes, limits, shares=None):
     """The groups, or none where the whole breaks the limits."""
     try:
-        return constrain_classes(points, labels, classes, class_shares=shares, **limits)
+        return constrain_classes(features, labels, classes, class_shares=shares, **limits)
     except ValueError as error:
-        whole = class_disclosure(np.zeros(len(points), dtype=int), classes, shares)
+        whole = class_disclosure(np.zeros(len(features), dtype=int), classes, shares)
         assert not keeps(whole, limits), error
         return None
 
@@ -55,28 +55,28 @@ def constrained(points, labels, classes, limits, shares=None):
 @settings(deadline=None)
 @given(class_problems(), st.sampled_from(LIMITS))
 def test_every_group_keeps_the_limits_and_groups_are_only_merged(problem, limits):
-    points, k, classes, shares = problem
-    labels = run("kd_tree", points, k)
-    before = points.copy(), labels.copy(), classes.copy()
-    merged = constrained(points, labels, classes, limits, shares)
+    features, k, classes, shares = problem
+    labels = run("kd_tree", features, k)
+    before = features.copy(), labels.copy(), classes.copy()
+    merged = constrained(features, labels, classes, limits, shares)
     assume(merged is not None)
     assert keeps(class_disclosure(merged, classes, shares), limits)
     assert len(np.unique(np.column_stack([labels, merged]), axis=0)) == labels.max() + 1
     assert np.bincount(merged).min() >= k
-    assert all((a == b).all() for a, b in zip(before, (points, labels, classes), strict=True))
-    assert (constrained(points, merged, classes, limits, shares) == merged).all()
+    assert all((a == b).all() for a, b in zip(before, (features, labels, classes), strict=True))
+    assert (constrained(features, merged, classes, limits, shares) == merged).all()
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("seed", range(4))
 def test_same_as_the_naive_twin(limits, seed):
     rng = np.random.default_rng(seed)
-    points, classes = rng.normal(size=(70, 3)), rng.integers(0, 4, 70)
-    classes[points[:, 0] > 0] //= 2
-    labels = run("kd_tree", points, 2)
+    features, classes = rng.normal(size=(70, 3)), rng.integers(0, 4, 70)
+    classes[features[:, 0] > 0] //= 2
+    labels = run("kd_tree", features, 2)
     shares = np.bincount(classes) / len(classes)
-    expected = naive.constrain(points, labels, classes, shares, naive_limits(limits, shares))
-    assert (constrain_classes(points, labels, classes, **limits) == expected).all()
+    expected = naive.constrain(features, labels, classes, shares, naive_limits(limits, shares))
+    assert (constrain_classes(features, labels, classes, **limits) == expected).all()
     assert 0 < expected.max() < labels.max()
 
 
@@ -87,15 +87,15 @@ def test_labels_that_do_not_fit_are_refused(labels):
 
 
 def test_ties_go_to_the_lower_label():
-    points = np.array([[0.0], [0.0], [1.0], [1.0], [-1.0], [-1.0]])
+    features = np.array([[0.0], [0.0], [1.0], [1.0], [-1.0], [-1.0]])
     labels, classes = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 0, 1, 0, 1])
-    assert constrain_classes(points, labels, classes, l_diversity=2).tolist() == [0, 0, 0, 0, 1, 1]
+    assert constrain_classes(features, labels, classes, l_diversity=2).tolist() == [0, 0, 0, 0, 1, 1]
 
 
 def test_a_group_that_mends_comes_before_a_nearer_one():
-    points = np.repeat([0.0, 1.0, -3.0, 3.8], 2)[:, None]
+    features = np.repeat([0.0, 1.0, -3.0, 3.8], 2)[:, None]
     labels, classes = np.repeat(np.arange(4), 2), np.repeat([0, 0, 1, 1], 2)
-    assert constrain_classes(points, labels, classes, l_diversity=2).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert constrain_classes(features, labels, classes, l_diversity=2).tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,21 +122,21 @@ def test_what_cannot_be_is_refused_before_anything_is_merged(limits, shares, tex
 
 
 def test_diabetes_becomes_t_close_with_few_more_records_a_group():
-    points, classes = diabetes()
-    points = standardized(points)
-    labels = run("mdav", points, 3)
-    merged = constrain_classes(points, labels, classes, t_closeness=0.3)
+    features, classes = diabetes()
+    features = standardized(features)
+    labels = run("mdav", features, 3)
+    merged = constrain_classes(features, labels, classes, t_closeness=0.3)
     assert class_disclosure(merged, classes).largest_total_variation <= 0.3
-    assert information_loss(points, merged) < 25
+    assert information_loss(features, merged) < 25
     # The tree that is cut only into t-close parts loses more.
-    assert information_loss(points, run("mst_t_close", points, 3, classes, t=0.3)) > 30
+    assert information_loss(features, run("mst_t_close", features, 3, classes, t=0.3)) > 30
 
 
 def test_thousands_of_groups():
     rng = np.random.default_rng(0)
-    points, classes = rng.normal(size=(20_000, 3)), rng.integers(0, 3, 20_000)
-    labels = run("kd_tree", points, 3)
-    merged = constrain_classes(points, labels, classes, l_diversity=2, t_closeness=0.5)
+    features, classes = rng.normal(size=(20_000, 3)), rng.integers(0, 3, 20_000)
+    labels = run("kd_tree", features, 3)
+    merged = constrain_classes(features, labels, classes, l_diversity=2, t_closeness=0.5)
     found = class_disclosure(merged, classes)
     assert found.smallest_distinct >= 2
     assert found.largest_total_variation <= 0.5
@@ -146,7 +146,7 @@ def test_thousands_of_groups():
 def test_one_right_group_does_not_take_in_all_others(t):
     """Groups of one of three classes each: three near ones can be right, and no two are below t = 1/3."""
     rng = np.random.default_rng(0)
-    points = np.repeat(rng.normal(size=(40, 3)), 15, axis=0) + 0.05 * rng.normal(size=(600, 3))
+    features = np.repeat(rng.normal(size=(40, 3)), 15, axis=0) + 0.05 * rng.normal(size=(600, 3))
     labels = np.arange(600) // 5
-    merged = constrain_classes(points, labels, labels % 3, t_closeness=t)
+    merged = constrain_classes(features, labels, labels % 3, t_closeness=t)
     assert np.bincount(merged).max() <= 60 and merged.max() >= 19

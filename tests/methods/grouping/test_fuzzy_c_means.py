@@ -11,8 +11,8 @@ from tests.naive import fuzzy as naive
 OPTIONS = {"fuzziness": 1.1, "step": 0.02, "shrink": 0.5, "iterations": 20}
 
 
-def run(points, k, seed=0, **options):
-    return cluster(points, k, "fuzzy_c_means", rng=np.random.default_rng(seed), **options)
+def run(features, k, seed=0, **options):
+    return cluster(features, k, "fuzzy_c_means", rng=np.random.default_rng(seed), **options)
 
 
 def sets_of(labels):
@@ -24,16 +24,16 @@ def sets_of(labels):
     grouping_problems(), st.integers(0, 3), st.sampled_from([1.01, 1.1, 2.0, 50.0]), st.sampled_from([0.1, 0.5, 0.99])
 )
 def test_sizes(problem, seed, fuzziness, shrink):
-    points, k = problem
-    before = points.copy()
+    features, k = problem
+    before = features.copy()
     options = {"fuzziness": fuzziness, "shrink": shrink, "iterations": 5}
-    labels = run(points, k, seed, **options)
+    labels = run(features, k, seed, **options)
     sizes = np.bincount(labels)
-    assert len(labels) == len(points)
+    assert len(labels) == len(features)
     assert sizes.min() >= k
     assert sizes.max() < 2 * k
-    assert (points == before).all()
-    assert (run(points, k, seed, **options) == labels).all()
+    assert (features == before).all()
+    assert (run(features, k, seed, **options) == labels).all()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -41,10 +41,10 @@ def test_sizes(problem, seed, fuzziness, shrink):
 def test_same_as_the_naive_twin(seed, options):
     rng = np.random.default_rng(seed)
     k = 2 + seed % 4
-    points = rng.normal(size=(k + 4 * seed, (1, 2, 3, 50)[seed % 4])) ** (1 + 2 * (seed % 2))
-    order = np.random.default_rng(seed).permutation(len(points)).tolist()
-    twin = naive.fuzzy_c_means(points, k, order, *(OPTIONS | options).values())
-    assert sets_of(run(points, k, seed, **options)) == {frozenset(group) for group in twin}
+    features = rng.normal(size=(k + 4 * seed, (1, 2, 3, 50)[seed % 4])) ** (1 + 2 * (seed % 2))
+    order = np.random.default_rng(seed).permutation(len(features)).tolist()
+    twin = naive.fuzzy_c_means(features, k, order, *(OPTIONS | options).values())
+    assert sets_of(run(features, k, seed, **options)) == {frozenset(group) for group in twin}
 
 
 @settings(deadline=None, max_examples=60)
@@ -62,37 +62,37 @@ def test_memberships_as_the_naive_twin(count, m, seed):
 
 def test_centres_find_clear_clusters():
     rng = np.random.default_rng(5)
-    points = np.concatenate([rng.normal(size=(30, 2)) + middle for middle in ([0, 0], [100, 0], [0, 100])])
-    centres = points[[0, 30, 60]].T.copy()
-    fuzzy_centres(points, np.arange(90), centres, 2.0, 50)
-    assert pytest.approx(np.array([points[a : a + 30].mean(axis=0) for a in (0, 30, 60)]), abs=0.2) == centres.T
+    features = np.concatenate([rng.normal(size=(30, 2)) + middle for middle in ([0, 0], [100, 0], [0, 100])])
+    centres = features[[0, 30, 60]].T.copy()
+    fuzzy_centres(features, np.arange(90), centres, 2.0, 50)
+    assert pytest.approx(np.array([features[a : a + 30].mean(axis=0) for a in (0, 30, 60)]), abs=0.2) == centres.T
 
 
-@pytest.mark.parametrize("points", [np.zeros((400, 3)), np.repeat([[1.0], [2.0]], 200, axis=0)])
-def test_equal_records_are_divided(points):
-    labels = run(points, 5)
+@pytest.mark.parametrize("features", [np.zeros((400, 3)), np.repeat([[1.0], [2.0]], 200, axis=0)])
+def test_equal_records_are_divided(features):
+    labels = run(features, 5)
     assert np.bincount(labels).max() < 10
-    assert information_loss(points, labels) == 0.0
+    assert information_loss(features, labels) == 0.0
 
 
 def test_one_far_record_does_not_stop_it():
-    points = np.random.default_rng(0).normal(size=(60, 2))
-    points[17] = 1e6
-    labels = run(points, 4)
+    features = np.random.default_rng(0).normal(size=(60, 2))
+    features[17] = 1e6
+    labels = run(features, 4)
     assert np.bincount(labels).max() < 8
-    assert information_loss(points[:17], labels[:17]) < 60
+    assert information_loss(features[:17], labels[:17]) < 60
 
 
 def test_seed_decides():
-    points = np.random.default_rng(0).normal(size=(300, 3))
-    assert (run(points, 5, seed=1) == run(points, 5, seed=1)).all()
-    assert sets_of(run(points, 5, seed=1)) != sets_of(run(points, 5, seed=2))
+    features = np.random.default_rng(0).normal(size=(300, 3))
+    assert (run(features, 5, seed=1) == run(features, 5, seed=1)).all()
+    assert sets_of(run(features, 5, seed=1)) != sets_of(run(features, 5, seed=2))
 
 
 @pytest.mark.parametrize("option", [{"fuzziness": 1.5}, {"step": 0.5}, {"shrink": 0.9}, {"iterations": 2}])
 def test_every_option_counts(option):
-    points = np.random.default_rng(0).normal(size=(300, 2))
-    assert sets_of(run(points, 3)) != sets_of(run(points, 3, **option))
+    features = np.random.default_rng(0).normal(size=(300, 2))
+    assert sets_of(run(features, 3)) != sets_of(run(features, 3, **option))
 
 
 @pytest.mark.parametrize(
@@ -114,5 +114,5 @@ def test_options_are_checked(option, text):
 @pytest.mark.parametrize(("k", "most"), [(3, 18.0), (5, 27.0), (10, 37.5)])
 def test_loss_is_that_of_a_grouping_of_near_records(k, most):
     """No figure is published; over ten seeds the losses were well under these, near those of MDAV."""
-    points = tarragona()
-    assert np.mean([information_loss(points, run(points, k, seed)) for seed in range(3)]) < most
+    features = tarragona()
+    assert np.mean([information_loss(features, run(features, k, seed)) for seed in range(3)]) < most

@@ -12,8 +12,8 @@ from tests.naive import classes as naive
 @settings(deadline=None)
 @given(class_problems(most_rows=120))
 def test_sizes(problem):
-    points, k, classes, shares = problem
-    for labels in (run("kd_tree", points, k), run("class_kd_tree", points, k, classes, shares)):
+    features, k, classes, shares = problem
+    for labels in (run("kd_tree", features, k), run("class_kd_tree", features, k, classes, shares)):
         sizes = np.bincount(labels)
         assert k <= sizes.min()
         assert sizes.max() < 2 * k
@@ -22,17 +22,17 @@ def test_sizes(problem):
 @settings(deadline=None, max_examples=80)
 @given(class_problems(), st.sampled_from([0.0, 0.2, 0.5]))
 def test_same_as_the_naive_twin(problem, alpha):
-    points, k, classes, shares = problem
-    assert (run("kd_tree", points, k) == naive.kd_tree(points, k)).all()
-    expected = naive.kd_tree(points, k, classes, shares, alpha)
-    assert (run("class_kd_tree", points, k, classes, shares, alpha=alpha) == expected).all()
+    features, k, classes, shares = problem
+    assert (run("kd_tree", features, k) == naive.kd_tree(features, k)).all()
+    expected = naive.kd_tree(features, k, classes, shares, alpha)
+    assert (run("class_kd_tree", features, k, classes, shares, alpha=alpha) == expected).all()
 
 
 def test_spread_alone_is_the_plain_tree_and_fifty_columns_do():
     rng = np.random.default_rng(0)
-    points, classes = rng.normal(size=(300, 50)), rng.integers(0, 2, 300)
-    assert (run("class_kd_tree", points, 4, classes, alpha=1.0) == run("kd_tree", points, 4)).all()
-    assert (run("kd_tree", points, 4) == naive.kd_tree(points, 4)).all()
+    features, classes = rng.normal(size=(300, 50)), rng.integers(0, 2, 300)
+    assert (run("class_kd_tree", features, 4, classes, alpha=1.0) == run("kd_tree", features, 4)).all()
+    assert (run("kd_tree", features, 4) == naive.kd_tree(features, 4)).all()
 
 
 def test_constant_columns_are_split_in_row_order():
@@ -41,12 +41,12 @@ def test_constant_columns_are_split_in_row_order():
 
 
 def test_diabetes_classes_mix_at_a_price():
-    points, classes = diabetes()
-    points = standardized(points)
-    plain = run("kd_tree", points, 5)
-    mixed = run("class_kd_tree", points, 5, classes, alpha=0.1)
+    features, classes = diabetes()
+    features = standardized(features)
+    plain = run("kd_tree", features, 5)
+    mixed = run("class_kd_tree", features, 5, classes, alpha=0.1)
     assert class_disclosure(mixed, classes).chi_square < class_disclosure(plain, classes).chi_square
-    assert information_loss(points, plain) < information_loss(points, mixed)
+    assert information_loss(features, plain) < information_loss(features, mixed)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, 1.01, np.nan])

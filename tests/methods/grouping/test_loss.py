@@ -10,17 +10,17 @@ from tests.naive import cluster as naive
 @settings(deadline=None, max_examples=50)
 @given(grouping_problems())
 def test_share_of_the_scatter(problem):
-    points, k = problem
-    labels = np.arange(len(points)) // k
-    total = naive.within_scatter(points, np.zeros(len(points), int))
-    expected = 100 * naive.within_scatter(points, labels) / total if total > 1e-20 else 0.0
-    assert information_loss(points, labels) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    features, k = problem
+    labels = np.arange(len(features)) // k
+    total = naive.within_scatter(features, np.zeros(len(features), int))
+    expected = 100 * naive.within_scatter(features, labels) / total if total > 1e-20 else 0.0
+    assert information_loss(features, labels) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_ends():
-    points = np.array([[1e9], [1e9 + 1], [1e9 + 2]])
-    assert information_loss(points, np.zeros(3, int)) == pytest.approx(100)
-    assert information_loss(points, np.arange(3)) == 0
+    features = np.array([[1e9], [1e9 + 1], [1e9 + 2]])
+    assert information_loss(features, np.zeros(3, int)) == pytest.approx(100)
+    assert information_loss(features, np.arange(3)) == 0
     assert information_loss(np.ones((4, 2)), np.zeros(4, int)) == 0
     assert information_loss(np.empty((0, 2)), np.empty(0, int)) == 0
 

@@ -11,8 +11,8 @@ from tests.naive import mdav_family as naive
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_same_as_the_naive_twin_with_ties(problem):
-    points, k = problem
-    assert_same("mdav_1", naive.mdav_1, whole_numbers(points), k)
+    features, k = problem
+    assert_same("mdav_1", naive.mdav_1, whole_numbers(features), k)
 
 
 def test_same_as_the_naive_twin():
@@ -22,28 +22,28 @@ def test_same_as_the_naive_twin():
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    sizes = np.bincount(run("mdav_1", points, k))
-    assert sizes.sum() == len(points)
+    features, k = problem
+    sizes = np.bincount(run("mdav_1", features, k))
+    assert sizes.sum() == len(features)
     assert sizes.min() >= k
     assert sizes.max() < 2 * k or k == 1
-    assert len(sizes) == len(points) // k
+    assert len(sizes) == len(features) // k
 
 
 @pytest.mark.parametrize(("k", "loss"), [(3, 16.93258762), (4, 19.54578612), (5, 22.46128236), (10, 33.19235838)])
 def test_reference_figures(k, loss):
-    points = tarragona()
-    assert information_loss(points, run("mdav_1", points, k)) == pytest.approx(loss, abs=1e-8)
+    features = tarragona()
+    assert information_loss(features, run("mdav_1", features, k)) == pytest.approx(loss, abs=1e-8)
 
 
 def test_published_figures():
-    points = tarragona()
+    features = tarragona()
     for k, published in [(3, 16.93258762), (4, 19.54578612), (5, 22.46128236), (10, 33.19235838)]:
-        assert information_loss(points, run("mdav_1", points, k)) == pytest.approx(published, abs=1e-8)
+        assert information_loss(features, run("mdav_1", features, k)) == pytest.approx(published, abs=1e-8)
 
 
 def test_last_records_join_the_nearest_groups():
     # 5 and 12 form the last group; 16 is nearer to 20.5 than to 8.5.
-    points = np.array([[0.0], [1.0], [20.0], [21.0], [5.0], [12.0], [16.0]])
-    assert run("mdav_1", points, 2).tolist() == [0, 0, 1, 1, 2, 2, 1]
-    assert run("mdav", points, 2).tolist() == [0, 0, 1, 1, 2, 2, 2]
+    features = np.array([[0.0], [1.0], [20.0], [21.0], [5.0], [12.0], [16.0]])
+    assert run("mdav_1", features, 2).tolist() == [0, 0, 1, 1, 2, 2, 1]
+    assert run("mdav", features, 2).tolist() == [0, 0, 1, 1, 2, 2, 2]

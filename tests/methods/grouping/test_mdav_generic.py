@@ -11,8 +11,8 @@ from tests.naive import mdav_family as naive
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_same_as_the_naive_twin_with_ties(problem):
-    points, k = problem
-    assert_same("mdav_generic", naive.mdav_generic, whole_numbers(points), k)
+    features, k = problem
+    assert_same("mdav_generic", naive.mdav_generic, whole_numbers(features), k)
 
 
 def test_same_as_the_naive_twin():
@@ -22,14 +22,14 @@ def test_same_as_the_naive_twin():
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    sizes = np.bincount(run("mdav_generic", points, k))
-    assert sizes.sum() == len(points)
+    features, k = problem
+    sizes = np.bincount(run("mdav_generic", features, k))
+    assert sizes.sum() == len(features)
     assert (sizes[:-1] == k).all()
     assert k <= sizes[-1] < 2 * k
 
 
 @pytest.mark.parametrize(("k", "loss"), [(3, 16.93258762), (4, 19.54596204), (5, 22.46185966), (10, 33.19288477)])
 def test_reference_figures(k, loss):
-    points = tarragona()
-    assert information_loss(points, run("mdav_generic", points, k)) == pytest.approx(loss, abs=1e-8)
+    features = tarragona()
+    assert information_loss(features, run("mdav_generic", features, k)) == pytest.approx(loss, abs=1e-8)

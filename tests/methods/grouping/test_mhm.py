@@ -15,70 +15,70 @@ from tests.naive import univariate as naive
 ORDERS = ("npn", "md", "mdav", "cbfs")
 
 
-def run(points, k, order):
-    return cluster(points, k, "mhm", rng=np.random.default_rng(0), order=order)
+def run(features, k, order):
+    return cluster(features, k, "mhm", rng=np.random.default_rng(0), order=order)
 
 
 @settings(deadline=None)
 @given(grouping_problems(), st.sampled_from(ORDERS))
 def test_sizes(problem, order):
-    points, k = problem
-    sizes = np.bincount(run(points, k, order))
-    assert k <= sizes.min() and sizes.max() < max(2, 2 * k) and sizes.sum() == len(points)
+    features, k = problem
+    sizes = np.bincount(run(features, k, order))
+    assert k <= sizes.min() and sizes.max() < max(2, 2 * k) and sizes.sum() == len(features)
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems(), st.sampled_from(ORDERS[1:]))
 def test_never_loses_more_than_the_method_it_follows(problem, order):
-    points, k = problem
-    fixed = GROUPED[order](points, k, rng=np.random.default_rng(0))
-    assert information_loss(points, run(points, k, order)) <= information_loss(points, fixed) + 1e-9
+    features, k = problem
+    fixed = GROUPED[order](features, k, rng=np.random.default_rng(0))
+    assert information_loss(features, run(features, k, order)) <= information_loss(features, fixed) + 1e-9
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_walk_is_as_the_naive_twin(problem):
-    points, k = problem
-    points = np.round(points * 4)
-    labels = np.arange(len(points)) // k
+    features, k = problem
+    features = np.round(features * 4)
+    labels = np.arange(len(features)) // k
     for groups in (labels, np.zeros_like(labels)):
         order, starts = sort_groups(groups)
         lists = [order[low:high].tolist() for low, high in pairwise(starts)]
-        assert nearest_next(points, order, starts).tolist() == naive.nearest_next(points, lists)
+        assert nearest_next(features, order, starts).tolist() == naive.nearest_next(features, lists)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 9, 10, 19])
 @pytest.mark.parametrize("width", [2, 10])
 def test_same_as_the_naive_twins(rows, width):
-    points = np.random.default_rng(rows).normal(size=(rows, width))
+    features = np.random.default_rng(rows).normal(size=(rows, width))
     for k in (1, 2, 3):
         if k > rows:
             continue
         for order in ORDERS:
             groups = [list(range(rows))]
             if order != "npn":
-                fixed = GROUPED[order](points, k, rng=np.random.default_rng(0))
+                fixed = GROUPED[order](features, k, rng=np.random.default_rng(0))
                 groups = [np.flatnonzero(fixed == g).tolist() for g in range(fixed.max() + 1)]
-                groups = naive.chained(points, groups)
-            assert (run(points, k, order) == naive.cut_path(points, naive.nearest_next(points, groups), k)).all()
+                groups = naive.chained(features, groups)
+            assert (run(features, k, order) == naive.cut_path(features, naive.nearest_next(features, groups), k)).all()
 
 
 def test_walk_of_many_records_is_as_one_loop():
-    points = np.random.default_rng(0).normal(size=(1500, 3))
-    path = nearest_next(points, np.arange(1500), np.array([0, 1500]))
+    features = np.random.default_rng(0).normal(size=(1500, 3))
+    path = nearest_next(features, np.arange(1500), np.array([0, 1500]))
     left = np.ones(1500, dtype=bool)
-    here = np.square(points - points.mean(axis=0)).sum(axis=1).argmax()
+    here = np.square(features - features.mean(axis=0)).sum(axis=1).argmax()
     for row in path:
         assert row == here
         left[here] = False
         if left.any():
-            here = np.where(left, np.square(points - points[here]).sum(axis=1), np.inf).argmin()
+            here = np.where(left, np.square(features - features[here]).sum(axis=1), np.inf).argmin()
 
 
 def test_cut_is_free_of_the_offset():
-    points = np.random.default_rng(0).normal(size=(200, 3))
+    features = np.random.default_rng(0).normal(size=(200, 3))
     path = np.arange(200)
-    assert (cut_path(points + 1e6, path, 4) == cut_path(points, path, 4)).all()
+    assert (cut_path(features + 1e6, path, 4) == cut_path(features, path, 4)).all()
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_cut_is_free_of_the_offset():
 )
 def test_reference_figures(order, losses, printed):
     """Below the printed ones, by no more than 2.1 %: see the docstring of `mhm`."""
-    points = tarragona()
-    found = [information_loss(points, run(points, k, order)) for k in (3, 5, 10)]
+    features = tarragona()
+    found = [information_loss(features, run(features, k, order)) for k in (3, 5, 10)]
     assert found == pytest.approx(losses, abs=6e-6)
     assert all(0.979 * wanted < loss < wanted for loss, wanted in zip(found, printed, strict=True))
 
@@ -110,25 +110,25 @@ def test_a_skewed_table_gains_much():
     """As the printed 0.408 % is below MDAV's 0.483 % on EIA; along the groups as they are formed nothing is gained."""
     shares = []
     for seed in range(3):
-        points = companies(seed)
-        mdav = information_loss(points, GROUPED["mdav"](points, 5, rng=np.random.default_rng(0)))
-        shares.append(information_loss(points, run(points, 5, "mdav")) / mdav)
+        features = companies(seed)
+        mdav = information_loss(features, GROUPED["mdav"](features, 5, rng=np.random.default_rng(0)))
+        shares.append(information_loss(features, run(features, 5, "mdav")) / mdav)
     assert np.mean(shares) < 0.85
 
 
 def test_figures_of_nearest_point_next():
     """Published are 17.3949, 27.0213 and 40.1831; see the docstring of `mhm` for why they are not met."""
-    points = tarragona()
-    found = [information_loss(points, run(points, k, "npn")) for k in (3, 5, 10)]
+    features = tarragona()
+    found = [information_loss(features, run(features, k, "npn")) for k in (3, 5, 10)]
     assert found == pytest.approx([17.525753, 28.166631, 38.718449], abs=6e-7)
 
 
 def test_losses_on_generated_tables():
-    points = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
-    mdav = information_loss(points, cluster(points, 5, "mdav", rng=np.random.default_rng(0)))
+    features = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
+    mdav = information_loss(features, cluster(features, 5, "mdav", rng=np.random.default_rng(0)))
     for order in ORDERS[1:]:
-        assert information_loss(points, run(points, 5, order)) < 1.1 * mdav
-    assert information_loss(points, run(points, 5, "npn")) < 1.6 * mdav
+        assert information_loss(features, run(features, 5, order)) < 1.1 * mdav
+    assert information_loss(features, run(features, 5, "npn")) < 1.6 * mdav
 
 
 def test_an_unknown_order_is_refused():

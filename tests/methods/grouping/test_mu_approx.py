@@ -10,8 +10,8 @@ from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import hierarchical as naive
 
 
-def run(points, k):
-    return cluster(points, k, "mu_approx", rng=np.random.default_rng(0))
+def run(features, k):
+    return cluster(features, k, "mu_approx", rng=np.random.default_rng(0))
 
 
 def sets_of(labels):
@@ -21,45 +21,45 @@ def sets_of(labels):
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    before = points.copy()
-    labels = run(points, k)
+    features, k = problem
+    before = features.copy()
+    labels = run(features, k)
     sizes = np.bincount(labels)
-    assert len(labels) == len(points)
+    assert len(labels) == len(features)
     assert sizes.min() >= k
     assert sizes.max() < 2 * k
-    assert (points == before).all()
-    assert (run(points, k) == labels).all()
+    assert (features == before).all()
+    assert (run(features, k) == labels).all()
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.sampled_from([1, 2, 3, 50]), st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_same_as_the_naive_twin(rows, width, k, seed):
-    points = np.random.default_rng(seed).normal(size=(max(rows, k), width)) ** 3
-    assert sets_of(run(points, k)) == {frozenset(group) for group in naive.mu_approx(points, k)}
+    features = np.random.default_rng(seed).normal(size=(max(rows, k), width)) ** 3
+    assert sets_of(run(features, k)) == {frozenset(group) for group in naive.mu_approx(features, k)}
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems(), st.integers(0, 2**32 - 1))
 def test_the_order_of_the_rows_does_not_matter(problem, seed):
     """As many groups of the same records, equal records being the same."""
-    points, k = problem
-    mixed = np.random.default_rng(seed).permutation(len(points))
+    features, k = problem
+    mixed = np.random.default_rng(seed).permutation(len(features))
 
     def groups_of(table):
         labels = run(np.ascontiguousarray(table), k)
         return sorted(sorted(map(tuple, table[labels == g].tolist())) for g in range(labels.max() + 1))
 
-    assert groups_of(points) == groups_of(points[mixed])
+    assert groups_of(features) == groups_of(features[mixed])
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60))
 def test_forest_as_the_naive_twin_with_ties(problem):
-    points, k = problem
-    points = np.round(points * 2)
-    parent, tree = grow_forest(points, k)
-    links = naive.grow_forest(points, k)
+    features, k = problem
+    features = np.round(features * 2)
+    parent, tree = grow_forest(features, k)
+    links = naive.grow_forest(features, k)
     assert {u: v for u, v in enumerate(parent.tolist()) if v >= 0} == links
     assert np.bincount(tree)[np.unique(tree)].min() >= k
     assert (parent[np.unique(tree)] == -1).all()
@@ -105,8 +105,8 @@ def test_a_star_and_a_path():
 
 
 def test_far_records_keep_together():
-    points = np.concatenate([np.random.default_rng(g).normal(size=(4, 3)) + 1000.0 * g for g in range(6)])
-    labels = run(points, 4)
+    features = np.concatenate([np.random.default_rng(g).normal(size=(4, 3)) + 1000.0 * g for g in range(6)])
+    labels = run(features, 4)
     assert sets_of(labels) == {frozenset(range(4 * g, 4 * g + 4)) for g in range(6)}
 
 
@@ -125,7 +125,7 @@ def test_every_record_alone_at_one():
 )
 def test_reference_figures(k, loss, published, within):
     """The paper leaves the order of trees and the candidate open: see the docstring for k = 4 and 10."""
-    points = tarragona()
-    measured = information_loss(points, run(points, k))
+    features = tarragona()
+    measured = information_loss(features, run(features, k))
     assert measured == pytest.approx(loss, abs=6e-6)
     assert measured == pytest.approx(published, rel=within)

@@ -11,23 +11,23 @@ from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import univariate as naive
 
 
-def run(points, k, method="optimal_univariate"):
-    return cluster(points, k, method, rng=np.random.default_rng(0))
+def run(features, k, method="optimal_univariate"):
+    return cluster(features, k, method, rng=np.random.default_rng(0))
 
 
-def scatter(points, labels):
-    return scatter_in_groups(points, *sort_groups(labels))
+def scatter(features, labels):
+    return scatter_in_groups(features, *sort_groups(labels))
 
 
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes_and_order(problem):
-    points, k = problem
-    points = points[:, :1].copy()
-    labels = run(points, k)
+    features, k = problem
+    features = features[:, :1].copy()
+    labels = run(features, k)
     sizes = np.bincount(labels)
     assert k <= sizes.min() and sizes.max() < max(2, 2 * k)
-    order = np.argsort(points[:, 0], kind="stable")
+    order = np.argsort(features[:, 0], kind="stable")
     assert (np.diff(labels[order]) >= 0).all()
 
 
@@ -37,32 +37,32 @@ def test_sizes_and_order(problem):
     st.lists(st.one_of(st.integers(-5, 5), st.floats(-1e3, 1e3)), min_size=1, max_size=9),
 )
 def test_no_grouping_at_all_is_better(k, values):
-    points = np.array(values, dtype=float)[:, None]
-    if k > len(points):
+    features = np.array(values, dtype=float)[:, None]
+    if k > len(features):
         return
-    best = naive.least_scatter(points, k)
-    assert scatter(points, run(points, k)) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    best = naive.least_scatter(features, k)
+    assert scatter(features, run(features, k)) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 6, 9, 10, 20, 23])
 def test_same_as_the_naive_twin(rows):
-    points = np.random.default_rng(rows).normal(size=(rows, 1)) ** 3
-    path = sorted(range(rows), key=lambda i: points[i, 0])
+    features = np.random.default_rng(rows).normal(size=(rows, 1)) ** 3
+    path = sorted(range(rows), key=lambda i: features[i, 0])
     for k in (1, 2, 3, 5):
         if k <= rows:
-            assert (run(points, k) == naive.cut_path(points, path, k)).all()
+            assert (run(features, k) == naive.cut_path(features, path, k)).all()
 
 
 @settings(deadline=None, max_examples=40)
 @given(grouping_problems(most_rows=18))
 def test_best_cut_of_any_line(problem):
-    points, k = problem
+    features, k = problem
     k = max(2, k)
-    if k > len(points):
+    if k > len(features):
         return
-    path = np.random.default_rng(k).permutation(len(points))
-    found, best = cut_path(points, path, k), naive.cut_path(points, path.tolist(), k)
-    assert scatter(points, found) == pytest.approx(scatter(points, best), rel=1e-12, abs=1e-12)
+    path = np.random.default_rng(k).permutation(len(features))
+    found, best = cut_path(features, path, k), naive.cut_path(features, path.tolist(), k)
+    assert scatter(features, found) == pytest.approx(scatter(features, best), rel=1e-12, abs=1e-12)
 
 
 def test_equal_values_form_groups_of_k():
@@ -71,16 +71,16 @@ def test_equal_values_form_groups_of_k():
 
 
 def test_no_other_method_is_better():
-    points = np.random.default_rng(0).lognormal(size=(500, 1))
-    least = information_loss(points, run(points, 4))
+    features = np.random.default_rng(0).lognormal(size=(500, 1))
+    least = information_loss(features, run(features, 4))
     for method in ("mdav", "tfrp_2"):
-        assert least <= information_loss(points, run(points, 4, method))
+        assert least <= information_loss(features, run(features, 4, method))
 
 
 def test_large_offset():
-    points = np.random.default_rng(1).normal(size=(1000, 1))
-    assert (run(np.round(points, 3) + 1e9, 5) == run(np.round(points, 3), 5)).mean() > 0.99
-    whole = np.round(points * 1000)
+    features = np.random.default_rng(1).normal(size=(1000, 1))
+    assert (run(np.round(features, 3) + 1e9, 5) == run(np.round(features, 3), 5)).mean() > 0.99
+    whole = np.round(features * 1000)
     assert (run(whole + 2**40, 5) == run(whole, 5)).all()
 
 
@@ -90,7 +90,7 @@ def test_several_columns_are_refused():
 
 
 def test_each_column_of_tarragona_beats_mdav():
-    points = tarragona()
-    for j in range(points.shape[1]):
-        column = np.ascontiguousarray(points[:, j : j + 1])
+    features = tarragona()
+    for j in range(features.shape[1]):
+        column = np.ascontiguousarray(features[:, j : j + 1])
         assert information_loss(column, run(column, 3)) <= information_loss(column, run(column, 3, "mdav")) + 1e-12

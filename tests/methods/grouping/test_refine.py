@@ -15,8 +15,8 @@ from tests.naive import cluster as naive
 from tests.naive import refine as steps
 
 
-def mdav(points, k, **options):
-    return cluster(points, k, "mdav", rng=np.random.default_rng(0), **options)
+def mdav(features, k, **options):
+    return cluster(features, k, "mdav", rng=np.random.default_rng(0), **options)
 
 
 def arbitrary_labels(rng, rows, k):
@@ -36,44 +36,44 @@ def arbitrary_labels(rng, rows, k):
     st.sampled_from([1, 30, 4000]),
 )
 def test_never_worse_and_never_under_k(problem, seed, effort, block_rows):
-    points, k = problem
-    labels = arbitrary_labels(np.random.default_rng(seed), len(points), k)
-    before, given_labels = points.copy(), labels.copy()
-    refined = refine(points, labels, k, effort=effort, block_rows=block_rows)
+    features, k = problem
+    labels = arbitrary_labels(np.random.default_rng(seed), len(features), k)
+    before, given_labels = features.copy(), labels.copy()
+    refined = refine(features, labels, k, effort=effort, block_rows=block_rows)
     sizes = np.bincount(refined)
-    assert sizes.sum() == len(points)
+    assert sizes.sum() == len(features)
     assert k <= sizes.min() <= sizes.max() < 2 * k
-    worst = naive.within_scatter(points, labels)
-    assert naive.within_scatter(points, refined) <= worst * (1 + 1e-9) + 1e-12
-    assert (points == before).all()
+    worst = naive.within_scatter(features, labels)
+    assert naive.within_scatter(features, refined) <= worst * (1 + 1e-9) + 1e-12
+    assert (features == before).all()
     assert (labels == given_labels).all()
-    assert (refine(points, labels, k, effort=effort, block_rows=block_rows) == refined).all()
+    assert (refine(features, labels, k, effort=effort, block_rows=block_rows) == refined).all()
 
 
 def test_finds_the_obvious():
-    points = np.repeat([[0.0], [10.0], [20.0]], 4, axis=0) + np.arange(12)[:, None] * 0.01
+    features = np.repeat([[0.0], [10.0], [20.0]], 4, axis=0) + np.arange(12)[:, None] * 0.01
     labels = np.tile([0, 1, 2], 4)
-    refined = refine(points, labels, 4)
+    refined = refine(features, labels, 4)
     assert len(set(refined[:4])) == len(set(refined[4:8])) == len(set(refined[8:])) == 1
     assert refined.max() == 2
 
 
 def test_dissolves_a_group_between_two():
-    points = np.array([[-10.0], [-10.0], [10.0], [10.0], [-9.0], [9.0]])
-    refined = refine(points, np.array([0, 0, 1, 1, 2, 2]), 2)
+    features = np.array([[-10.0], [-10.0], [10.0], [10.0], [-9.0], [9.0]])
+    refined = refine(features, np.array([0, 0, 1, 1, 2, 2]), 2)
     assert refined.tolist() == [0, 0, 1, 1, 0, 1]
 
 
 def test_splits_what_is_large_enough_for_two():
-    points = np.random.default_rng(0).normal(size=(600, 3))
-    one = refine(points, np.zeros(600, np.int64), 4)
+    features = np.random.default_rng(0).normal(size=(600, 3))
+    one = refine(features, np.zeros(600, np.int64), 4)
     assert np.bincount(one).max() < 8
-    assert information_loss(points, one) < information_loss(points, mdav(points, 4))
+    assert information_loss(features, one) < information_loss(features, mdav(features, 4))
 
 
 def test_begins_a_group_of_records_to_spare():
-    points = np.array([[0.0], [0.1], [5.0], [10.0], [10.1], [5.1]])
-    assert refine(points, np.array([0, 0, 0, 1, 1, 1]), 2).tolist() == [0, 0, 1, 2, 2, 1]
+    features = np.array([[0.0], [0.1], [5.0], [10.0], [10.1], [5.1]])
+    assert refine(features, np.array([0, 0, 0, 1, 1, 1]), 2).tolist() == [0, 0, 1, 2, 2, 1]
 
 
 def test_every_record_alone_where_k_is_one():
@@ -84,15 +84,15 @@ def test_every_record_alone_where_k_is_one():
 @given(grouping_problems(most_rows=60), st.integers(0, 2**32 - 1))
 def test_ends_where_no_step_lowers_the_scatter(problem, seed):
     """Of the tables drawn here, all groups but of the largest are near each other: every pair is a candidate."""
-    points, k = problem
+    features, k = problem
     k = max(k, 5)
-    if len(points) < 2 * k:
+    if len(features) < 2 * k:
         return
-    labels = refine(points, arbitrary_labels(np.random.default_rng(seed), len(points), k), k)
+    labels = refine(features, arbitrary_labels(np.random.default_rng(seed), len(features), k), k)
     groups = [np.flatnonzero(labels == g).tolist() for g in range(labels.max() + 1)]
-    slack = 1e-9 * naive.within_scatter(points, np.zeros(len(points), np.int64)) + 1e-12
+    slack = 1e-9 * naive.within_scatter(features, np.zeros(len(features), np.int64)) + 1e-12
     for a, b in combinations(range(len(groups)), 2):
-        assert min(steps.all_steps(points, groups, k, a, b))[0] > -slack
+        assert min(steps.all_steps(features, groups, k, a, b))[0] > -slack
 
 
 def small_thorough():
@@ -103,74 +103,74 @@ def small_thorough():
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(), st.integers(0, 2**32 - 1))
 def test_thorough_keeps_the_laws(problem, seed):
-    points, k = problem
-    if k == 1 or len(points) < 2 * k:
+    features, k = problem
+    if k == 1 or len(features) < 2 * k:
         return
-    labels = arbitrary_labels(np.random.default_rng(seed), len(points), k)
-    before, given_labels = points.copy(), labels.copy()
-    search_of = partial(search, points, labels, k, small_thorough())
+    labels = arbitrary_labels(np.random.default_rng(seed), len(features), k)
+    before, given_labels = features.copy(), labels.copy()
+    search_of = partial(search, features, labels, k, small_thorough())
     refined, share = search_of(rng=np.random.default_rng(seed))
     sizes = np.bincount(refined)
     assert share == 1.0
-    assert sizes.sum() == len(points)
+    assert sizes.sum() == len(features)
     assert k <= sizes.min() <= sizes.max() < 2 * k
-    assert naive.within_scatter(points, refined) <= naive.within_scatter(points, labels) * (1 + 1e-9) + 1e-12
-    assert (points == before).all()
+    assert naive.within_scatter(features, refined) <= naive.within_scatter(features, labels) * (1 + 1e-9) + 1e-12
+    assert (features == before).all()
     assert (labels == given_labels).all()
     assert (search_of(rng=np.random.default_rng(seed))[0] == refined).all()
 
 
 def test_thorough_depends_on_the_generator():
-    points = np.random.default_rng(0).normal(size=(300, 4))
-    labels = mdav(points, 3)
-    results = [search(points, labels, 3, small_thorough(), np.random.default_rng(seed))[0] for seed in (0, 1)]
+    features = np.random.default_rng(0).normal(size=(300, 4))
+    labels = mdav(features, 3)
+    results = [search(features, labels, 3, small_thorough(), np.random.default_rng(seed))[0] for seed in (0, 1)]
     assert (results[0] != results[1]).any()
 
 
 def test_more_effort_is_worth_it():
-    points = np.random.default_rng(0).normal(size=(500, 5)) ** 3
-    labels = mdav(points, 5)
-    quick, normal = (information_loss(points, refine(points, labels, 5, effort)) for effort in ("quick", "normal"))
-    assert normal < quick < 0.95 * information_loss(points, labels)
+    features = np.random.default_rng(0).normal(size=(500, 5)) ** 3
+    labels = mdav(features, 5)
+    quick, normal = (information_loss(features, refine(features, labels, 5, effort)) for effort in ("quick", "normal"))
+    assert normal < quick < 0.95 * information_loss(features, labels)
 
 
 def test_seconds_cut_the_search_short_and_say_so():
-    points = np.random.default_rng(0).normal(size=(300, 4))
-    labels = mdav(points, 3)
+    features = np.random.default_rng(0).normal(size=(300, 4))
+    labels = mdav(features, 3)
     with pytest.warns(UserWarning, match=r"stopped after 0\.05 seconds"):
-        refined = refine(points, labels, 3, "thorough", rng=np.random.default_rng(0), seconds=0.05)
+        refined = refine(features, labels, 3, "thorough", rng=np.random.default_rng(0), seconds=0.05)
     assert np.bincount(refined).min() >= 3
-    assert information_loss(points, refined) < information_loss(points, labels)
+    assert information_loss(features, refined) < information_loss(features, labels)
 
 
 def test_progress_rises_to_one():
-    points = np.random.default_rng(0).normal(size=(300, 4))
+    features = np.random.default_rng(0).normal(size=(300, 4))
     told = []
-    labels = mdav(points, 3)
-    with_display = refine(points, labels, 3, progress=told.append)
+    labels = mdav(features, 3)
+    with_display = refine(features, labels, 3, progress=told.append)
     assert len(told) > 10
     assert told == sorted(told)
     assert told[-1] == 1.0
-    assert (with_display == refine(points, labels, 3)).all()
+    assert (with_display == refine(features, labels, 3)).all()
 
 
 @pytest.mark.parametrize(("k", "loss"), [(3, 14.95), (4, 17.51), (5, 20.60), (10, 30.80)])
 def test_reference_figures(k, loss):
-    points = tarragona()
-    assert information_loss(points, refine(points, mdav(points, k), k)) <= loss
+    features = tarragona()
+    assert information_loss(features, refine(features, mdav(features, k), k)) <= loss
 
 
 def test_better_than_mdav_over_the_whole_table():
-    points = np.random.default_rng(0).normal(size=(6000, 6)) ** 3
-    whole = information_loss(points, mdav(points, 5))
-    refined = information_loss(points, refine(points, mdav(points, 5, block_rows=1000), 5))
+    features = np.random.default_rng(0).normal(size=(6000, 6)) ** 3
+    whole = information_loss(features, mdav(features, 5))
+    refined = information_loss(features, refine(features, mdav(features, 5, block_rows=1000), 5))
     assert refined < 0.95 * whole
 
 
 def test_large_groups_cost_no_quadratic_time():
-    points = np.random.default_rng(0).normal(size=(40_000, 2))
+    features = np.random.default_rng(0).normal(size=(40_000, 2))
     labels = np.r_[np.zeros(20_000, np.int64), np.ones(19_995, np.int64), np.full(5, 2)]
-    sizes = np.bincount(refine(points, labels, 5))
+    sizes = np.bincount(refine(features, labels, 5))
     assert sizes.min() >= 5
 
 
@@ -179,20 +179,20 @@ def test_no_records():
 
 
 def test_wrong_input_is_refused():
-    points = np.zeros((6, 1))
+    features = np.zeros((6, 1))
     with pytest.raises(AnonpipeError, match=r"1 of 2 groups under k=3"):
-        refine(points, np.array([0, 0, 1, 1, 1, 1]), 3)
+        refine(features, np.array([0, 0, 1, 1, 1, 1]), 3)
     with pytest.raises(AnonpipeError, match="without a group"):
-        refine(points, np.array([0, 0, -1, 0, 0, 0]), 3)
+        refine(features, np.array([0, 0, -1, 0, 0, 0]), 3)
     with pytest.raises(AnonpipeError, match="shape"):
-        refine(points, np.zeros(5, np.int64), 3)
+        refine(features, np.zeros(5, np.int64), 3)
     with pytest.raises(ValueError, match="quick, normal, thorough"):
-        refine(points, np.zeros(6, np.int64), 3, effort="all")  # type: ignore[arg-type]
+        refine(features, np.zeros(6, np.int64), 3, effort="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
         refine(np.full((6, 1), np.nan), np.zeros(6, np.int64), 3)
     with pytest.raises(ValueError, match="rng is None"):
-        refine(points, np.zeros(6, np.int64), 3, "thorough")
+        refine(features, np.zeros(6, np.int64), 3, "thorough")
     with pytest.raises(ValueError, match="seconds is -1"):
-        refine(points, np.zeros(6, np.int64), 3, seconds=-1.0)
+        refine(features, np.zeros(6, np.int64), 3, seconds=-1.0)
     with pytest.raises(ValueError, match="block_rows 0"):
-        refine(points, np.zeros(6, np.int64), 3, block_rows=0)
+        refine(features, np.zeros(6, np.int64), 3, block_rows=0)

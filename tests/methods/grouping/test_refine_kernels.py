@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._anneal_kernel import anneal, mixed, temperatures
 from anonpipe.methods.grouping._combine_kernel import combine
-from anonpipe.methods.grouping._near_kernel import EXACT, both_ways, near_points
+from anonpipe.methods.grouping._near_kernel import EXACT, both_ways, near_records
 from anonpipe.methods.grouping._reform_kernel import create, dissolve, reform
 from anonpipe.methods.grouping._regroup_kernel import group_scatter, open_groups, scatter
 from anonpipe.methods.grouping._split_kernel import split_large
@@ -21,7 +21,7 @@ from tests.naive import refine as naive
 
 
 def some_groups(rng, n_groups, k, width=3):
-    """(points, labels) of groups of k to 2k - 1."""
+    """(features, labels) of groups of k to 2k - 1."""
     sizes = rng.integers(k, 2 * k, n_groups)
     labels = rng.permutation(np.repeat(np.arange(n_groups), sizes)).astype(np.int64)
     return rng.normal(size=(len(labels), width)) ** 3, labels
@@ -53,15 +53,15 @@ def is_consistent(groups):
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.sampled_from([-1e-9, 0.5, 5.0]))
 def test_best_step_is_the_best_of_all(seed, k, limit):
     rng = np.random.default_rng(seed)
-    points, labels = some_groups(rng, 2, k)
-    groups = open_groups(points, labels, k)
-    steps = naive.all_steps(points, lists(groups), k, 0, 1)
+    features, labels = some_groups(rng, 2, k)
+    groups = open_groups(features, labels, k)
+    steps = naive.all_steps(features, lists(groups), k, 0, 1)
     added, i, partner = best_step(groups, 0, 1, limit)
     least = min(steps)[0]
     if least < limit:
         assert added == pytest.approx(least)
         before, twin = scatter(groups), lists(groups)
-        assert naive.take_best_step(points, twin, k, 0, 1, limit)
+        assert naive.take_best_step(features, twin, k, 0, 1, limit)
         take(groups, 0, 1, i, partner)
         assert scatter(groups) == pytest.approx(before + added)
         # Between two groups of two, a swap is also that of the two others.
@@ -76,17 +76,19 @@ def test_best_step_is_the_best_of_all(seed, k, limit):
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 6), st.sampled_from([0.0, 1.0, 100.0]))
 def test_dissolve_and_create_do_as_their_twins(seed, k, n_groups, limit):
     rng = np.random.default_rng(seed)
-    points, labels = some_groups(rng, n_groups, k)
-    points = np.vstack([points, rng.normal(scale=0.01, size=(k, 3))])  # room for one more group; equal ones would tie
+    features, labels = some_groups(rng, n_groups, k)
+    features = np.vstack(
+        [features, rng.normal(scale=0.01, size=(k, 3))]
+    )  # room for one more group; equal ones would tie
     labels = np.r_[labels, rng.integers(0, 1, k)]
     large = np.bincount(labels) >= 2 * k
     labels[np.flatnonzero(labels == 0)[: k if large[0] else 0]] = n_groups
-    groups = open_groups(points, labels, k)
+    groups = open_groups(features, labels, k)
     near = np.array([b for b in range(len(groups.sizes)) if b != 0], dtype=np.int32)
     moved, partners = np.empty(2 * k, np.int64), np.empty(2 * k, np.int64)
 
     twin, before, was = lists(groups), scatter(groups), groups.home.copy()
-    done = naive.dissolve(points, twin, k, 0, near.tolist(), limit)
+    done = naive.dissolve(features, twin, k, 0, near.tolist(), limit)
     count = dissolve(groups, 0, near, limit, moved, partners)
     assert (count > 0) == done
     assert lists(groups) == twin if done else (groups.home == was).all()
@@ -100,7 +102,7 @@ def test_dissolve_and_create_do_as_their_twins(seed, k, n_groups, limit):
     seed_record = int(groups.members[donors[0], 0])
     near = np.setdiff1d(np.arange(len(groups.sizes)), donors[:1]).astype(np.int32)
     twin, before, was = lists(groups), scatter(groups), groups.home.copy()
-    done = naive.create(points, twin, k, seed_record, free[0], near.tolist(), limit)
+    done = naive.create(features, twin, k, seed_record, free[0], near.tolist(), limit)
     count = create(groups, seed_record, free[0], near, limit, moved, partners)
     assert count == (k if done else 0)
     assert lists(groups) == twin if done else (groups.home == was).all()
@@ -112,15 +114,15 @@ def test_dissolve_and_create_do_as_their_twins(seed, k, n_groups, limit):
 @given(st.integers(0, 2**32 - 1), st.integers(3, 4), st.sampled_from([0.1, 1.0]))
 def test_annealing_goes_as_its_twin(seed, k, hot):
     rng = np.random.default_rng(seed)
-    points, labels = some_groups(rng, 7, k)
-    groups = open_groups(points, labels, k)
+    features, labels = some_groups(rng, 7, k)
+    groups = open_groups(features, labels, k)
     starts, others = all_near(7)
     starts = np.r_[starts, np.full(len(groups.sizes) - 7, starts[-1])]
     near = [others[starts[a] : starts[a + 1]].tolist() for a in range(len(groups.sizes))]
     heat = temperatures(groups)
     twin, twin_heat, key = lists(groups), heat.tolist(), int(rng.integers(2**63))
     schedule = np.geomspace(hot, hot / 10, 9)
-    naive.anneal(points, twin, k, near, twin_heat, schedule.tolist(), 3, key)
+    naive.anneal(features, twin, k, near, twin_heat, schedule.tolist(), 3, key)
     anneal(groups, starts, others, heat, schedule, 0, 3, np.uint64(key))
     assert lists(groups) == twin
     assert heat.tolist() == twin_heat
@@ -130,12 +132,12 @@ def test_annealing_goes_as_its_twin(seed, k, hot):
 
 def test_annealing_does_not_depend_on_the_cuts():
     rng = np.random.default_rng(0)
-    points, labels = some_groups(rng, 40, 3)
+    features, labels = some_groups(rng, 40, 3)
     starts, others = all_near(40)
     schedule = np.geomspace(1.0, 0.1, 20)
     results = []
     for cuts in ([0, 20], [0, 3, 4, 11, 20]):
-        groups = open_groups(points, labels.copy(), 3)
+        groups = open_groups(features, labels.copy(), 3)
         free = len(groups.sizes) - 40
         heat = temperatures(groups)
         for low, high in pairwise(cuts):
@@ -151,18 +153,18 @@ def test_annealing_does_not_depend_on_the_cuts():
 def test_combine_takes_the_better_of_every_region(seed, k, n_regions):
     """Records of each region are shuffled among its groups, so that regions are at most those."""
     rng = np.random.default_rng(seed)
-    points, labels = some_groups(rng, 2 * n_regions, k)
+    features, labels = some_groups(rng, 2 * n_regions, k)
     other = labels.copy()
     for region in range(n_regions):
         rows = np.flatnonzero(labels // 2 == region)
         if rng.random() < 0.8:
             other[rows] = rng.permutation(other[rows])
-    first, second = open_groups(points, labels, k), open_groups(points, other, k)
+    first, second = open_groups(features, labels, k), open_groups(features, other, k)
     combined = combine(labels, group_scatter(first), other, group_scatter(second))
-    twin = np.array(naive.combine(points, labels.tolist(), other.tolist()))
+    twin = np.array(naive.combine(features, labels.tolist(), other.tolist()))
     assert len(set(zip(combined.tolist(), twin.tolist(), strict=True))) == combined.max() + 1 == twin.max() + 1
     assert k <= np.bincount(combined).min() <= np.bincount(combined).max() < 2 * k
-    found = naive_cluster.within_scatter(points, combined)
+    found = naive_cluster.within_scatter(features, combined)
     assert found <= min(scatter(first), scatter(second)) * (1 + 1e-9)
 
 
@@ -175,16 +177,16 @@ def test_splitmix64_as_published():
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60), st.integers(0, 2**32 - 1))
 def test_descent_ends_where_no_step_lowers_the_scatter(problem, seed):
-    points, k = problem
+    features, k = problem
     k = max(2, k)
-    if len(points) < 2 * k:
+    if len(features) < 2 * k:
         return
-    n_groups = len(points) // k
-    labels = np.random.default_rng(seed).permutation(np.arange(len(points)) % n_groups)
-    groups = open_groups(points, labels, k)
+    n_groups = len(features) // k
+    labels = np.random.default_rng(seed).permutation(np.arange(len(features)) % n_groups)
+    groups = open_groups(features, labels, k)
     starts, others = all_near(n_groups)
     before = scatter(groups)
-    least = 1e-14 * float(np.square(points - points.mean(axis=0)).sum()) / len(points)
+    least = 1e-14 * float(np.square(features - features.mean(axis=0)).sum()) / len(features)
     changed = np.ones(n_groups, dtype=np.int64)
     descend(groups, starts, others, changed, least)
     reform(groups, starts, others, changed, least)
@@ -193,52 +195,52 @@ def test_descent_ends_where_no_step_lowers_the_scatter(problem, seed):
     assert scatter(groups) <= before * (1 + 1e-12)
     is_consistent(groups)
     rows = lists(groups)
-    slack = 1e-9 * naive.scatter(points, [list(range(len(points)))]) + 1e-12
+    slack = 1e-9 * naive.scatter(features, [list(range(len(features)))]) + 1e-12
     alive = [g for g in range(n_groups) if rows[g]]
     for a in alive:
         for b in alive:
             if a < b:
-                assert min(naive.all_steps(points, rows, k, a, b))[0] > -slack
+                assert min(naive.all_steps(features, rows, k, a, b))[0] > -slack
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(), st.integers(0, 2**32 - 1))
 def test_split_parts_lie_inside_their_groups(problem, seed):
-    points, k = problem
-    cut = int(np.random.default_rng(seed).integers(0, len(points) + 1))
-    labels = (np.arange(len(points)) >= cut).astype(np.int64)
-    if min(cut, len(points) - cut) < k:
+    features, k = problem
+    cut = int(np.random.default_rng(seed).integers(0, len(features) + 1))
+    labels = (np.arange(len(features)) >= cut).astype(np.int64)
+    if min(cut, len(features) - cut) < k:
         labels[:] = 0
-    parts = split_large(points, *sort_groups(labels), k)
+    parts = split_large(features, *sort_groups(labels), k)
     sizes = np.bincount(parts)
     assert sizes.min() >= k
     assert sizes.max() < 2 * k
     assert all(len(set(labels[parts == part])) == 1 for part in range(len(sizes)))
-    total = naive_cluster.within_scatter(points, labels)
-    assert naive_cluster.within_scatter(points, parts) <= total * (1 + 1e-9) + 1e-12
+    total = naive_cluster.within_scatter(features, labels)
+    assert naive_cluster.within_scatter(features, parts) <= total * (1 + 1e-9) + 1e-12
 
 
 def test_split_cuts_across_the_longest_side():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(40, 3)) * [1.0, 30.0, 1.0]
-    parts = split_large(points, *sort_groups(np.zeros(40, np.int64)), 20)
-    assert set(np.argsort(points[:, 1])[:20]) in ({*np.flatnonzero(parts == 0)}, {*np.flatnonzero(parts == 1)})
+    features = rng.normal(size=(40, 3)) * [1.0, 30.0, 1.0]
+    parts = split_large(features, *sort_groups(np.zeros(40, np.int64)), 20)
+    assert set(np.argsort(features[:, 1])[:20]) in ({*np.flatnonzero(parts == 0)}, {*np.flatnonzero(parts == 1)})
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=80), st.integers(1, 12))
 def test_near_points_of_few_are_exact(problem, count):
-    points, _ = problem
-    assert near_points(points, count, 5).tolist() == naive.near_points(points, count)
+    features, _ = problem
+    assert near_records(features, count, 5).tolist() == naive.near_records(features, count)
 
 
 def test_near_points_of_many_are_nearly_exact():
-    points = np.random.default_rng(0).normal(size=(3 * EXACT, 5))
-    near = near_points(points, 16, 64)
-    sample = range(0, len(points), 30)
+    features = np.random.default_rng(0).normal(size=(3 * EXACT, 5))
+    near = near_records(features, 16, 64)
+    sample = range(0, len(features), 30)
     hits = 0
     for i in sample:
-        distances = np.square(points - points[i]).sum(axis=1)
+        distances = np.square(features - features[i]).sum(axis=1)
         distances[i] = np.inf
         assert len(set(near[i].tolist())) == 16
         assert i not in near[i]
@@ -247,9 +249,11 @@ def test_near_points_of_many_are_nearly_exact():
     assert hits > 0.9 * 16 * len(sample)
 
 
-@pytest.mark.parametrize("points", [np.ones((2 * EXACT, 2)), np.round(np.random.default_rng(0).normal(size=(2000, 1)))])
-def test_near_points_among_duplicates(points):
-    near = near_points(points, 8, 32)
+@pytest.mark.parametrize(
+    "features", [np.ones((2 * EXACT, 2)), np.round(np.random.default_rng(0).normal(size=(2000, 1)))]
+)
+def test_near_points_among_duplicates(features):
+    near = near_records(features, 8, 32)
     assert near.min() >= 0
     assert all(len(set(row)) == 8 and i not in row for i, row in enumerate(near.tolist()))
 
@@ -257,12 +261,12 @@ def test_near_points_among_duplicates(points):
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=60), st.integers(1, 6))
 def test_both_ways_is_the_union_of_naming_and_being_named(problem, count):
-    points, _ = problem
-    near = near_points(points, count, 5)
+    features, _ = problem
+    near = near_records(features, count, 5)
     starts, others = both_ways(near)
-    for i in range(len(points)):
+    for i in range(len(features)):
         found = others[starts[i] : starts[i + 1]].tolist()
-        named_by = {j for j in range(len(points)) if i in near[j]}
+        named_by = {j for j in range(len(features)) if i in near[j]}
         assert len(found) == len(set(found))
         assert found[: near.shape[1]] == near[i].tolist()
         assert set(found) == set(near[i].tolist()) | named_by

@@ -12,8 +12,8 @@ from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import histogram as naive
 
 
-def run(points, k, method="spectral_rhs", **options):
-    return cluster(points, k, method, rng=np.random.default_rng(0), **options)
+def run(features, k, method="spectral_rhs", **options):
+    return cluster(features, k, method, rng=np.random.default_rng(0), **options)
 
 
 def labels_of(groups, n):
@@ -26,73 +26,73 @@ def labels_of(groups, n):
 @settings(deadline=None, max_examples=100)
 @given(grouping_problems())
 def test_cells_as_the_naive_twin(problem):
-    points, k = problem
-    labels = np.empty(len(points), dtype=np.int64)
-    split_at_all_medians(points, k, labels)
-    assert (labels == labels_of(naive.rhs(points, k), len(points))).all()
+    features, k = problem
+    labels = np.empty(len(features), dtype=np.int64)
+    split_at_all_medians(features, k, labels)
+    assert (labels == labels_of(naive.rhs(features, k), len(features))).all()
     for cell in range(labels.max() + 1):
-        inside = points[labels == cell]
+        inside = features[labels == cell]
         assert len(inside) <= 2 * k or (inside == inside[0]).all()
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems())
 def test_rhs_gives_groups_of_k_or_refuses(problem):
-    points, k = problem
-    before = points.copy()
-    cells = [len(cell) for cell in naive.rhs(points, k)]
+    features, k = problem
+    before = features.copy()
+    cells = [len(cell) for cell in naive.rhs(features, k)]
     if min(cells) >= k:
-        assert np.bincount(run(points, k, "rhs")).tolist() == cells
+        assert np.bincount(run(features, k, "rhs")).tolist() == cells
     else:
         small = sum(size < k for size in cells)
-        text = f"splits {points.shape[1]} columns at once, which leaves {small} of {len(cells)} cells.*spectral_rhs"
+        text = f"splits {features.shape[1]} columns at once, which leaves {small} of {len(cells)} cells.*spectral_rhs"
         with pytest.raises(ValueError, match=text):
-            run(points, k, "rhs")
-    assert (points == before).all()
+            run(features, k, "rhs")
+    assert (features == before).all()
 
 
 @pytest.mark.parametrize("rows", [5, 9, 10, 11, 15, 40, 41, 1000])
 def test_rhs_takes_one_column(rows):
-    points = np.random.default_rng(rows).normal(size=(rows, 1))
-    sizes = np.bincount(run(points, 5, "rhs"))
+    features = np.random.default_rng(rows).normal(size=(rows, 1))
+    sizes = np.bincount(run(features, 5, "rhs"))
     assert sizes.min() >= 5
     assert sizes.max() <= 10
 
 
 def test_rhs_refuses_many_columns():
-    for points in (tarragona(), np.random.default_rng(0).normal(size=(500, 50))):
+    for features in (tarragona(), np.random.default_rng(0).normal(size=(500, 50))):
         with pytest.raises(ValueError, match="use spectral_rhs"):
-            run(points, 5, "rhs")
+            run(features, 5, "rhs")
 
 
 def test_rhs_keeps_a_median_that_is_the_highest_value_from_stopping_it():
-    points = np.array([[0.0]] * 3 + [[1.0]] * 9)
-    assert np.bincount(run(points, 3, "rhs")).tolist() == [3, 9]
+    features = np.array([[0.0]] * 3 + [[1.0]] * 9)
+    assert np.bincount(run(features, 3, "rhs")).tolist() == [3, 9]
 
 
 @settings(deadline=None, max_examples=80)
 @given(grouping_problems())
 def test_spectral_sizes(problem):
-    points, k = problem
-    before = points.copy()
-    labels = run(points, k)
+    features, k = problem
+    before = features.copy()
+    labels = run(features, k)
     sizes = np.bincount(labels)
-    assert len(labels) == len(points)
+    assert len(labels) == len(features)
     assert sizes.min() >= k
     assert sizes.max() <= max(k, 2 * k)
-    assert len(points) <= 2 * k or len(sizes) > 1
-    assert (points == before).all()
-    assert (run(points, k) == labels).all()
+    assert len(features) <= 2 * k or len(sizes) > 1
+    assert (features == before).all()
+    assert (run(features, k) == labels).all()
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(), st.booleans())
 def test_splits_as_the_naive_twin_with_ties(problem, tied):
-    points, k = problem
-    matrix = np.round(points * 2) if tied else points
-    labels = np.empty(len(points), dtype=np.int64)
+    features, k = problem
+    matrix = np.round(features * 2) if tied else features
+    labels = np.empty(len(features), dtype=np.int64)
     split_widest(matrix.T.copy(), k, labels)
-    assert (labels == labels_of(naive.spectral_rhs(matrix.tolist(), k), len(points))).all()
+    assert (labels == labels_of(naive.spectral_rhs(matrix.tolist(), k), len(features))).all()
 
 
 @settings(deadline=None, max_examples=40)
@@ -101,44 +101,46 @@ def test_same_as_the_singular_value_decomposition(rows, width, k, seed):
     # Clearly different singular values.
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
-    points = rng.normal(size=(max(rows, k, width + 2), width)) * 1.6 ** -np.arange(width) @ turn
-    expected = naive.spectral_rhs(naive.spectral_matrix(points).tolist(), k)
-    assert (run(points, k) == labels_of(expected, len(points))).all()
+    features = rng.normal(size=(max(rows, k, width + 2), width)) * 1.6 ** -np.arange(width) @ turn
+    expected = naive.spectral_rhs(naive.spectral_matrix(features).tolist(), k)
+    assert (run(features, k) == labels_of(expected, len(features))).all()
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_axes(width, seed):
-    points = np.random.default_rng(seed).normal(size=(40, width)) * np.arange(1, width + 1)
-    axes = principal_axes(points)
+    features = np.random.default_rng(seed).normal(size=(40, width)) * np.arange(1, width + 1)
+    axes = principal_axes(features)
     assert axes.T @ axes == pytest.approx(np.eye(width), abs=1e-9)
-    scores = rotated_columns(points, points.mean(axis=0), axes)
-    assert scores == pytest.approx(((points - points.mean(axis=0)) @ axes).T, abs=1e-9)
+    scores = rotated_columns(features, features.mean(axis=0), axes)
+    assert scores == pytest.approx(((features - features.mean(axis=0)) @ axes).T, abs=1e-9)
     lengths = np.square(scores).sum(axis=1)
     assert (np.diff(lengths) <= 1e-9 * lengths[0]).all()
     # The same axes whatever sign the library gives them: turning the table round turns nothing.
-    assert principal_axes(-points) == pytest.approx(axes, abs=1e-9)
+    assert principal_axes(-features) == pytest.approx(axes, abs=1e-9)
 
 
 @pytest.mark.parametrize("columns", [2, 3])
 def test_the_sign_is_settled_where_entries_are_equal_but_for_rounding(columns):
-    points = np.random.default_rng(7).normal(size=(60, 1)) + 0.01 * np.random.default_rng(8).normal(size=(60, columns))
-    points = (points - points.mean(axis=0)) / points.std(axis=0)
-    first = principal_axes(points)[:, 0]
+    features = np.random.default_rng(7).normal(size=(60, 1)) + 0.01 * np.random.default_rng(8).normal(
+        size=(60, columns)
+    )
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    first = principal_axes(features)[:, 0]
     assert (first > 0).all()
-    assert (np.abs(principal_axes(points)).max(axis=0) > 0.3).all()
+    assert (np.abs(principal_axes(features)).max(axis=0) > 0.3).all()
 
 
 def test_equal_records_have_equal_scores():
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(700, 7))[rng.integers(0, 50, 700)]
-    scores = rotated_columns(points, points.mean(axis=0), principal_axes(points))
+    features = rng.normal(size=(700, 7))[rng.integers(0, 50, 700)]
+    scores = rotated_columns(features, features.mean(axis=0), principal_axes(features))
     assert len(np.unique(scores.T, axis=0)) == 50
 
 
 def test_ties_at_the_median_leave_no_small_group():
-    points = np.array([[0.0]] * 9 + [[1.0]])
-    assert np.bincount(run(points, 2)).tolist() == [2, 3, 2, 3]
+    features = np.array([[0.0]] * 9 + [[1.0]])
+    assert np.bincount(run(features, 2)).tolist() == [2, 3, 2, 3]
 
 
 def test_an_odd_record_goes_up():
@@ -146,13 +148,13 @@ def test_an_odd_record_goes_up():
 
 
 def test_scale_of_all_columns_changes_nothing():
-    points = np.random.default_rng(0).normal(size=(100, 3))
-    assert (run(points * 2.0**300, 3) == run(points, 3)).all()
-    assert (run(points * 2.0**-300, 3) == run(points, 3)).all()
+    features = np.random.default_rng(0).normal(size=(100, 3))
+    assert (run(features * 2.0**300, 3) == run(features, 3)).all()
+    assert (run(features * 2.0**-300, 3) == run(features, 3)).all()
 
 
 @pytest.mark.parametrize(("k", "loss"), [(3, 21.57214), (5, 29.881179), (10, 38.282849)])
 def test_reference_figures(k, loss):
     """Measured, not published."""
-    points = tarragona()
-    assert information_loss(points, run(points, k)) == pytest.approx(loss, abs=6e-6)
+    features = tarragona()
+    assert information_loss(features, run(features, k)) == pytest.approx(loss, abs=6e-6)

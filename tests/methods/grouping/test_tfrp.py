@@ -8,12 +8,12 @@ from tests.methods.grouping.data import grouping_problems, standardized, tarrago
 from tests.naive import two_phase as naive
 
 
-def run(points, k, method):
-    return cluster(points, k, method, rng=np.random.default_rng(0))
+def run(features, k, method):
+    return cluster(features, k, method, rng=np.random.default_rng(0))
 
 
-def twin(points, k, method):
-    return naive.labels_of(getattr(naive, method)(points, k), len(points))
+def twin(features, k, method):
+    return naive.labels_of(getattr(naive, method)(features, k), len(features))
 
 
 def same_groups(a, b):
@@ -25,59 +25,59 @@ def same_groups(a, b):
 @settings(deadline=None)
 @given(grouping_problems())
 def test_sizes(problem):
-    points, k = problem
-    first = np.bincount(run(points, k, "tfrp_1"))
-    assert len(first) == len(points) // k
-    assert first.min() >= k and first.sum() == len(points)
-    second = np.bincount(run(points, k, "tfrp_2"))
+    features, k = problem
+    first = np.bincount(run(features, k, "tfrp_1"))
+    assert len(first) == len(features) // k
+    assert first.min() >= k and first.sum() == len(features)
+    second = np.bincount(run(features, k, "tfrp_2"))
     assert k <= second.min() and second.max() < 2 * k
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems())
 def test_second_phase_never_loses(problem):
-    points, k = problem
-    before, after = (information_loss(points, run(points, k, method)) for method in ("tfrp_1", "tfrp_2"))
+    features, k = problem
+    before, after = (information_loss(features, run(features, k, method)) for method in ("tfrp_1", "tfrp_2"))
     assert after <= before + 1e-9
 
 
 @settings(deadline=None, max_examples=40)
 @given(grouping_problems(most_rows=40))
 def test_same_as_the_naive_twins_with_ties(problem):
-    points, k = problem
-    points = np.round(points * 4)
-    assert (run(points, k, "tfrp_1") == twin(points, k, "tfrp_1")).all()
-    assert same_groups(run(points, k, "tfrp_2"), twin(points, k, "tfrp_2"))
+    features, k = problem
+    features = np.round(features * 4)
+    assert (run(features, k, "tfrp_1") == twin(features, k, "tfrp_1")).all()
+    assert same_groups(run(features, k, "tfrp_2"), twin(features, k, "tfrp_2"))
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 9, 10, 50, 123])
 @pytest.mark.parametrize("width", [1, 2, 10])
 def test_same_as_the_naive_twins(rows, width):
-    points = np.random.default_rng(rows).normal(size=(rows, width)) ** 3
+    features = np.random.default_rng(rows).normal(size=(rows, width)) ** 3
     for k in (1, 2, 3, 5):
         if k <= rows:
-            assert (run(points, k, "tfrp_1") == twin(points, k, "tfrp_1")).all()
-            assert same_groups(run(points, k, "tfrp_2"), twin(points, k, "tfrp_2"))
+            assert (run(features, k, "tfrp_1") == twin(features, k, "tfrp_1")).all()
+            assert same_groups(run(features, k, "tfrp_2"), twin(features, k, "tfrp_2"))
 
 
 def test_same_as_the_naive_twin_where_records_are_moved():
     """A table on which groups are given up and others split again; on most small ones neither happens."""
     rng = np.random.default_rng(4)
-    points = np.concatenate([rng.normal(size=(40, 2)) * 0.1, rng.normal(size=(40, 2)) * 5])
-    first, second = run(points, 3, "tfrp_1"), run(points, 3, "tfrp_2")
+    features = np.concatenate([rng.normal(size=(40, 2)) * 0.1, rng.normal(size=(40, 2)) * 5])
+    first, second = run(features, 3, "tfrp_1"), run(features, 3, "tfrp_2")
     assert second.max() != first.max()
-    assert same_groups(second, twin(points, 3, "tfrp_2"))
+    assert same_groups(second, twin(features, 3, "tfrp_2"))
 
 
 def test_reference_points_are_of_the_whole_table():
     """The second column alone decides: its 100 is the largest value of the table, its 0 the smallest."""
-    points = np.array([[1.0, 0.0], [2.0, 100.0], [1.5, 0.0], [2.0, 99.0], [1.0, 50.0]])
-    assert run(points, 2, "tfrp_1").tolist() == [1, 0, 1, 0, 0]
+    features = np.array([[1.0, 0.0], [2.0, 100.0], [1.5, 0.0], [2.0, 99.0], [1.0, 50.0]])
+    assert run(features, 2, "tfrp_1").tolist() == [1, 0, 1, 0, 0]
 
 
 def test_ties_go_to_the_lower_row():
-    points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]])
-    assert run(points, 2, "tfrp_1").tolist() == [0, 1, 0, 1, 2, 2]
+    features = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]])
+    assert run(features, 2, "tfrp_1").tolist() == [0, 1, 0, 1, 2, 2]
     assert run(np.zeros((7, 2)), 3, "tfrp_1").tolist() == [0, 0, 0, 1, 1, 1, 0]
     assert (run(np.full((7, 2), 0.1), 3, "tfrp_2") == run(np.zeros((7, 2)), 3, "tfrp_2")).all()
 
@@ -87,50 +87,52 @@ def test_ties_go_to_the_lower_row():
     [("tfrp_1", [17.228, 19.396, 22.110, 33.186]), ("tfrp_2", [16.881, 19.181, 21.847, 33.088])],
 )
 def test_published_figures(method, losses):
-    points = tarragona()
-    found = [round(information_loss(points, run(points, k, method)), 3) for k in (3, 4, 5, 10)]
+    features = tarragona()
+    found = [round(information_loss(features, run(features, k, method)), 3) for k in (3, 4, 5, 10)]
     assert found == losses
 
 
 def test_a_group_is_given_up_where_the_others_take_its_records_cheaply():
-    points = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
+    features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
     labels = np.array([0, 0, 1, 1, 2, 2])
-    assert by_falling_scatter(points, labels).tolist() == [1, 0, 2]
+    assert by_falling_scatter(features, labels).tolist() == [1, 0, 2]
     for most, expected in [(6, [0, 0, 0, 1, 1, 1]), (3, [0, 0, 0, 1, 1, 1]), (2, labels.tolist())]:
-        assert decompose(points, labels, np.array([1, 0, 2]), most=most).tolist() == expected
+        assert decompose(features, labels, np.array([1, 0, 2]), most=most).tolist() == expected
 
 
 def test_a_full_group_sends_records_to_the_next_nearest():
-    points = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [0.15], [0.16], [-7.9], [-8.0], [-8.1], [-8.2]])
+    features = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [0.15], [0.16], [-7.9], [-8.0], [-8.1], [-8.2]])
     labels = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3])
     only = np.array([2])
-    assert decompose(points, labels, only, most=5).tolist() == [0, 0, 0, 1, 1, 0, 0, 2, 2, 2, 2]
-    assert decompose(points, labels, only, most=4).tolist() == [0, 0, 0, 1, 1, 0, 1, 2, 2, 2, 2]
-    assert decompose(points, labels, only, most=3).tolist() == labels.tolist()
+    assert decompose(features, labels, only, most=5).tolist() == [0, 0, 0, 1, 1, 0, 0, 2, 2, 2, 2]
+    assert decompose(features, labels, only, most=4).tolist() == [0, 0, 0, 1, 1, 0, 1, 2, 2, 2, 2]
+    assert decompose(features, labels, only, most=3).tolist() == labels.tolist()
 
 
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(most_rows=40))
 def test_decompose_is_as_the_naive_twin_at_any_limit(problem):
-    points, k = problem
-    points = np.round(points * 4)
-    labels = np.arange(len(points)) % max(1, len(points) // k)
+    features, k = problem
+    features = np.round(features * 4)
+    labels = np.arange(len(features)) % max(1, len(features) // k)
     groups = [np.flatnonzero(labels == g).tolist() for g in range(labels.max() + 1)]
     turn = np.random.default_rng(k).permutation(len(groups))
-    for most in (2 * k, 4 * k - 1, len(points)):
-        expected = naive.labels_of(naive.decompose(points, groups, turn, most), len(points))
-        assert (decompose(points, labels, turn, most=most) == expected).all()
+    for most in (2 * k, 4 * k - 1, len(features)):
+        expected = naive.labels_of(naive.decompose(features, groups, turn, most), len(features))
+        assert (decompose(features, labels, turn, most=most) == expected).all()
 
 
 def test_many_columns_and_large_offset():
-    points = np.random.default_rng(2).normal(size=(60, 50))
+    features = np.random.default_rng(2).normal(size=(60, 50))
     for method in ("tfrp_1", "tfrp_2"):
-        assert same_groups(run(points, 4, method), twin(points, 4, method))
-        assert (run(points + 1e5, 4, method) == run(points, 4, method)).all()
+        assert same_groups(run(features, 4, method), twin(features, 4, method))
+        assert (run(features + 1e5, 4, method) == run(features, 4, method)).all()
 
 
 def test_losses_on_generated_tables():
     """Neither phase is far from MDAV where nothing speaks for one of them."""
-    points = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
-    first, second, mdav = (information_loss(points, run(points, 5, method)) for method in ("tfrp_1", "tfrp_2", "mdav"))
+    features = standardized(np.random.default_rng(7).normal(size=(2000, 5)))
+    first, second, mdav = (
+        information_loss(features, run(features, 5, method)) for method in ("tfrp_1", "tfrp_2", "mdav")
+    )
     assert second <= first < 1.25 * mdav

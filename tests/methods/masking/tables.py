@@ -10,9 +10,9 @@ from anonpipe.methods.masking import MASKERS, run_steps
 KEY = b"a key of tests only, 32 bytes..."
 
 
-def run(points, method, parts=None, key=KEY, **options):
+def run(features, method, parts=None, key=KEY, **options):
     """A masker with a known key, so that a twin can draw the same."""
-    return run_steps(points, MASKERS[method].steps(**options), key=key, parts=parts or [len(points)])
+    return run_steps(features, MASKERS[method].steps(**options), key=key, parts=parts or [len(features)])
 
 
 @st.composite
@@ -20,23 +20,23 @@ def tables(draw, least=2, most=60, widths=(1, 2, 3, 50)):
     rows = draw(st.one_of(st.sampled_from([least, least + 1]), st.integers(least, most)))
     width = draw(st.sampled_from(widths))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    points = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
+    features = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
     shape = draw(st.sampled_from(["normal", "tied", "constant", "one constant", "collinear", "binary", "far", "heavy"]))
     if shape == "tied":
-        points = np.round(points)
+        features = np.round(features)
     elif shape == "constant":
-        points[:] = 3.1
+        features[:] = 3.1
     elif shape == "one constant":
-        points[:, 0] = 1.1
+        features[:, 0] = 1.1
     elif shape == "collinear":
-        points[:, -1] = 2 * points[:, 0] - 1
+        features[:, -1] = 2 * features[:, 0] - 1
     elif shape == "binary":
-        points = np.where(points > 0, 1.0, -1.0)
+        features = np.where(features > 0, 1.0, -1.0)
     elif shape == "far":
-        points = points * 1e-3 + 1e6
+        features = features * 1e-3 + 1e6
     elif shape == "heavy":
-        points = points**3
-    return np.ascontiguousarray(points)
+        features = features**3
+    return np.ascontiguousarray(features)
 
 
 @st.composite
@@ -57,8 +57,8 @@ def splits(draw, rows, least=0):
 
 @st.composite
 def split_tables(draw, least=2, **options):
-    points = draw(tables(least=least, **options))
-    return points, draw(splits(len(points)))
+    features = draw(tables(least=least, **options))
+    return features, draw(splits(len(features)))
 
 
 def correlated(rows, width, seed=0):

@@ -8,9 +8,9 @@ from tests.methods.masking.tables import correlated
 
 
 def test_exact_promises_of_strata_are_the_whole_tables():
-    points = correlated(90, 3, seed=1)
-    parts = [Moments.of(points[:20]), Moments.of(points[20:] + 5)]
-    whole = Moments.of(np.concatenate([points[:20], points[20:] + 5]))
+    features = correlated(90, 3, seed=1)
+    parts = [Moments.of(features[:20]), Moments.of(features[20:] + 5)]
+    whole = Moments.of(np.concatenate([features[:20], features[20:] + 5]))
     exact = [(part, Expected.exactly(part.covariance)) for part in parts]
     together = expect_together(exact)
     assert np.allclose(together.covariance, whole.covariance)

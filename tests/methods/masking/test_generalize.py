@@ -14,37 +14,37 @@ from tests.naive import mask as naive
 @given(problem=grouping_problems(), strict=st.booleans())
 @settings(max_examples=120, deadline=None)
 def test_groups_are_those_of_the_twin(problem, strict):
-    points, k = problem
-    found = intervals(points, k, cuts="strict" if strict else "relaxed")
+    features, k = problem
+    found = intervals(features, k, cuts="strict" if strict else "relaxed")
     groups = [found.order[a:b].tolist() for a, b in zip(found.starts[:-1], found.starts[1:], strict=True)]
-    assert sorted(groups) == sorted(naive.mondrian(points.tolist(), k, strict))
+    assert sorted(groups) == sorted(naive.mondrian(features.tolist(), k, strict))
 
 
 @given(problem=grouping_problems(), strict=st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_every_record_once_in_a_group_of_k_or_more_whose_interval_holds_it_tightly(problem, strict):
-    points, k = problem
-    before = points.copy()
-    found = intervals(points, k, cuts="strict" if strict else "relaxed")
-    assert np.array_equal(points, before)
-    assert np.array_equal(np.sort(found.order), np.arange(len(points)))
+    features, k = problem
+    before = features.copy()
+    found = intervals(features, k, cuts="strict" if strict else "relaxed")
+    assert np.array_equal(features, before)
+    assert np.array_equal(np.sort(found.order), np.arange(len(features)))
     sizes = np.diff(found.starts)
     assert sizes.min() >= k
     for a, b in zip(found.starts[:-1], found.starts[1:], strict=True):
         rows = found.order[a:b]
-        assert (found.low[rows] == points[rows].min(axis=0)).all()
-        assert (found.high[rows] == points[rows].max(axis=0)).all()
+        assert (found.low[rows] == features[rows].min(axis=0)).all()
+        assert (found.high[rows] == features[rows].max(axis=0)).all()
         if not strict:
-            assert b - a < 2 * k or (points[rows] == points[rows[0]]).all()
+            assert b - a < 2 * k or (features[rows] == features[rows[0]]).all()
     assert np.bincount(found.labels).tolist() == sizes.tolist()
 
 
 @given(problem=grouping_problems())
 @settings(max_examples=50, deadline=None)
 def test_strict_cuts_do_not_part_equal_records(problem):
-    points, k = problem
-    labels = intervals(points, k, cuts="strict").labels
-    _, same = np.unique(points, axis=0, return_inverse=True)
+    features, k = problem
+    labels = intervals(features, k, cuts="strict").labels
+    _, same = np.unique(features, axis=0, return_inverse=True)
     for number in range(same.max() + 1):
         assert len(set(labels[same.ravel() == number])) == 1
 
@@ -52,10 +52,10 @@ def test_strict_cuts_do_not_part_equal_records(problem):
 @given(problem=grouping_problems(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_release_is_k_anonymous_in_any_split(problem, data):
-    points, k = problem
-    parts = data.draw(splits(len(points), least=k))
+    features, k = problem
+    parts = data.draw(splits(len(features), least=k))
     for release in ("midpoint", "interval"):
-        masked = run(points, "generalize", parts, k=k, release=release)
+        masked = run(features, "generalize", parts, k=k, release=release)
         _, counts = np.unique(masked, axis=0, return_counts=True)
         assert counts.min() >= k
 
@@ -67,10 +67,10 @@ def test_the_release_is_k_anonymous_in_any_split(problem, data):
 )
 @settings(max_examples=80, deadline=None)
 def test_widened_intervals_hold_their_records_and_end_on_steps(problem, step, origin):
-    points, k = problem
-    width = points.shape[1]
-    plain = intervals(points, k)
-    found = intervals(points, k, steps=(step,) * width, origin=(origin,) * width)
+    features, k = problem
+    width = features.shape[1]
+    plain = intervals(features, k)
+    found = intervals(features, k, steps=(step,) * width, origin=(origin,) * width)
     assert np.array_equal(found.labels, plain.labels)
     assert (found.low <= plain.low).all() and (found.high >= plain.high).all()
     if step == 0:
@@ -83,10 +83,10 @@ def test_widened_intervals_hold_their_records_and_end_on_steps(problem, step, or
 
 
 def test_wide_intervals_are_suppressed_and_no_others():
-    points = correlated(200, 3)
+    features = correlated(200, 3)
     share = 0.2
-    plain, found = intervals(points, 5), intervals(points, 5, suppress_above=share)
-    wide = plain.high - plain.low > share * np.ptp(points, axis=0)
+    plain, found = intervals(features, 5), intervals(features, 5, suppress_above=share)
+    wide = plain.high - plain.low > share * np.ptp(features, axis=0)
     assert 0 < wide.sum() < wide.size
     assert np.array_equal(np.isnan(found.low), wide) and np.array_equal(np.isnan(found.middle), wide)
     assert np.array_equal(found.high[~wide], plain.high[~wide])
@@ -94,9 +94,9 @@ def test_wide_intervals_are_suppressed_and_no_others():
 
 @pytest.mark.parametrize("release", ["midpoint", "interval"])
 def test_channels_are_those_of_the_intervals(release):
-    points = correlated(60, 2)
-    found = intervals(points, 4)
-    masked = mask(points, "generalize", rng=np.random.default_rng(0), k=4, release=release)
+    features = correlated(60, 2)
+    found = intervals(features, 4)
+    masked = mask(features, "generalize", rng=np.random.default_rng(0), k=4, release=release)
     wanted = found.middle if release == "midpoint" else np.concatenate([found.low, found.high], axis=1)
     assert np.array_equal(masked, wanted)
 
@@ -104,9 +104,9 @@ def test_channels_are_those_of_the_intervals(release):
 def test_the_range_of_a_column_is_that_of_all_parts():
     """Cut in parts, a column that is narrow in one part and wide in the table is not widest there."""
     rng = np.random.default_rng(6)
-    points = rng.uniform(size=(80, 2))
-    points[:40, 0] *= 0.01
-    masked = run(points, "generalize", [40, 40], k=20)
+    features = rng.uniform(size=(80, 2))
+    features[:40, 0] *= 0.01
+    masked = run(features, "generalize", [40, 40], k=20)
     assert len(np.unique(masked[:40, 1])) == 2 and np.ptp(masked[:40, 0]) < 0.01
-    upper = masked[:40][points[:40, 1] > np.median(points[:40, 1])]
+    upper = masked[:40][features[:40, 1] > np.median(features[:40, 1])]
     assert len(np.unique(upper[:, 1])) == 1

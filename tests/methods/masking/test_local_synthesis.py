@@ -32,9 +32,9 @@ def steps_of(k, **options):
     return MASKERS["local_synthesis"].steps(k=k, **{**QUICK, **options})
 
 
-def run(points, k, parts=None, **options):
+def run(features, k, parts=None, **options):
     """Synthetic points and labels."""
-    made = run_steps(points, steps_of(k, **options), key=KEY, parts=parts or [len(points)])
+    made = run_steps(features, steps_of(k, **options), key=KEY, parts=parts or [len(features)])
     return made[:, :-1], made[:, -1].astype(int)
 
 
@@ -49,13 +49,13 @@ def mixed(rows, seed=0, width=3):
     return np.column_stack([numbers, two, three]), ((width,), tuple(range(width + 1, width + 4)))
 
 
-def assert_groups_kept(points, made, labels, k, tolerance=1e-9):
+def assert_groups_kept(features, made, labels, k, tolerance=1e-9):
     """Sizes, and every group's means and covariance in parts of its own spread (or a millionth of the table's)."""
     counts = np.bincount(labels)
-    assert counts.min() >= min(k, len(points))
-    table = np.where(points.std(axis=0) > 0, points.std(axis=0), 1.0)
+    assert counts.min() >= min(k, len(features))
+    table = np.where(features.std(axis=0) > 0, features.std(axis=0), 1.0)
     for g in range(len(counts)):
-        old, new = points[labels == g], made[labels == g]
+        old, new = features[labels == g], made[labels == g]
         scale = np.maximum(old.std(axis=0), 1e-6 * table)
         assert (np.abs(new.mean(axis=0) - old.mean(axis=0)) <= tolerance * scale).all()
         error = np.abs(np.cov(new.T, bias=True) - np.cov(old.T, bias=True))
@@ -65,22 +65,22 @@ def assert_groups_kept(points, made, labels, k, tolerance=1e-9):
 @given(st.data(), st.integers(0, 99))
 @settings(max_examples=8, deadline=None)
 def test_any_split_keeps_every_group_and_the_table(data, seed):
-    points, categories = mixed(240, seed)
-    before = points.copy()
-    made, labels = run(points, 30, data.draw(splits(len(points))), categories=categories)
-    assert np.array_equal(points, before)
-    assert_groups_kept(points, made, labels, 30)
-    assert np.abs(np.cov(made.T) - np.cov(points.T)).max() < 1e-9
+    features, categories = mixed(240, seed)
+    before = features.copy()
+    made, labels = run(features, 30, data.draw(splits(len(features))), categories=categories)
+    assert np.array_equal(features, before)
+    assert_groups_kept(features, made, labels, 30)
+    assert np.abs(np.cov(made.T) - np.cov(features.T)).max() < 1e-9
 
 
 @pytest.mark.parametrize("rows", [10, 19, 20, 29, 30, 31])
 def test_tables_of_few_groups(rows):
     """k to 3k + 1 records of five numbers, k = 10."""
-    points = correlated(rows, 5, seed=rows)
-    made, labels = run(points, 10, [3, rows - 3])
-    assert_groups_kept(points, made, labels, 10)
+    features = correlated(rows, 5, seed=rows)
+    made, labels = run(features, 10, [3, rows - 3])
+    assert_groups_kept(features, made, labels, 10)
     assert labels.max() + 1 <= rows // 10
-    assert not np.isclose(made, points).any()
+    assert not np.isclose(made, features).any()
 
 
 SHAPES = {
@@ -98,44 +98,44 @@ SHAPES = {
     ("kind", "tails"), [*zip(SHAPES, ["gaussian", "t"] * 4, strict=False), ("heavy", "gaussian"), ("constant", "t")]
 )
 def test_awkward_columns(kind, tails):
-    points = np.ascontiguousarray(SHAPES[kind](mixed(120)[0][:, :3]))
-    made, labels = run(points, 15, [50, 70], tails=tails)
-    assert_groups_kept(points, made, labels, 15)
+    features = np.ascontiguousarray(SHAPES[kind](mixed(120)[0][:, :3]))
+    made, labels = run(features, 15, [50, 70], tails=tails)
+    assert_groups_kept(features, made, labels, 15)
 
 
 def test_many_columns_by_principal_components():
-    points = correlated(300, 20) + 5 * np.arange(300)[:, None] % 3
-    made, labels = run(points, 50, [100, 200], variance_share=0.9)
-    assert_groups_kept(points, made, labels, 50)
+    features = correlated(300, 20) + 5 * np.arange(300)[:, None] % 3
+    made, labels = run(features, 50, [100, 200], variance_share=0.9)
+    assert_groups_kept(features, made, labels, 50)
 
 
 def test_groups_smaller_than_the_columns_stay_in_their_span():
-    points = correlated(60, 12)
-    made, labels = run(points, 6, components=8)
-    assert_groups_kept(points, made, labels, 6)
+    features = correlated(60, 12)
+    made, labels = run(features, 6, components=8)
+    assert_groups_kept(features, made, labels, 6)
     smallest = int(np.bincount(labels).argmin())
     if (labels == smallest).sum() <= 12:
-        both = np.concatenate([points[labels == smallest], made[labels == smallest]])
-        rank = np.linalg.matrix_rank(points[labels == smallest] - points[labels == smallest].mean(axis=0))
+        both = np.concatenate([features[labels == smallest], made[labels == smallest]])
+        rank = np.linalg.matrix_rank(features[labels == smallest] - features[labels == smallest].mean(axis=0))
         assert np.linalg.matrix_rank(both - both.mean(axis=0), tol=1e-6) == rank
 
 
 def test_a_category_that_only_one_record_has():
-    points, categories = mixed(200)
-    points[:, categories[1]] = [1.0, -1.0, -1.0]
-    points[17, categories[1]] = [-1.0, -1.0, 1.0]
-    made, labels = run(points, 20, [80, 120], categories=categories)
-    assert_groups_kept(points, made, labels, 20)
+    features, categories = mixed(200)
+    features[:, categories[1]] = [1.0, -1.0, -1.0]
+    features[17, categories[1]] = [-1.0, -1.0, 1.0]
+    made, labels = run(features, 20, [80, 120], categories=categories)
+    assert_groups_kept(features, made, labels, 20)
 
 
 def test_drawn_categories_stay_near_what_they_stand_for():
-    points, categories = mixed(900)
-    made, labels = run(points, 60, categories=categories, classes=3)
+    features, categories = mixed(900)
+    made, labels = run(features, 60, categories=categories, classes=3)
     for columns in categories:
         near = np.abs(np.abs(made[:, columns]) - 1.0)
         assert np.quantile(near, 0.9) < 0.5
         shares = (made[:, columns] > 0).mean(axis=0)
-        assert np.abs(shares - (points[:, columns] > 0).mean(axis=0)).max() < 0.05
+        assert np.abs(shares - (features[:, columns] > 0).mean(axis=0)).max() < 0.05
     assert len(set(labels)) == 3
 
 
@@ -155,13 +155,13 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
     """Chosen on 90 of the sample's 200 records, fitted to all of it, and every record of 300 assigned."""
     monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 90)
     monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", 200)
-    points = np.ascontiguousarray(mixed(300)[0][:, :3])
-    points[:9] += 60.0  # a component of 9, which lacks 11
+    features = np.ascontiguousarray(mixed(300)[0][:, :3])
+    features[:9] += 60.0  # a component of 9, which lacks 11
     options = {"k": 20, "components": 4, "shape": "full"}
     steps, seen = watched(MASKERS["local_synthesis"].steps(**options, iterations=7), "mixture")
-    made = run_steps(points, steps, key=KEY, parts=[120, 0, 180])
+    made = run_steps(features, steps, key=KEY, parts=[120, 0, 180])
     ((sample, found),) = seen
-    scores = found.view.scores(points)
+    scores = found.view.scores(features)
     assert len(sample.keys) == 200 and (np.diff(sample.keys) > 0).all()
     assert {tuple(row) for row in sample.scores} < {tuple(row) for row in scores}
     chosen = select(sample.scores[:90], 20, 300, numbers=[4], shapes=["full"])
@@ -176,9 +176,9 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
 
 def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
     monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 150)
-    points, categories = mixed(1_200)
+    features, categories = mixed(1_200)
     steps, seen = watched(steps_of(30, categories=categories), "mixture")
-    run_steps(points, steps, key=KEY, parts=[500, 700])
+    run_steps(features, steps, key=KEY, parts=[500, 700])
     ((sample, found),) = seen
     starts = starts_of(categories)
     few, _ = choose_categories(sample.scores[:150], sample.codes[:150], starts, 30, 1_200, 2)
@@ -187,11 +187,11 @@ def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
 
 
 def test_the_choice_is_that_of_select_on_the_sample():
-    points = np.ascontiguousarray(mixed(150)[0][:, :3])
+    features = np.ascontiguousarray(mixed(150)[0][:, :3])
     steps, seen = watched(MASKERS["local_synthesis"].steps(k=20), "mixture")
-    run_steps(points, steps, key=KEY, parts=[150])
+    run_steps(features, steps, key=KEY, parts=[150])
     found = seen[0][1]
-    wanted = select(found.view.scores(points), 20, 150).mixture
+    wanted = select(found.view.scores(features), 20, 150).mixture
     assert found.mixture.n_groups == wanted.n_groups
     order, other = np.lexsort(found.mixture.means.T), np.lexsort(wanted.means.T)
     assert np.allclose(found.mixture.means[order], wanted.means[other], atol=1e-6)
@@ -199,29 +199,29 @@ def test_the_choice_is_that_of_select_on_the_sample():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_last_map_is_that_of_the_twin(seed):
-    points, categories = mixed(150, seed)
+    features, categories = mixed(150, seed)
     steps = steps_of(25, categories=categories)
     at = [step.name for step in steps].index("synthesize")
-    drawn = run_steps(points, steps[: at + 1], key=KEY, parts=[40, 110])
-    made = run_steps(points, steps, key=KEY, parts=[40, 110])
-    wanted = naive.corrected(points.tolist(), drawn[:, :-1].tolist(), drawn[:, -1].astype(int).tolist())
+    drawn = run_steps(features, steps[: at + 1], key=KEY, parts=[40, 110])
+    made = run_steps(features, steps, key=KEY, parts=[40, 110])
+    wanted = naive.corrected(features.tolist(), drawn[:, :-1].tolist(), drawn[:, -1].astype(int).tolist())
     assert np.array_equal(made[:, -1], drawn[:, -1])
     assert np.allclose(made[:, :-1], wanted, rtol=0, atol=1e-8)
 
 
 def test_draws_of_the_right_moments_stay_as_they_are():
-    points, labels = correlated(80, 4), np.arange(80) % 2
-    here = group_statistics(points, labels, 2)
+    features, labels = correlated(80, 4), np.arange(80) % 2
+    here = group_statistics(features, labels, 2)
     maps = correcting_maps(here, here)
     assert np.allclose(maps.matrices, np.eye(4), atol=1e-9) and np.array_equal(maps.origins, maps.targets)
 
 
 def test_draws_that_do_not_vary_where_records_do_are_refused():
-    points, labels = correlated(30, 2), np.zeros(30, dtype=np.int64)
-    flat = points.copy()
+    features, labels = correlated(30, 2), np.zeros(30, dtype=np.int64)
+    flat = features.copy()
     flat[:, 1] = flat[:, 0]
     with pytest.raises(InputError, match="fewer directions"):
-        correcting_maps(group_statistics(points, labels, 1), group_statistics(flat, labels, 1))
+        correcting_maps(group_statistics(features, labels, 1), group_statistics(flat, labels, 1))
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=20))
@@ -257,6 +257,6 @@ def test_what_is_not_allowed_is_refused(options, error, text):
 
 
 def test_a_number_of_components_that_the_records_do_not_hold_is_lowered():
-    points = correlated(35, 2)
-    _, labels = run(points, 10, components=9)
+    features = correlated(35, 2)
+    _, labels = run(features, 10, components=9)
     assert labels.max() + 1 <= 3 and np.bincount(labels).min() >= 10

@@ -52,65 +52,65 @@ def test_steps_travel_to_workers_and_have_names_of_their_own(method, options):
 
 
 @pytest.mark.parametrize(("method", "options"), CASES)
-@given(points=tables(), seed=st.integers(0, 9))
+@given(features=tables(), seed=st.integers(0, 9))
 @settings(max_examples=25, deadline=None)
-def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(method, options, points, seed):
-    before = points.copy()
-    masked, again = (mask(points, method, rng=np.random.default_rng(seed), **options) for _ in range(2))
-    assert np.array_equal(points, before)
+def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(method, options, features, seed):
+    before = features.copy()
+    masked, again = (mask(features, method, rng=np.random.default_rng(seed), **options) for _ in range(2))
+    assert np.array_equal(features, before)
     assert np.array_equal(masked, again) and np.isfinite(masked).all()
-    assert not np.shares_memory(masked, points)
+    assert not np.shares_memory(masked, features)
     channels = 2 if options.get("release") == "interval" else 1
-    assert masked.shape == (len(points), channels * points.shape[1])
+    assert masked.shape == (len(features), channels * features.shape[1])
 
 
 @pytest.mark.parametrize("method", [m for m in MASKERS if MASKERS[m].exact_means])
 @given(case=split_tables())
 @settings(max_examples=60, deadline=None)
 def test_means_are_exact_in_any_split(method, case):
-    points, parts = case
+    features, parts = case
     options = {"suppression": {"share": 0.5}, "local_synthesis": GROUPED}.get(method, {})
     try:
-        masked = run(points, method, parts, **options)[:, : points.shape[1]]
+        masked = run(features, method, parts, **options)[:, : features.shape[1]]
     except InputError:
         assert method == "suppression"
         return
-    far = np.abs(points).max()
-    assert np.abs(masked.mean(axis=0) - points.mean(axis=0)).max() <= 1e-13 * far
+    far = np.abs(features).max()
+    assert np.abs(masked.mean(axis=0) - features.mean(axis=0)).max() <= 1e-13 * far
 
 
 @pytest.mark.parametrize("method", [m for m in MASKERS if m != "generalize"])
 def test_constant_columns_stay_constant(method):
-    points = correlated(40, 3)
-    points[:, 1] = 7.7
+    features = correlated(40, 3)
+    features[:, 1] = 7.7
     options = {"suppression": {"outside": 2.0}, "local_synthesis": GROUPED}.get(method, {})
-    masked = run(points, method, [10, 30], **options)
+    masked = run(features, method, [10, 30], **options)
     assert np.abs(masked[:, 1] - 7.7).max() < 1e-12
 
 
 @pytest.mark.parametrize("method", ["noise", "spectral_swap", "synthesis", "sequential_regression", "suppression"])
 def test_columns_that_depend_on_each_other_still_do(method):
-    points = correlated(60, 4)
-    points[:, 3] = points[:, 0] - 2 * points[:, 1]
-    masked = run(points, method, [20, 25, 15], **({"share": 0.2} if method == "suppression" else {}))
-    assert np.abs(masked[:, 3] - (masked[:, 0] - 2 * masked[:, 1])).max() < 1e-9 * np.abs(points).max()
+    features = correlated(60, 4)
+    features[:, 3] = features[:, 0] - 2 * features[:, 1]
+    masked = run(features, method, [20, 25, 15], **({"share": 0.2} if method == "suppression" else {}))
+    assert np.abs(masked[:, 3] - (masked[:, 0] - 2 * masked[:, 1])).max() < 1e-9 * np.abs(features).max()
 
 
 @pytest.mark.parametrize(("method", "options"), [("spectral_swap", {}), ("data_shuffle", {})])
 def test_whole_columns_are_permuted_alike_in_any_split(method, options):
     """Their draws are by column: a split changes rounding only (and, for shuffling, the draws by part)."""
-    points = correlated(50, 3)
-    whole, cut = run(points, method), run(points, method, [7, 0, 43])
+    features = correlated(50, 3)
+    whole, cut = run(features, method), run(features, method, [7, 0, 43])
     if method == "spectral_swap":
         assert np.allclose(whole, cut, rtol=0, atol=1e-10)
     assert np.allclose(np.sort(whole, axis=0), np.sort(cut, axis=0), rtol=0, atol=1e-10)
 
 
 def test_other_keys_and_parts_draw_otherwise():
-    points = correlated(30, 2)
-    a, b = run(points, "noise", [15, 15]), run(points, "noise", [15, 15], key=b"another key of thirty-two bytes.")
+    features = correlated(30, 2)
+    a, b = run(features, "noise", [15, 15]), run(features, "noise", [15, 15], key=b"another key of thirty-two bytes.")
     assert not np.isclose(a, b).any()
-    first, second = (a - points)[:15], (a - points)[15:]
+    first, second = (a - features)[:15], (a - features)[15:]
     assert not np.isclose(first, second).any()
 
 
@@ -156,7 +156,7 @@ def test_what_is_not_allowed_is_refused(method, options, error):
 
 
 @pytest.mark.parametrize(
-    "points",
+    "features",
     [
         np.zeros(3),
         np.zeros((3, 0)),
@@ -166,9 +166,9 @@ def test_what_is_not_allowed_is_refused(method, options, error):
         np.full((3, 1), 1e101),
     ],
 )
-def test_tables_that_cannot_be_masked_are_refused(points):
+def test_tables_that_cannot_be_masked_are_refused(features):
     with pytest.raises(InputError):
-        mask(points, "spectral_swap", rng=np.random.default_rng(0))
+        mask(features, "spectral_swap", rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("parts", [[3], [30, -10], [10, 11]])
@@ -188,10 +188,10 @@ def test_a_step_that_loses_rows_is_found_out():
         run_steps(correlated(5, 2), steps, key=KEY, parts=[5])
 
 
-@given(data=st.data(), points=tables(widths=(1, 3)))
+@given(data=st.data(), features=tables(widths=(1, 3)))
 @settings(max_examples=30, deadline=None)
-def test_the_driver_hands_every_row_and_column_once_in_order(data, points):
-    parts = data.draw(splits(len(points)))
+def test_the_driver_hands_every_row_and_column_once_in_order(data, features):
+    parts = data.draw(splits(len(features)))
     steps = (
         Rows(
             "double",
@@ -201,6 +201,6 @@ def test_the_driver_hands_every_row_and_column_once_in_order(data, points):
         Reduce("count", lambda part, *, params: Moments.of(part), lambda m, *, params, rng: m.n),
         Columns("number", lambda column, *, place, params, rng: column + place * params),
     )
-    n, width = points.shape
-    wanted = np.concatenate([points, points], axis=1) + n * np.arange(2 * width)
-    assert np.array_equal(run_steps(points, steps, key=KEY, parts=parts), wanted)
+    n, width = features.shape
+    wanted = np.concatenate([features, features], axis=1) + n * np.arange(2 * width)
+    assert np.array_equal(run_steps(features, steps, key=KEY, parts=parts), wanted)

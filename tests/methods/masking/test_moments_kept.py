@@ -15,7 +15,7 @@ from anonpipe.moments import Moments
 from tests.methods.masking.tables import correlated, run
 
 TIMES = 1500
-POINTS = np.exp(correlated(14, 3, seed=5) / [3, 20, 60])
+FEATURES = np.exp(correlated(14, 3, seed=5) / [3, 20, 60])
 CASES = [
     ("noise", {"amount": 0.3}),
     ("noise", {"amount": 0.3, "form": "centred"}),
@@ -38,7 +38,7 @@ EXACT = [
 
 def many(method, options, times=TIMES):
     """Means and covariances of masked tables, shape (times, width) and (times, width, width)."""
-    tables = [run(POINTS, method, [5, 9], key=f"{i:032d}".encode(), **options) for i in range(times)]
+    tables = [run(FEATURES, method, [5, 9], key=f"{i:032d}".encode(), **options) for i in range(times)]
     return np.array([t.mean(axis=0) for t in tables]), np.array([np.cov(t.T) for t in tables])
 
 
@@ -49,13 +49,13 @@ def sure(values):
 
 @pytest.mark.parametrize(("method", "options"), CASES)
 def test_moments_are_those_expected_and_scatter_as_stated(method, options):
-    expected = MASKERS[method].expect(Moments.of(POINTS), **options)
+    expected = MASKERS[method].expect(Moments.of(FEATURES), **options)
     means, covariances = many(method, options)
     for found, wanted, error in (
-        (means, POINTS.mean(axis=0), expected.mean_error),
+        (means, FEATURES.mean(axis=0), expected.mean_error),
         (covariances, expected.covariance, expected.covariance_error),
     ):
-        rounding = 1e-12 * np.abs(POINTS).max() ** 2
+        rounding = 1e-12 * np.abs(FEATURES).max() ** 2
         assert (np.abs(found.mean(axis=0) - wanted) <= sure(wanted) * error / np.sqrt(TIMES) + rounding).all()
         spread = found.std(axis=0)
         # of the squared deviations, whose own spread is taken from the sample
@@ -66,7 +66,7 @@ def test_moments_are_those_expected_and_scatter_as_stated(method, options):
 @pytest.mark.parametrize("draw", ["normal", "quantiles"])
 def test_synthesis_keeps_moments_on_average_whatever_is_drawn(draw):
     means, covariances = many("synthesis", {"draw": draw})
-    for found, wanted in ((means, POINTS.mean(axis=0)), (covariances, np.cov(POINTS.T))):
+    for found, wanted in ((means, FEATURES.mean(axis=0)), (covariances, np.cov(FEATURES.T))):
         error = found.std(axis=0) / np.sqrt(TIMES)
         assert (np.abs(found.mean(axis=0) - wanted) <= sure(wanted) * error).all()
 
@@ -76,22 +76,22 @@ def test_drawn_parameters_scatter_more_than_estimated_ones():
     narrow, _ = many("sequential_regression", {"parameters": "estimated"}, 300)
     assert (wide.std(axis=0) > 1.15 * narrow.std(axis=0)).all()
     error = wide.std(axis=0) / np.sqrt(300)
-    assert (np.abs(wide.mean(axis=0) - POINTS.mean(axis=0)) <= sure(error) * error).all()
+    assert (np.abs(wide.mean(axis=0) - FEATURES.mean(axis=0)) <= sure(error) * error).all()
 
 
 @pytest.mark.parametrize(("method", "options"), EXACT)
 @pytest.mark.parametrize("parts", [[14], [5, 9], [1, 0, 12, 1]])
 def test_exact_promises_are_exact_in_any_split(method, options, parts):
-    expected = MASKERS[method].expect(Moments.of(POINTS), **options)
-    masked = run(POINTS, method, parts, **options)
-    size = np.sqrt(np.outer(POINTS.var(axis=0), POINTS.var(axis=0)))
+    expected = MASKERS[method].expect(Moments.of(FEATURES), **options)
+    masked = run(FEATURES, method, parts, **options)
+    size = np.sqrt(np.outer(FEATURES.var(axis=0), FEATURES.var(axis=0)))
     assert (expected.mean_error == 0).all() and (expected.covariance_error == 0).all()
     assert (np.abs(np.cov(masked.T) - expected.covariance) <= 1e-9 * size.max()).all()
-    assert np.abs(masked.mean(axis=0) - POINTS.mean(axis=0)).max() <= 1e-13 * np.abs(POINTS).max()
+    assert np.abs(masked.mean(axis=0) - FEATURES.mean(axis=0)).max() <= 1e-13 * np.abs(FEATURES).max()
 
 
 def test_nothing_is_claimed_where_nothing_is_known():
-    moments = Moments.of(POINTS)
+    moments = Moments.of(FEATURES)
     assert MASKERS["synthesis"].expect(moments, draw="quantiles") is None
     assert MASKERS["suppression"].expect(moments, outside=2.0) is None
     assert MASKERS["sequential_regression"].expect(moments, categories=((0,),)) is None

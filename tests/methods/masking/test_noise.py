@@ -13,36 +13,36 @@ from tests.naive import mask as naive
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_noise_is_that_of_the_twin(centred):
-    points, parts = correlated(30, 4), [11, 0, 19]
-    new = run(points, "noise", parts, amount=0.15, form="centred" if centred else "expected")
-    assert np.allclose(new, naive.noise(points.tolist(), parts, KEY, 0.15, centred), rtol=0, atol=1e-10)
+    features, parts = correlated(30, 4), [11, 0, 19]
+    new = run(features, "noise", parts, amount=0.15, form="centred" if centred else "expected")
+    assert np.allclose(new, naive.noise(features.tolist(), parts, KEY, 0.15, centred), rtol=0, atol=1e-10)
 
 
 @given(case=split_tables(most=40, widths=(1, 2, 3)), amount=st.sampled_from([1e-3, 0.15, 5.0]))
 @settings(max_examples=80, deadline=None)
 def test_exact_noise_keeps_mean_and_covariance_of_any_table_large_enough(case, amount):
-    points, parts = case
+    features, parts = case
     try:
-        masked = run(points, "noise", parts, form="exact", amount=amount)
+        masked = run(features, "noise", parts, form="exact", amount=amount)
     except InputError:
-        assert len(points) <= 2 * points.shape[1]
+        assert len(features) <= 2 * features.shape[1]
         return
-    spread = points.std(axis=0, ddof=1)
-    off = np.abs(np.cov(masked.T) - np.cov(points.T)).reshape(len(spread), -1)
-    rounding = 1e-15 * np.abs(points).max()
+    spread = features.std(axis=0, ddof=1)
+    off = np.abs(np.cov(masked.T) - np.cov(features.T)).reshape(len(spread), -1)
+    rounding = 1e-15 * np.abs(features).max()
     assert (off <= np.outer(spread + rounding, 1e-9 * spread + rounding)).all()
-    assert np.abs(masked.mean(axis=0) - points.mean(axis=0)).max() <= 1e-13 * np.abs(points).max()
+    assert np.abs(masked.mean(axis=0) - features.mean(axis=0)).max() <= 1e-13 * np.abs(features).max()
 
 
 def test_exact_noise_does_not_correlate_with_the_data_beyond_their_share():
-    points = correlated(50, 3)
-    masked = run(points, "noise", [25, 25], form="exact", amount=0.5)
-    both = np.cov(points.T, masked.T)
-    assert np.allclose(both[:3, 3:] * np.sqrt(1.5), np.cov(points.T), rtol=1e-9, atol=1e-9)
+    features = correlated(50, 3)
+    masked = run(features, "noise", [25, 25], form="exact", amount=0.5)
+    both = np.cov(features.T, masked.T)
+    assert np.allclose(both[:3, 3:] * np.sqrt(1.5), np.cov(features.T), rtol=1e-9, atol=1e-9)
 
 
 def test_independent_noise_shrinks_correlations():
-    points = correlated(20_000, 2)
-    masked = mask(points, "noise", rng=np.random.default_rng(1), amount=1.0, basis="columns")
-    ratio = np.cov(masked.T)[0, 1] / np.cov(points.T)[0, 1]
+    features = correlated(20_000, 2)
+    masked = mask(features, "noise", rng=np.random.default_rng(1), amount=1.0, basis="columns")
+    ratio = np.cov(masked.T)[0, 1] / np.cov(features.T)[0, 1]
     assert abs(ratio - 0.5) < 0.1

@@ -62,8 +62,8 @@ def test_a_mean_of_neighbours_is_kept():
 
 
 def test_a_planted_value_is_not_handed_on():
-    points = np.random.default_rng(2).normal(size=(500, 2))
-    points[7, 0] = 98765.43
-    handed = mask(points, "data_shuffle", rng=np.random.default_rng(3))
-    averaged = mask(points, "data_shuffle", rng=np.random.default_rng(3), k=5)
-    assert 98765.43 in handed and 98765.43 not in averaged and not np.isin(averaged, points).any()
+    features = np.random.default_rng(2).normal(size=(500, 2))
+    features[7, 0] = 98765.43
+    handed = mask(features, "data_shuffle", rng=np.random.default_rng(3))
+    averaged = mask(features, "data_shuffle", rng=np.random.default_rng(3), k=5)
+    assert 98765.43 in handed and 98765.43 not in averaged and not np.isin(averaged, features).any()

@@ -44,10 +44,10 @@ def test_partners_are_drawn_by_the_law_of_the_algorithm():
 
 @pytest.mark.parametrize("percent", [1.0, 10.0, 100.0])
 def test_values_stay_and_ranks_move_no_further_than_asked(percent):
-    points = np.random.default_rng(1).normal(size=(2_000, 3))
-    masked = mask(points, "rank_swap", rng=np.random.default_rng(2), percent=percent)
-    assert np.array_equal(np.sort(masked, axis=0), np.sort(points, axis=0))
-    ranks = [np.argsort(np.argsort(table, axis=0), axis=0) for table in (points, masked)]
+    features = np.random.default_rng(1).normal(size=(2_000, 3))
+    masked = mask(features, "rank_swap", rng=np.random.default_rng(2), percent=percent)
+    assert np.array_equal(np.sort(masked, axis=0), np.sort(features, axis=0))
+    ranks = [np.argsort(np.argsort(table, axis=0), axis=0) for table in (features, masked)]
     moved = np.abs(ranks[1] - ranks[0])
     assert moved.max() <= 20 * percent and moved.mean() > 5 * percent
     assert (moved == 0).mean() < 0.02
@@ -56,9 +56,9 @@ def test_values_stay_and_ranks_move_no_further_than_asked(percent):
 def test_covariances_shrink_with_the_reach():
     """Correlation 0.9: hardly less at 2 %, and none where any rank may swap with any other (fails under 1e-9)."""
     rng = np.random.default_rng(3)
-    points = rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.9], [0.0, np.sqrt(1 - 0.81)]])
+    features = rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.9], [0.0, np.sqrt(1 - 0.81)]])
     kept = [
-        np.corrcoef(mask(points, "rank_swap", rng=np.random.default_rng(4), percent=percent).T)[0, 1]
+        np.corrcoef(mask(features, "rank_swap", rng=np.random.default_rng(4), percent=percent).T)[0, 1]
         for percent in (2.0, 20.0, 100.0)
     ]
     assert 0.88 < kept[0] < 0.9 + 6 / np.sqrt(20_000)
@@ -67,21 +67,21 @@ def test_covariances_shrink_with_the_reach():
 
 def test_with_k_no_value_of_fewer_records_is_handed_on():
     rng = np.random.default_rng(5)
-    points = np.round(rng.normal(size=(300, 2)), 2)
-    masked = mask(points, "rank_swap", rng=rng, k=5)
+    features = np.round(rng.normal(size=(300, 2)), 2)
+    masked = mask(features, "rank_swap", rng=rng, k=5)
     for column in range(2):
-        assert np.array_equal(np.sort(masked[:, column]), averaged_by_rank(points[:, column], 5))
+        assert np.array_equal(np.sort(masked[:, column]), averaged_by_rank(features[:, column], 5))
         assert min(Counter(masked[:, column].tolist()).values()) >= 5
 
 
 def test_the_columns_of_a_category_stay_together():
     rng = np.random.default_rng(6)
     codes, sex = rng.integers(0, 3, 500), rng.integers(0, 2, 500)
-    points = np.column_stack([rng.normal(size=500), *(2.0 * (codes == at) - 1 for at in range(3)), 2.0 * sex - 1])
-    masked = mask(points, "rank_swap", rng=rng, k=3, percent=40.0, categories=((1, 2, 3), (4,)))
+    features = np.column_stack([rng.normal(size=500), *(2.0 * (codes == at) - 1 for at in range(3)), 2.0 * sex - 1])
+    masked = mask(features, "rank_swap", rng=rng, k=3, percent=40.0, categories=((1, 2, 3), (4,)))
     assert ((masked[:, 1:4] > 0).sum(axis=1) == 1).all() and (np.abs(masked[:, 1:]) == 1).all()
-    assert np.array_equal(masked[:, 1:4].sum(axis=0), points[:, 1:4].sum(axis=0))
-    assert 0.05 < (masked[:, 1:4] != points[:, 1:4]).any(axis=1).mean() < 0.9
+    assert np.array_equal(masked[:, 1:4].sum(axis=0), features[:, 1:4].sum(axis=0))
+    assert 0.05 < (masked[:, 1:4] != features[:, 1:4]).any(axis=1).mean() < 0.9
 
 
 @pytest.mark.parametrize("options", [{"percent": 0.0}, {"percent": 101.0}, {"k": 0}])

@@ -39,16 +39,16 @@ def fitted(scores, codes, count, penalty):
 
 
 def test_numbers_are_those_of_the_twin():
-    points, parts = correlated(30, 4), [9, 21]
-    new = run(points, "sequential_regression", parts)
-    assert np.allclose(new, naive.sequential_regression(points.tolist(), parts, KEY, (), 1e-3), rtol=0, atol=1e-8)
+    features, parts = correlated(30, 4), [9, 21]
+    new = run(features, "sequential_regression", parts)
+    assert np.allclose(new, naive.sequential_regression(features.tolist(), parts, KEY, (), 1e-3), rtol=0, atol=1e-8)
 
 
 def test_binary_columns_are_those_of_the_twin():
-    points, _ = mixed(60)
-    points, parts = np.ascontiguousarray(points[:, :3]), [25, 35]
-    new = run(points, "sequential_regression", parts, categories=((1,),), penalty=0.5)
-    assert np.allclose(new, naive.sequential_regression(points.tolist(), parts, KEY, (1,), 0.5), rtol=0, atol=1e-6)
+    features, _ = mixed(60)
+    features, parts = np.ascontiguousarray(features[:, :3]), [25, 35]
+    new = run(features, "sequential_regression", parts, categories=((1,),), penalty=0.5)
+    assert np.allclose(new, naive.sequential_regression(features.tolist(), parts, KEY, (1,), 0.5), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -79,8 +79,8 @@ def test_a_regression_ends_at_a_maximum_in_any_split(seed, count, width, rows):
 
 
 def test_second_derivatives_are_those_of_the_gradient():
-    points, _ = mixed(50)
-    scores, codes = points[:, [0, 2]] / 5, points[:, 3:].argmax(axis=1)
+    features, _ = mixed(50)
+    scores, codes = features[:, [0, 2]] / 5, features[:, 3:].argmax(axis=1)
     fit = Logit.start(np.arange(2), np.bincount(codes), 1e-3)
     at = Slope.of(fit, scores, codes)
     rng = np.random.default_rng(7)
@@ -92,54 +92,54 @@ def test_second_derivatives_are_those_of_the_gradient():
 
 @pytest.mark.parametrize("options", [{}, {"rounds": 3}, {"parameters": "drawn"}])
 def test_mixed_tables_keep_coding_shares_and_relations(options):
-    points, categories = mixed(20_000)
+    features, categories = mixed(20_000)
     new = mask(
-        points, "sequential_regression", rng=np.random.default_rng(8), partitions=[5_000, 15_000],
+        features, "sequential_regression", rng=np.random.default_rng(8), partitions=[5_000, 15_000],
         categories=categories, **options,
     )  # fmt: skip
     assert set(np.unique(new[:, [1, 3, 4, 5]])) == {-1.0, 1.0}
     assert ((new[:, 3:] > 0).sum(axis=1) == 1).all()
-    spread = points.std(axis=0)
-    assert (np.abs(new.mean(axis=0) - points.mean(axis=0)) < 0.06 * spread).all()
-    assert np.abs(np.corrcoef(new.T) - np.corrcoef(points.T)).max() < 0.06
-    assert not np.isclose(new[:, 0], points[:, 0]).any()
+    spread = features.std(axis=0)
+    assert (np.abs(new.mean(axis=0) - features.mean(axis=0)) < 0.06 * spread).all()
+    assert np.abs(np.corrcoef(new.T) - np.corrcoef(features.T)).max() < 0.06
+    assert not np.isclose(new[:, 0], features[:, 0]).any()
 
 
 def test_nothing_of_a_record_enters_its_own_draws():
-    points = correlated(3_000, 3)
-    new = mask(points, "sequential_regression", rng=np.random.default_rng(9))
+    features = correlated(3_000, 3)
+    new = mask(features, "sequential_regression", rng=np.random.default_rng(9))
     for j in range(3):
-        assert abs(np.corrcoef(points[:, j], new[:, j])[0, 1]) < 5.5 / np.sqrt(3_000)
+        assert abs(np.corrcoef(features[:, j], new[:, j])[0, 1]) < 5.5 / np.sqrt(3_000)
 
 
 def test_categories_that_do_not_occur_are_never_drawn():
-    points, _ = mixed(300, categories=3)
-    points = np.column_stack([points, np.full(300, -1.0), np.full(300, 1.0)])
-    new = run(points, "sequential_regression", [100, 200], categories=((1,), (3, 4, 5, 6), (7,)))
+    features, _ = mixed(300, categories=3)
+    features = np.column_stack([features, np.full(300, -1.0), np.full(300, 1.0)])
+    new = run(features, "sequential_regression", [100, 200], categories=((1,), (3, 4, 5, 6), (7,)))
     assert (new[:, 6] == -1).all() and (new[:, 7] == 1).all()
 
 
 def test_a_category_that_another_column_tells_has_a_finite_regression():
-    points, _ = mixed(200)
-    points[:, 2] = points[:, 1] * 5
-    new = run(points, "sequential_regression", [80, 120], categories=((1,), (3, 4, 5)), rounds=2)
+    features, _ = mixed(200)
+    features[:, 2] = features[:, 1] * 5
+    new = run(features, "sequential_regression", [80, 120], categories=((1,), (3, 4, 5)), rounds=2)
     assert np.isfinite(new).all()
     assert np.mean(np.sign(new[:, 2]) == new[:, 1]) > 0.9
 
 
 @pytest.mark.parametrize("wrong", [0.0, np.sqrt(2), 3.0])
 def test_wrong_coding_is_refused(wrong):
-    points, categories = mixed(50)
-    points[7, 1] = wrong
+    features, categories = mixed(50)
+    features[7, 1] = wrong
     with pytest.raises(InputError, match="coded"):
-        run(points, "sequential_regression", categories=categories)
+        run(features, "sequential_regression", categories=categories)
 
 
 def test_two_dummies_at_once_are_refused():
-    points, categories = mixed(50)
-    points[7, 3:] = 1.0
+    features, categories = mixed(50)
+    features[7, 3:] = 1.0
     with pytest.raises(InputError, match="coded"):
-        run(points, "sequential_regression", categories=categories)
+        run(features, "sequential_regression", categories=categories)
 
 
 def test_drawn_parameters_need_records():
@@ -148,14 +148,14 @@ def test_drawn_parameters_need_records():
 
 
 def test_a_regression_without_end_is_given_up(monkeypatch):
-    points, categories = mixed(100)
+    features, categories = mixed(100)
     monkeypatch.setattr(logistic, "MOST_PASSES", 2)
     monkeypatch.setattr(_sequential_regression, "LEAST_SAMPLED", 10**9)  # no start near the maximum
     with pytest.raises(InputError, match="no maximum in 2 passes"):
-        run(points, "sequential_regression", categories=categories)
+        run(features, "sequential_regression", categories=categories)
 
 
-def learnt(points, parts, categories):
+def learnt(features, parts, categories):
     """What the regressions of a table in parts end at."""
     steps, seen = sequential_regression(categories=categories), []
 
@@ -163,16 +163,16 @@ def learnt(points, parts, categories):
         seen.append(steps[1].finish(counted, **arguments))
         return seen[-1]
 
-    run_steps(points, (steps[0], replace(steps[1], finish=finish), *steps[2:]), key=KEY, parts=parts)
+    run_steps(features, (steps[0], replace(steps[1], finish=finish), *steps[2:]), key=KEY, parts=parts)
     return seen[-1]
 
 
 def test_a_start_on_a_sample_ends_at_the_same_maximum_in_fewer_passes(monkeypatch):
-    points, categories = mixed(20_000)
+    features, categories = mixed(20_000)
     monkeypatch.setattr(_sequential_regression, "SAMPLE_ROWS", 2_000)
-    with_start = learnt(points, [15_000, 5_000], categories)
+    with_start = learnt(features, [15_000, 5_000], categories)
     monkeypatch.setattr(_sequential_regression, "LEAST_SAMPLED", 10**9)
-    without = learnt(points, [15_000, 5_000], categories)
+    without = learnt(features, [15_000, 5_000], categories)
     for found, wanted in zip(with_start.fits, without.fits, strict=True):
         if isinstance(wanted, Logit):
             assert np.allclose(found.coefficients, wanted.coefficients, rtol=0, atol=1e-6)
@@ -180,10 +180,10 @@ def test_a_start_on_a_sample_ends_at_the_same_maximum_in_fewer_passes(monkeypatc
 
 
 def test_a_category_that_the_sample_lacks_is_fitted_all_the_same(monkeypatch):
-    points, categories = mixed(3_000)
-    points[:, 3:] = np.where(np.arange(3_000)[:, None] < 2, [-1.0, -1.0, 1.0], points[:, 3:])
-    points[2:, 3:] = np.where(points[2:, 5:] > 0, [-1.0, 1.0, -1.0], points[2:, 3:])
+    features, categories = mixed(3_000)
+    features[:, 3:] = np.where(np.arange(3_000)[:, None] < 2, [-1.0, -1.0, 1.0], features[:, 3:])
+    features[2:, 3:] = np.where(features[2:, 5:] > 0, [-1.0, 1.0, -1.0], features[2:, 3:])
     monkeypatch.setattr(_sequential_regression, "SAMPLE_ROWS", 300)
-    chain = learnt(points, [1_000, 2_000], categories)
-    chances = chain.fits[-1].chances(chain.scores(points)).mean(axis=0)
+    chain = learnt(features, [1_000, 2_000], categories)
+    chances = chain.fits[-1].chances(chain.scores(features)).mean(axis=0)
     assert chances[2] == pytest.approx(2 / 3_000, rel=1e-3)

@@ -12,32 +12,32 @@ from anonpipe.moments import Moments
 from tests.methods.masking.tables import KEY, correlated, run, split_tables, tables
 from tests.naive import mask as naive
 
-POINTS = correlated(25, 4)
+FEATURES = correlated(25, 4)
 
 
 def test_swapping_is_that_of_the_twin():
-    new = run(POINTS, "spectral_swap", [10, 15])
-    assert np.allclose(new, naive.spectral_swap(POINTS.tolist(), KEY), rtol=0, atol=1e-9)
+    new = run(FEATURES, "spectral_swap", [10, 15])
+    assert np.allclose(new, naive.spectral_swap(FEATURES.tolist(), KEY), rtol=0, atol=1e-9)
 
 
 def test_synthesis_is_that_of_the_twin():
-    new = run(POINTS, "synthesis", [10, 15])
-    assert np.allclose(new, naive.normal_synthesis(POINTS.tolist(), KEY), rtol=0, atol=1e-9)
+    new = run(FEATURES, "synthesis", [10, 15])
+    assert np.allclose(new, naive.normal_synthesis(FEATURES.tolist(), KEY), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("share", "outside"), [(0.05, None), (0.4, 1.5), (0.0, 1.0)])
 def test_suppression_is_that_of_the_twin(share, outside):
-    new = run(POINTS, "suppression", [10, 15], share=share, outside=outside)
-    assert np.allclose(new, naive.suppression(POINTS.tolist(), share, outside), rtol=0, atol=1e-9)
+    new = run(FEATURES, "suppression", [10, 15], share=share, outside=outside)
+    assert np.allclose(new, naive.suppression(FEATURES.tolist(), share, outside), rtol=0, atol=1e-9)
 
 
-@given(points=tables())
+@given(features=tables())
 @settings(max_examples=60, deadline=None)
-def test_axes_are_orthonormal_and_carry_the_covariance(points):
-    moments = Moments.of(points)
+def test_axes_are_orthonormal_and_carry_the_covariance(features):
+    moments = Moments.of(features)
     axes = axes_of(moments, "spectral")
     size = np.abs(moments.covariance).max() + 1e-300
-    assert np.allclose(axes.vectors.T @ axes.vectors, np.eye(points.shape[1]), atol=1e-10)
+    assert np.allclose(axes.vectors.T @ axes.vectors, np.eye(features.shape[1]), atol=1e-10)
     assert np.abs((axes.vectors * axes.variances) @ axes.vectors.T - moments.covariance).max() <= 1e-10 * size
     assert (np.diff(axes.variances) <= 1e-12 * size).all() and (axes.variances >= 0).all()
     largest = np.abs(axes.vectors).max(axis=0)
@@ -47,49 +47,49 @@ def test_axes_are_orthonormal_and_carry_the_covariance(points):
 @given(case=split_tables())
 @settings(max_examples=60, deadline=None)
 def test_swapping_keeps_the_values_of_every_component_and_the_total_variance(case):
-    points, parts = case
-    masked = run(points, "spectral_swap", parts)
-    axes = axes_of(Moments.of(points), "spectral")
-    before, after = ((p - axes.centre) @ axes.vectors for p in (points, masked))
-    far = np.abs(points).max()
+    features, parts = case
+    masked = run(features, "spectral_swap", parts)
+    axes = axes_of(Moments.of(features), "spectral")
+    before, after = ((p - axes.centre) @ axes.vectors for p in (features, masked))
+    far = np.abs(features).max()
     if len(parts) == 1:
         assert np.abs(np.sort(before, axis=0) - np.sort(after, axis=0)).max() <= 1e-11 * far
-    total = points.var(axis=0).sum()
+    total = features.var(axis=0).sum()
     assert abs(masked.var(axis=0).sum() - total) <= 1e-11 * (total + far**2 * 1e-4)
 
 
 @given(case=split_tables())
 @settings(max_examples=40, deadline=None)
 def test_swapping_of_columns_keeps_each_columns_values(case):
-    points, parts = case
-    masked = run(points, "spectral_swap", parts, basis="columns")
-    far = np.abs(points).max(axis=0)
-    assert (np.abs(np.sort(masked, axis=0) - np.sort(points, axis=0)) <= 1e-14 * far).all()
+    features, parts = case
+    masked = run(features, "spectral_swap", parts, basis="columns")
+    far = np.abs(features).max(axis=0)
+    assert (np.abs(np.sort(masked, axis=0) - np.sort(features, axis=0)) <= 1e-14 * far).all()
 
 
 def test_quantiles_follow_the_shape_of_a_component_and_normal_draws_do_not():
     rng = np.random.default_rng(2)
-    points = np.column_stack([rng.exponential(size=40_000) * 5, rng.normal(size=40_000)])
+    features = np.column_stack([rng.exponential(size=40_000) * 5, rng.normal(size=40_000)])
     skew = {}
     for draw in ("normal", "quantiles"):
-        column = mask(points, "synthesis", rng=rng, draw=draw)[:, 0]
+        column = mask(features, "synthesis", rng=rng, draw=draw)[:, 0]
         skew[draw] = np.mean(((column - column.mean()) / column.std()) ** 3)
     assert skew["quantiles"] > 1.8 and abs(skew["normal"]) < 0.1
 
 
 def test_suppressed_components_are_gone_and_the_others_untouched():
-    axes = axes_of(Moments.of(POINTS), "spectral")
-    masked = run(POINTS, "suppression", [12, 13], share=0.2)
-    before, after = ((p - axes.centre) @ axes.vectors for p in (POINTS, masked))
+    axes = axes_of(Moments.of(FEATURES), "spectral")
+    masked = run(FEATURES, "suppression", [12, 13], share=0.2)
+    before, after = ((p - axes.centre) @ axes.vectors for p in (FEATURES, masked))
     gone = np.abs(after).max(axis=0) < 1e-10
     assert 0 < gone.sum() < 4 and axes.variances[gone].sum() <= 0.2 * axes.variances.sum()
     assert np.allclose(before[:, ~gone], after[:, ~gone], atol=1e-10)
 
 
 def test_the_inverse_of_a_singular_scatter_is_that_of_its_own_directions():
-    points = correlated(30, 3)
-    points = np.column_stack([points, points[:, 0] * 1e6, np.ones(30)])
-    scatter = Moments.of(points).scatter
+    features = correlated(30, 3)
+    features = np.column_stack([features, features[:, 0] * 1e6, np.ones(30)])
+    scatter = Moments.of(features).scatter
     inverse, rank = spectral_inverse(scatter)
     unit = np.sqrt(np.where(np.diag(scatter) > 0, np.diag(scatter), 1.0))
     off = (scatter @ inverse @ scatter - scatter) / np.outer(unit, unit)

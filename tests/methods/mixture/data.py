@@ -16,25 +16,25 @@ KINDS = ("normal", "constant column", "collinear", "duplicated", "whole numbers"
 
 def table(rows, width, seed, kind="normal"):
     rng = np.random.default_rng(seed)
-    points = rng.normal(size=(rows, width)) + 2 * rng.integers(0, 3, rows)[:, None]
+    features = rng.normal(size=(rows, width)) + 2 * rng.integers(0, 3, rows)[:, None]
     if kind == "constant column":
-        points[:, 0] = 4.0
+        features[:, 0] = 4.0
     elif kind == "collinear":
-        points[:, -1] = 2 * points[:, 0]
+        features[:, -1] = 2 * features[:, 0]
     elif kind == "duplicated":
-        points = points[rng.integers(0, max(1, rows // 4), rows)]
+        features = features[rng.integers(0, max(1, rows // 4), rows)]
     elif kind == "whole numbers":
-        points = np.round(points)
+        features = np.round(features)
     elif kind == "heavy":
-        points = points**5
+        features = features**5
     elif kind == "all equal":
-        points[:] = -2.5
-    return np.ascontiguousarray(points)
+        features[:] = -2.5
+    return np.ascontiguousarray(features)
 
 
 @st.composite
 def tables(draw, least_rows=1, most_rows=120, widths=(1, 2, 4)):
-    """(points, seed)."""
+    """(features, seed)."""
     seed = draw(st.integers(0, 2**32 - 1))
     rows = draw(st.integers(least_rows, most_rows))
     return table(rows, draw(st.sampled_from(widths)), seed, draw(st.sampled_from(KINDS))), seed
@@ -71,6 +71,6 @@ def thyroid():
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["sex"] in ("F", "M")]
     names = ("age", "TSH", "T3", "T4U", "FTI")
-    points = np.array([[float(row[name] or "nan") for name in names] for row in rows])
-    points = points[np.isfinite(points).all(axis=1) & (points[:, 0] < 400)]
-    return np.ascontiguousarray((points - points.mean(axis=0)) / points.std(axis=0))
+    features = np.array([[float(row[name] or "nan") for name in names] for row in rows])
+    features = features[np.isfinite(features).all(axis=1) & (features[:, 0] < 400)]
+    return np.ascontiguousarray((features - features.mean(axis=0)) / features.std(axis=0))

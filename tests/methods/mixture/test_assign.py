@@ -25,16 +25,16 @@ from tests.naive import mixture as naive
 
 @st.composite
 def repairs(draw):
-    """(points, mixture, k): some groups of the assignment are under k, and all can be filled."""
+    """(features, mixture, k): some groups of the assignment are under k, and all can be filled."""
     seed = draw(st.integers(0, 2**32 - 1))
     groups = draw(st.integers(2, 6))
     mixture = random_mixture(groups, 2, seed, degrees=draw(st.sampled_from([np.inf, 5.0])), apart=1.5)
-    points, _ = sample_of(mixture, draw(st.integers(groups, 90)), seed)
-    return points, mixture, draw(st.integers(1, len(points) // groups))
+    features, _ = sample_of(mixture, draw(st.integers(groups, 90)), seed)
+    return features, mixture, draw(st.integers(1, len(features) // groups))
 
 
-def repaired_in_pieces(points, mixture, k, cuts):
-    pieces = np.split(points, cuts)
+def repaired_in_pieces(features, mixture, k, cuts):
+    pieces = np.split(features, cuts)
     labels = [assign(piece, mixture) for piece in pieces]
     counts = np.bincount(np.concatenate(labels), minlength=mixture.n_groups)
     reports = [
@@ -52,20 +52,20 @@ def repaired_in_pieces(points, mixture, k, cuts):
 @settings(deadline=None, max_examples=60)
 @given(repairs(), st.lists(st.integers(0, 90), max_size=4))
 def test_pieces_repair_as_the_naive_whole(problem, cuts):
-    points, mixture, k = problem
+    features, mixture, k = problem
     logs = np.array(
         [
             [
                 math.log(w) + naive.log_density(x, *c)
                 for w, *c in zip(mixture.weights, mixture.means, mixture.covariances, mixture.degrees, strict=True)
             ]
-            for x in points
+            for x in features
         ]
     )
-    labels = assign(points, mixture)
+    labels = assign(features, mixture)
     assert (labels == logs.argmax(axis=1)).all()
     expected = naive.repair(logs.tolist(), labels, k)
-    new, counts, decided = repaired_in_pieces(points, mixture, k, sorted(min(c, len(points)) for c in cuts))
+    new, counts, decided = repaired_in_pieces(features, mixture, k, sorted(min(c, len(features)) for c in cuts))
     assert new.tolist() == expected
     after = np.bincount(new, minlength=mixture.n_groups)
     assert ((after >= k) | (counts == 0)).all()
@@ -78,17 +78,17 @@ def test_pieces_repair_as_the_naive_whole(problem, cuts):
 def test_the_cheapest_records_move():
     mixture = random_mixture(2, 1, seed=0)
     mixture = type(mixture)(np.array([0.5, 0.5]), np.array([[0.0], [10.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    points = np.array([[0.0], [4.0], [1.0], [3.0], [10.0], [2.0]])
-    assert repaired(points, mixture, 3).tolist() == [0, 1, 0, 1, 1, 0]
+    features = np.array([[0.0], [4.0], [1.0], [3.0], [10.0], [2.0]])
+    assert repaired(features, mixture, 3).tolist() == [0, 1, 0, 1, 1, 0]
 
 
 def test_reports_are_short():
     mixture = random_mixture(3, 2, seed=1)
-    points, _ = sample_of(mixture, 5_000, seed=1)
-    labels = assign(points, mixture)
+    features, _ = sample_of(mixture, 5_000, seed=1)
+    labels = assign(features, mixture)
     counts = np.bincount(labels, minlength=3)
     k = int(counts.min()) + 7
-    report = movable(points, labels, mixture, counts, k)
+    report = movable(features, labels, mixture, counts, k)
     assert 7 <= len(report.costs) <= 14
     assert (report.costs >= 0).all()
     assert report.merge(Movable.none(report.most)).rows.tolist() == report.rows.tolist()
@@ -96,14 +96,14 @@ def test_reports_are_short():
 
 def test_reports_do_not_depend_on_how_many_rows_are_looked_at_together(monkeypatch):
     mixture = random_mixture(4, 2, seed=3, apart=1.0)
-    points, _ = sample_of(mixture, 700, seed=1)
-    labels = assign(points, mixture)
+    features, _ = sample_of(mixture, 700, seed=1)
+    labels = assign(features, mixture)
     counts = np.bincount(labels, minlength=4)
     k = int(np.sort(counts)[1]) + 9
-    whole = movable(points, labels, mixture, counts, k)
+    whole = movable(features, labels, mixture, counts, k)
     monkeypatch.setattr(module, "_FIRST_ROWS", 3)
     monkeypatch.setattr(module, "_NUMBERS", 60)
-    pieces = movable(points, labels, mixture, counts, k)
+    pieces = movable(features, labels, mixture, counts, k)
     assert len(np.unique(whole.targets)) == 2
     for name in ("costs", "targets", "donors", "rows"):
         assert (getattr(pieces, name) == getattr(whole, name)).all()
@@ -114,16 +114,16 @@ def test_empty_groups_are_dropped():
     mixture = type(mixture)(
         np.full(3, 1 / 3), np.array([[0.0], [500.0], [9.0]]), np.ones((3, 1, 1)), np.full(3, np.inf)
     )
-    points = np.array([[0.0], [1.0], [8.0], [9.0]])
-    assert repaired(points, mixture, 2).tolist() == [0, 0, 1, 1]
+    features = np.array([[0.0], [1.0], [8.0], [9.0]])
+    assert repaired(features, mixture, 2).tolist() == [0, 0, 1, 1]
     assert numbering(np.array([2, 0, 2])).tolist() == [0, -1, 1]
 
 
 def test_what_is_refused():
     mixture = random_mixture(2, 1, seed=1)
-    points = np.concatenate([mixture.means, mixture.means])
+    features = np.concatenate([mixture.means, mixture.means])
     with pytest.raises(InputError, match="do not fill 2 groups of 3"):
-        repaired(points, mixture, 3)
+        repaired(features, mixture, 3)
     check_sizes(np.array([3, 0, 4]), 3)
     with pytest.raises(InputError, match="2 of 3 groups"):
         check_sizes(np.array([1, 2, 4]), 3)
@@ -132,15 +132,15 @@ def test_what_is_refused():
 @settings(deadline=None, max_examples=20)
 @given(grouping_problems(most_rows=60), st.sampled_from([("full",), ("vev", "diagonal"), ("spherical", "eev", "tied")]))
 def test_groups_of_a_table(problem, shapes):
-    points, k = problem
-    before = points.copy()
-    labels = gaussian_mixture(points, k, rng=np.random.default_rng(0), most_groups=4, shapes=shapes)
-    assert (points == before).all()
+    features, k = problem
+    before = features.copy()
+    labels = gaussian_mixture(features, k, rng=np.random.default_rng(0), most_groups=4, shapes=shapes)
+    assert (features == before).all()
     assert labels.dtype == np.int64
-    assert labels.shape == (len(points),)
+    assert labels.shape == (len(features),)
     sizes = np.bincount(labels)
     assert sizes.min() >= k
-    again = gaussian_mixture(points, k, rng=np.random.default_rng(9), most_groups=4, shapes=shapes)
+    again = gaussian_mixture(features, k, rng=np.random.default_rng(9), most_groups=4, shapes=shapes)
     assert (again == labels).all()
 
 
@@ -148,6 +148,6 @@ def test_groups_of_a_table(problem, shapes):
 @pytest.mark.parametrize(("rows", "width", "k"), [(120, 50, 20), (61, 1, 30), (5_000, 2, 700)])
 def test_wide_narrow_and_sampled_tables(rows, width, k, degrees):
     mixture = random_mixture(3, width, seed=4, apart=4.0)
-    points, _ = sample_of(mixture, rows, seed=4)
-    labels = gaussian_mixture(points, k, rng=np.random.default_rng(0), most_groups=3, degrees=degrees)
+    features, _ = sample_of(mixture, rows, seed=4)
+    labels = gaussian_mixture(features, k, rng=np.random.default_rng(0), most_groups=3, degrees=degrees)
     assert np.bincount(labels).min() >= k

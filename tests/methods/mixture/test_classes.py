@@ -28,11 +28,11 @@ STARTS = np.array([0, 2, 5])
 def problem(rows, width, classes, seed):
     """Numbers, codes and any estimates for columns of two and three categories."""
     rng = np.random.default_rng(seed)
-    points = rng.normal(size=(rows, width))
+    features = rng.normal(size=(rows, width))
     codes = np.stack([rng.integers(0, 2, rows), rng.integers(0, 3, rows)], axis=1)
     slopes = rng.normal(size=(classes, 1 + width))
     shares = np.concatenate([rng.dirichlet(np.ones(2), classes), rng.dirichlet(np.ones(3), classes)], axis=1)
-    return points, codes, LatentClasses(slopes - slopes.mean(axis=0), shares, STARTS)
+    return features, codes, LatentClasses(slopes - slopes.mean(axis=0), shares, STARTS)
 
 
 def truth(rows, seed):
@@ -43,8 +43,8 @@ def truth(rows, seed):
         np.array([[0.9, 0.1, 0.8, 0.15, 0.05], [0.2, 0.8, 0.1, 0.2, 0.7]]),
         STARTS,
     )
-    points = rng.normal(size=(rows, 2))
-    return points, draw_categories(points, classes, rng=rng), classes
+    features = rng.normal(size=(rows, 2))
+    return features, draw_categories(features, classes, rng=rng), classes
 
 
 def objective(statistics, classes, bounds):
@@ -59,10 +59,10 @@ def objective(statistics, classes, bounds):
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 3), st.integers(1, 4))
 def test_expectation_is_the_naive_one(seed, rows, width, classes):
-    points, codes, start = problem(rows, width, classes, seed)
-    statistics = class_e_step(points, codes, start)
-    z, p, likelihood = naive.class_posteriors(points, codes, start.slopes, start.shares, STARTS)
-    z, p, x = np.array(z), np.array(p), np.c_[np.ones(rows), points]
+    features, codes, start = problem(rows, width, classes, seed)
+    statistics = class_e_step(features, codes, start)
+    z, p, likelihood = naive.class_posteriors(features, codes, start.slopes, start.shares, STARTS)
+    z, p, x = np.array(z), np.array(p), np.c_[np.ones(rows), features]
     assert statistics.log_likelihood == pytest.approx(likelihood, rel=1e-10)
     assert statistics.posteriors == pytest.approx(z.sum(axis=0), rel=1e-9)
     assert statistics.gradient == pytest.approx((z - p).T @ x, abs=1e-9)
@@ -82,9 +82,9 @@ def test_expectation_is_the_naive_one(seed, rows, width, classes):
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 40), max_size=4))
 def test_any_split_gives_the_same_estimates(seed, cuts):
-    points, codes, start = problem(40, 2, 3, seed)
-    pieces = zip(np.split(points, sorted(cuts)), np.split(codes, sorted(cuts)), strict=True)
-    merged, whole = merge_all([class_e_step(*piece, start) for piece in pieces]), class_e_step(points, codes, start)
+    features, codes, start = problem(40, 2, 3, seed)
+    pieces = zip(np.split(features, sorted(cuts)), np.split(codes, sorted(cuts)), strict=True)
+    merged, whole = merge_all([class_e_step(*piece, start) for piece in pieces]), class_e_step(features, codes, start)
     bounds = class_constraints(8, 40, 3)
     new, other = (class_m_step(s, start, bounds) for s in (merged, whole))
     assert merged.rows == 40
@@ -93,13 +93,13 @@ def test_any_split_gives_the_same_estimates(seed, cuts):
 
 
 def test_the_whole_difference_reaches_the_new_weights_and_the_printed_part_does_not():
-    points, codes, start = problem(60, 2, 3, 1)
+    features, codes, start = problem(60, 2, 3, 1)
     slopes = start.slopes.copy()
     slopes[2, 0] -= 6
     start = replace(start, slopes=slopes)
     n, bounds = 60, class_constraints(15, 60, 3)
-    z = np.array(naive.class_posteriors(points, codes, start.slopes, start.shares, STARTS)[0])
-    new, difference = lifted(class_e_step(points, codes, start), bounds)
+    z = np.array(naive.class_posteriors(features, codes, start.slopes, start.shares, STARTS)[0])
+    new, difference = lifted(class_e_step(features, codes, start), bounds)
     old = z.mean(axis=0)
     assert old.min() < 15 / n
     assert new.min() == pytest.approx(15 / n)
@@ -114,14 +114,14 @@ def test_the_whole_difference_reaches_the_new_weights_and_the_printed_part_does_
 
 
 def test_fitted_weights_reach_the_bound():
-    points, codes, _ = truth(2_000, 3)
+    features, codes, _ = truth(2_000, 3)
     k = 800
     labels = (np.arange(2_000) % 10 == 0).astype(np.int64)
     bounds = class_constraints(k, 2_000, 2)
     tables = count_categories(codes, labels, 2, STARTS)
     start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    result = fit_classes(classes_over([(points, codes)]), start, bounds, tolerance=1e-12, iterations=400)
-    x = np.c_[np.ones(2_000), points] @ result.classes.slopes.T
+    result = fit_classes(classes_over([(features, codes)]), start, bounds, tolerance=1e-12, iterations=400)
+    x = np.c_[np.ones(2_000), features] @ result.classes.slopes.T
     p = np.exp(x - x.max(axis=1, keepdims=True))
     weights = (p / p.sum(axis=1, keepdims=True)).mean(axis=0)
     assert weights.min() >= k / 2_000 - 1e-3
@@ -131,11 +131,11 @@ def test_fitted_weights_reach_the_bound():
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_safe_steps_never_lower_the_penalised_likelihood(seed, classes):
-    points, codes, start = problem(50, 2, classes, seed)
+    features, codes, start = problem(50, 2, classes, seed)
     bounds = replace(class_constraints(1, 50, classes), least_weight=0.0)
     before = -math.inf
     for _ in range(20):
-        statistics = class_e_step(points, codes, start)
+        statistics = class_e_step(features, codes, start)
         value = objective(statistics, start, bounds)
         assert value >= before - 1e-8
         before = value
@@ -143,65 +143,65 @@ def test_safe_steps_never_lower_the_penalised_likelihood(seed, classes):
 
 
 def test_fit_finds_the_classes_whatever_the_pieces():
-    points, codes, classes = truth(20_000, 1)
-    labels = (points[:, 0] < 0).astype(np.int64)
+    features, codes, classes = truth(20_000, 1)
+    labels = (features[:, 0] < 0).astype(np.int64)
     bounds = class_constraints(100, 20_000, 2)
     tables = count_categories(codes, labels, 2, STARTS)
     start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    pieces = list(zip(np.array_split(points, 3), np.array_split(codes, 3), strict=True))
+    pieces = list(zip(np.array_split(features, 3), np.array_split(codes, 3), strict=True))
     result = fit_classes(classes_over(pieces), start, bounds, tolerance=1e-10)
     assert result.converged
     assert result.classes.shares == pytest.approx(classes.shares, abs=0.04)
     assert result.classes.slopes == pytest.approx(classes.slopes, abs=0.15)
-    assert result.log_likelihoods[-1] >= class_e_step(points, codes, classes).log_likelihood
+    assert result.log_likelihoods[-1] >= class_e_step(features, codes, classes).log_likelihood
     assert len(result.log_likelihoods) < 60
 
 
 def test_drawn_categories_keep_shares_and_their_relation_to_the_numbers():
-    points, codes, _ = truth(20_000, 2)
-    labels = (points[:, 0] < 0).astype(np.int64)
+    features, codes, _ = truth(20_000, 2)
+    labels = (features[:, 0] < 0).astype(np.int64)
     bounds = class_constraints(100, 20_000, 2)
     tables = count_categories(codes, labels, 2, STARTS)
     start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    fitted = fit_classes(classes_over([(points, codes)]), start, bounds).classes
-    fresh = np.random.default_rng(9).normal(size=points.shape)
+    fitted = fit_classes(classes_over([(features, codes)]), start, bounds).classes
+    fresh = np.random.default_rng(9).normal(size=features.shape)
     new = draw_categories(fresh, fitted, rng=np.random.default_rng(1))
     assert (new == draw_categories(fresh, fitted, rng=np.random.default_rng(1))).all()
     for j in range(2):
         shares = [np.bincount(c[:, j], minlength=3)[:3] / 20_000 for c in (codes, new)]
         assert shares[1] == pytest.approx(shares[0], abs=0.02)
         for number in range(2):
-            old_r = np.corrcoef(points[:, number], codes[:, j])[0, 1]
+            old_r = np.corrcoef(features[:, number], codes[:, j])[0, 1]
             assert np.corrcoef(fresh[:, number], new[:, j])[0, 1] == pytest.approx(old_r, abs=0.03)
     both = [np.histogram2d(c[:, 0], c[:, 1], bins=(2, 3))[0] / 20_000 for c in (codes, new)]
     assert both[1] == pytest.approx(both[0], abs=0.02)
 
 
 def test_separated_classes_constant_numbers_and_missing_categories_stay_finite():
-    points = np.c_[np.repeat([-5.0, 5.0], 50), np.ones(100)]
+    features = np.c_[np.repeat([-5.0, 5.0], 50), np.ones(100)]
     codes = np.c_[np.repeat([0, 1], 50), np.zeros(100, dtype=np.int64)]
     labels = codes[:, 0].copy()
     bounds = class_constraints(10, 100, 2)
     tables = count_categories(codes, labels, 2, STARTS)
     start = first_classes(tables, np.array([50.0, 50.0]), STARTS, 2, bounds)
-    result = fit_classes(classes_over([(points, codes)]), start, bounds, tolerance=1e-9)
+    result = fit_classes(classes_over([(features, codes)]), start, bounds, tolerance=1e-9)
     assert np.isfinite(result.classes.slopes).all()
     assert (result.classes.shares > 0).all()
-    new = draw_categories(points, result.classes, rng=np.random.default_rng(0))
+    new = draw_categories(features, result.classes, rng=np.random.default_rng(0))
     assert (new[:, 0] == labels).mean() > 0.95
     assert (new[:, 1] == 0).all()
 
 
 def test_what_is_refused():
-    points, codes, start = problem(10, 2, 2, 1)
+    features, codes, start = problem(10, 2, 2, 1)
     with pytest.raises(InputError, match="above the last category"):
-        class_e_step(points, codes + 2, start)
+        class_e_step(features, codes + 2, start)
     with pytest.raises(InputError, match="2 columns"):
-        class_e_step(points, codes[:, :1], start)
+        class_e_step(features, codes[:, :1], start)
     with pytest.raises(JobError, match="give 1 to 2"):
         class_constraints(4, 10, 3)
     for options in ({"rule": "none"}, {"ridge": 0.0}, {"prior_rows": -1.0}):
         with pytest.raises(JobError):
             class_constraints(1, 10, 2, **options)
     with pytest.raises(JobError, match="iterations"):
-        fit_classes(classes_over([(points, codes)]), start, class_constraints(1, 10, 2), iterations=0)
+        fit_classes(classes_over([(features, codes)]), start, class_constraints(1, 10, 2), iterations=0)

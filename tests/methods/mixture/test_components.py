@@ -9,24 +9,24 @@ from tests.methods.mixture.data import table
 
 def test_as_few_components_as_hold_the_share():
     rng = np.random.default_rng(0)
-    points = (
+    features = (
         rng.normal(size=(500, 30)) * np.r_[5.0, 3.0, 2.0, np.full(27, 0.1)] @ np.linalg.qr(rng.normal(size=(30, 30)))[0]
     )
     for share in (0.5, 0.9, 0.99, 1.0):
-        found = principal_components(Moments.of(points), share)
-        scores = found.scores(points)
-        variances = np.sort(np.linalg.eigvalsh(np.cov(points.T, ddof=0)))[::-1]
+        found = principal_components(Moments.of(features), share)
+        scores = found.scores(features)
+        variances = np.sort(np.linalg.eigvalsh(np.cov(features.T, ddof=0)))[::-1]
         number = scores.shape[1]
         assert variances[:number].sum() / variances.sum() >= share - 1e-9
         assert number == 1 or variances[: number - 1].sum() / variances.sum() < share
         assert np.atleast_2d(np.cov(scores.T, ddof=0)) == pytest.approx(np.diag(found.variances), abs=1e-9)
-        assert found.kept == pytest.approx(scores.var(axis=0).sum() / points.var(axis=0).sum())
+        assert found.kept == pytest.approx(scores.var(axis=0).sum() / features.var(axis=0).sum())
         assert np.abs(scores.mean(axis=0)).max() < 1e-12
 
 
 def test_collinear_and_constant_columns():
-    points = table(100, 4, seed=1, kind="collinear")
-    assert principal_components(Moments.of(points), 1.0).axes.shape == (4, 3)
+    features = table(100, 4, seed=1, kind="collinear")
+    assert principal_components(Moments.of(features), 1.0).axes.shape == (4, 3)
     flat = principal_components(Moments.of(np.ones((10, 3))), 0.9)
     assert flat.scores(np.ones((10, 3))).tolist() == [[0.0]] * 10
 
@@ -35,10 +35,10 @@ def test_groups_of_the_scores():
     rng = np.random.default_rng(1)
     cluster = np.repeat([0, 1, 2], 100)
     directions = np.linalg.qr(rng.normal(size=(40, 3)))[0].T
-    points = 15 * directions[cluster] + 0.3 * rng.normal(size=(300, 40))
-    found = principal_components(Moments.of(points), 0.9)
+    features = 15 * directions[cluster] + 0.3 * rng.normal(size=(300, 40))
+    found = principal_components(Moments.of(features), 0.9)
     assert found.axes.shape[1] < 5
-    labels = gaussian_mixture(found.scores(points), 50, rng=rng, most_groups=5)
+    labels = gaussian_mixture(found.scores(features), 50, rng=rng, most_groups=5)
     assert len(set(zip(labels.tolist(), cluster.tolist(), strict=True))) == 3
 
 

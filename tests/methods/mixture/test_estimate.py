@@ -15,8 +15,8 @@ from tests.naive import mixture as naive
 DIAGONAL = ("spherical", "diagonal")
 
 
-def bounds_of(points, groups, k=1, **options):
-    return constraints(k, len(points), groups, points.var(axis=0), **options)
+def bounds_of(features, groups, k=1, **options):
+    return constraints(k, len(features), groups, features.var(axis=0), **options)
 
 
 def assert_same(one, other, tolerance=1e-10):
@@ -30,13 +30,13 @@ def assert_same(one, other, tolerance=1e-10):
 @pytest.mark.parametrize("degrees", [math.inf, 4.0])
 @pytest.mark.parametrize("k", [1, 12])
 def test_one_iteration_is_the_naive_one(shape, degrees, k):
-    points = table(41, 3, seed=k)
+    features = table(41, 3, seed=k)
     start = random_mixture(3, 3, seed=2, degrees=degrees, diagonal=shape in DIAGONAL)
-    bounds = bounds_of(points, 3, k, shape=shape, degrees=degrees, prior=1e-3)
-    statistics = e_step(points, start)
+    bounds = bounds_of(features, 3, k, shape=shape, degrees=degrees, prior=1e-3)
+    statistics = e_step(features, start)
     new = m_step(statistics, bounds)
     weights, means, covariances, likelihood = naive.em_iteration(
-        points,
+        features,
         start.weights,
         start.means,
         start.covariances,
@@ -56,18 +56,18 @@ def test_one_iteration_is_the_naive_one(shape, degrees, k):
 @settings(deadline=None, max_examples=40)
 @given(tables(least_rows=8), st.sampled_from(SHAPES), st.sampled_from([math.inf, 3.0]), st.data())
 def test_any_split_gives_the_same_estimates(problem, shape, degrees, data):
-    points, seed = problem
-    before = points.copy()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(points)), max_size=4)))
-    pieces = np.split(points, cuts)
-    start = random_mixture(3, points.shape[1], seed, degrees=degrees, diagonal=shape in DIAGONAL)
-    bounds = bounds_of(points, 3, 2, shape=shape, degrees=degrees)
-    whole = e_step(points, start)
+    features, seed = problem
+    before = features.copy()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(features)), max_size=4)))
+    pieces = np.split(features, cuts)
+    start = random_mixture(3, features.shape[1], seed, degrees=degrees, diagonal=shape in DIAGONAL)
+    bounds = bounds_of(features, 3, 2, shape=shape, degrees=degrees)
+    whole = e_step(features, start)
     merged = merge_all([e_step(piece, start) for piece in pieces])
-    assert (points == before).all()
+    assert (features == before).all()
     assert merged.rows == whole.rows
     assert merged.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-11)
-    assert whole.counts.sum() == pytest.approx(len(points), rel=1e-12)
+    assert whole.counts.sum() == pytest.approx(len(features), rel=1e-12)
     one, other = m_step(merged, bounds), m_step(whole, bounds)
     if shape in ("eev", "vev"):
         # Orientations have no single answer where axes are equally long; lengths of axes have.
@@ -77,12 +77,12 @@ def test_any_split_gives_the_same_estimates(problem, shape, degrees, data):
 
 def test_many_rows_and_tiles():
     mixture = random_mixture(5, 4, seed=1)
-    points, _ = sample_of(mixture, 3_001, seed=1)
-    merged = merge_all([e_step(piece, mixture) for piece in np.array_split(points, 7)])
-    whole = e_step(points, mixture)
+    features, _ = sample_of(mixture, 3_001, seed=1)
+    merged = merge_all([e_step(piece, mixture) for piece in np.array_split(features, 7)])
+    whole = e_step(features, mixture)
     for name in ("counts", "sums", "scatters"):
         assert getattr(merged, name) == pytest.approx(getattr(whole, name), rel=1e-11, abs=1e-9)
-    assert (e_step(points, mixture).scatters == whole.scatters).all()
+    assert (e_step(features, mixture).scatters == whole.scatters).all()
 
 
 @settings(deadline=None, max_examples=40)
@@ -93,17 +93,17 @@ def test_many_rows_and_tiles():
     st.sampled_from([(1, "published", 0.0), (4, "constrained", None)]),
 )
 def test_the_penalised_likelihood_never_falls(problem, shape, degrees, rule):
-    points, seed = problem
+    features, seed = problem
     k, name, least = rule
-    bounds = bounds_of(points, 2, k, shape=shape, degrees=degrees, rule=name, prior=1e-3)
+    bounds = bounds_of(features, 2, k, shape=shape, degrees=degrees, rule=name, prior=1e-3)
     if least == 0.0:
         bounds = replace(bounds, least_weight=0.0)
-    labels = np.random.default_rng(seed).integers(0, 2, len(points))
+    labels = np.random.default_rng(seed).integers(0, 2, len(features))
     labels[:2] = 0, 1
-    mixture = m_step(hard_statistics(points, labels, diagonal=shape in DIAGONAL), bounds)
+    mixture = m_step(hard_statistics(features, labels, diagonal=shape in DIAGONAL), bounds)
     objective = -np.inf
     for _ in range(15):
-        statistics = e_step(points, mixture)
+        statistics = e_step(features, mixture)
         new = statistics.log_likelihood - penalty(mixture, bounds)
         assert new >= objective - 1e-8 * (1 + abs(new))
         assert mixture.weights.min() >= bounds.least_weight
@@ -114,13 +114,13 @@ def test_the_penalised_likelihood_never_falls(problem, shape, degrees, rule):
 def test_the_published_bound_can_lower_the_likelihood_and_the_constrained_cannot():
     rng = np.random.default_rng(0)
     sizes = [150, 40, 10]
-    points = np.concatenate([30.0 * g + rng.normal(size=(size, 1)) for g, size in enumerate(sizes)])
+    features = np.concatenate([30.0 * g + rng.normal(size=(size, 1)) for g, size in enumerate(sizes)])
     labels = np.repeat([0, 1, 2], sizes)
-    bounds = {rule: bounds_of(points, 3, 30, rule=rule) for rule in ("published", "constrained")}
-    start = m_step(hard_statistics(points, labels), bounds["constrained"])
-    settled = fit(over([points]), start, bounds["constrained"], tolerance=1e-13).mixture
-    before = e_step(points, settled)
-    after = {rule: e_step(points, m_step(before, bounds[rule])).log_likelihood for rule in bounds}
+    bounds = {rule: bounds_of(features, 3, 30, rule=rule) for rule in ("published", "constrained")}
+    start = m_step(hard_statistics(features, labels), bounds["constrained"])
+    settled = fit(over([features]), start, bounds["constrained"], tolerance=1e-13).mixture
+    before = e_step(features, settled)
+    after = {rule: e_step(features, m_step(before, bounds[rule])).log_likelihood for rule in bounds}
     assert settled.weights.min() == pytest.approx(30 / 200)
     assert after["published"] < before.log_likelihood - 0.1
     assert after["constrained"] >= before.log_likelihood - 1e-9
@@ -129,11 +129,11 @@ def test_the_published_bound_can_lower_the_likelihood_and_the_constrained_cannot
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_degenerate_tables_give_finite_estimates(kind, shape):
-    points = table(41, 4, seed=3, kind=kind)
+    features = table(41, 4, seed=3, kind=kind)
     labels = np.arange(41) % 4
-    bounds = bounds_of(points, 4, 10, shape=shape)  # n is one above groups · k
-    start = m_step(hard_statistics(points, labels, diagonal=shape in DIAGONAL), bounds)
-    result = fit(over([points[:20], points[20:]]), start, bounds, iterations=60)
+    bounds = bounds_of(features, 4, 10, shape=shape)  # n is one above groups · k
+    start = m_step(hard_statistics(features, labels, diagonal=shape in DIAGONAL), bounds)
+    result = fit(over([features[:20], features[20:]]), start, bounds, iterations=60)
     assert np.isfinite(result.log_likelihoods).all()
     assert np.isfinite(result.mixture.covariances).all()
     assert (np.linalg.eigvalsh(result.mixture.covariances) > 0).all()
@@ -142,14 +142,14 @@ def test_degenerate_tables_give_finite_estimates(kind, shape):
 
 
 def test_a_component_without_records_becomes_as_wide_as_the_table():
-    points = table(50, 2, seed=1)
-    bounds = bounds_of(points, 2)
+    features = table(50, 2, seed=1)
+    bounds = bounds_of(features, 2)
     far = Mixture(
         np.array([0.5, 0.5]), np.array([[0.0, 0.0], [1e4, 1e4]]), np.stack([np.eye(2)] * 2), np.full(2, np.inf)
     )
-    statistics = e_step(points, far)
+    statistics = e_step(features, far)
     assert statistics.counts.tolist() == [50.0, 0.0]
-    assert m_step(statistics, bounds).covariances[1] == pytest.approx(np.diag(points.var(axis=0)))
+    assert m_step(statistics, bounds).covariances[1] == pytest.approx(np.diag(features.var(axis=0)))
 
 
 @pytest.mark.parametrize("shape", ["full", "vev"])
@@ -158,11 +158,11 @@ def test_a_known_mixture_is_found(shape):
     if shape == "vev":
         turned = truth.covariances[0][::-1, ::-1]
         truth = replace(truth, covariances=np.stack([truth.covariances[0], 2 * turned, 0.5 * turned]))
-    points, labels = sample_of(truth, 6_000, seed=4)
-    bounds = bounds_of(points, 3, 50, shape=shape)
+    features, labels = sample_of(truth, 6_000, seed=4)
+    bounds = bounds_of(features, 3, 50, shape=shape)
     rough = np.where(np.random.default_rng(0).random(6_000) < 0.7, labels, (labels + 1) % 3)
     result = fit(
-        over(np.array_split(points, 5)), m_step(hard_statistics(points, rough), bounds), bounds, tolerance=1e-9
+        over(np.array_split(features, 5)), m_step(hard_statistics(features, rough), bounds), bounds, tolerance=1e-9
     )
     assert result.converged
     assert result.mixture.weights == pytest.approx(truth.weights, abs=0.03)
@@ -172,57 +172,57 @@ def test_a_known_mixture_is_found(shape):
 
 def test_t_components_find_their_tails():
     truth = random_mixture(2, 2, seed=3, degrees=4.0, apart=6.0)
-    points, labels = sample_of(truth, 12_000, seed=5)
-    bounds = bounds_of(points, 2, 50, degrees=None)
-    start = m_step(hard_statistics(points, labels), bounds)
-    result = fit(over([points]), start, bounds, tolerance=1e-9, iterations=400)
+    features, labels = sample_of(truth, 12_000, seed=5)
+    bounds = bounds_of(features, 2, 50, degrees=None)
+    start = m_step(hard_statistics(features, labels), bounds)
+    result = fit(over([features]), start, bounds, tolerance=1e-9, iterations=400)
     assert result.mixture.degrees == pytest.approx(4.0, rel=0.25)
     assert result.mixture.covariances == pytest.approx(truth.covariances, rel=0.15, abs=0.15)
-    normal = fit(over([points]), start, bounds_of(points, 2, 50))
+    normal = fit(over([features]), start, bounds_of(features, 2, 50))
     assert result.log_likelihoods[-1] > normal.log_likelihoods[-1] + 100
 
 
 def test_normal_data_give_many_degrees_of_freedom():
-    points = np.random.default_rng(0).normal(size=(4_000, 2))
-    bounds = bounds_of(points, 1, 5, degrees=None)
-    start = m_step(hard_statistics(points, np.zeros(4_000, dtype=np.int64)), bounds)
-    assert fit(over([points]), start, bounds, tolerance=1e-10, iterations=500).mixture.degrees[0] > 30
+    features = np.random.default_rng(0).normal(size=(4_000, 2))
+    bounds = bounds_of(features, 1, 5, degrees=None)
+    start = m_step(hard_statistics(features, np.zeros(4_000, dtype=np.int64)), bounds)
+    assert fit(over([features]), start, bounds, tolerance=1e-10, iterations=500).mixture.degrees[0] > 30
 
 
 def test_large_offsets_cost_no_digits():
-    points = table(200, 3, seed=1)
+    features = table(200, 3, seed=1)
     labels = np.arange(200) % 2
-    bounds = bounds_of(points, 2, 10)
+    bounds = bounds_of(features, 2, 10)
 
     def run(shift):
-        return fit(over([points + shift]), m_step(hard_statistics(points + shift, labels), bounds), bounds).mixture
+        return fit(over([features + shift]), m_step(hard_statistics(features + shift, labels), bounds), bounds).mixture
 
     assert run(1e6).covariances == pytest.approx(run(0.0).covariances, rel=1e-6, abs=1e-7)
 
 
 def test_what_is_refused():
-    points = table(30, 2, seed=1)
+    features = table(30, 2, seed=1)
     with pytest.raises(JobError, match="give 1 to 2, or a smaller k"):
-        bounds_of(points, 3, 10)
-    assert bounds_of(points, 1, 30).least_weight == 0.0
+        bounds_of(features, 3, 10)
+    assert bounds_of(features, 1, 30).least_weight == 0.0
     for options in ({"shape": "round"}, {"rule": "none"}, {"prior": 0.0}, {"degrees": -1.0}):
         with pytest.raises(JobError):
-            bounds_of(points, 2, 5, **options)
+            bounds_of(features, 2, 5, **options)
     one, two = random_mixture(2, 2, seed=1), random_mixture(2, 2, seed=2)
     with pytest.raises(InputError, match="two different mixtures"):
-        e_step(points, one).merge(e_step(points, two))
+        e_step(features, one).merge(e_step(features, two))
     with pytest.raises(InputError, match="too far"):
-        e_step(points * 1e200, one)
+        e_step(features * 1e200, one)
     flat = Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2, 2)), np.full(1, np.inf))
     with pytest.raises(InputError, match="not positive definite"):
-        e_step(points, flat)
+        e_step(features, flat)
     with pytest.raises(JobError, match="tolerance"):
-        fit(over([points]), one, bounds_of(points, 2), tolerance=0.0)
+        fit(over([features]), one, bounds_of(features, 2), tolerance=0.0)
 
 
 def test_number_of_parameters():
-    points = table(50, 3, seed=1)
+    features = table(50, 3, seed=1)
     # Weights 2, means 9; covariances as in Celeux and Govaert 1995, table 1.
     for shape, count in (("spherical", 1), ("diagonal", 9), ("tied", 6), ("eev", 12), ("vev", 14), ("full", 18)):
-        assert bounds_of(points, 3, 2, shape=shape).parameters(3) == 11 + count
-    assert bounds_of(points, 3, 2, degrees=None).parameters(3) == 11 + 18 + 3
+        assert bounds_of(features, 3, 2, shape=shape).parameters(3) == 11 + count
+    assert bounds_of(features, 3, 2, degrees=None).parameters(3) == 11 + 18 + 3

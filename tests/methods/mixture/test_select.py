@@ -10,41 +10,41 @@ from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, 
 
 def test_the_number_of_separated_components_is_found():
     truth = random_mixture(4, 2, seed=11, apart=12.0)
-    points, labels = sample_of(truth, 800, seed=1)
-    chosen = select(points, 30, 800, numbers=range(1, 8))
+    features, labels = sample_of(truth, 800, seed=1)
+    chosen = select(features, 30, 800, numbers=range(1, 8))
     assert chosen.mixture.n_groups == 4
-    found = assign(points, chosen.mixture)
+    found = assign(features, chosen.mixture)
     assert len(set(zip(found.tolist(), labels.tolist(), strict=True))) == 4
 
 
 def test_the_shape_is_found():
     rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(size=(300, 3)), 8 + rng.normal(size=(300, 3))])
-    chosen = select(points, 30, 600, shapes=SHAPES, numbers=(1, 2, 3))
+    features = np.concatenate([rng.normal(size=(300, 3)), 8 + rng.normal(size=(300, 3))])
+    chosen = select(features, 30, 600, shapes=SHAPES, numbers=(1, 2, 3))
     assert (chosen.constraints.shape, chosen.mixture.n_groups) == ("spherical", 2)
 
 
 def test_candidates_tell_what_was_tried():
-    points = table(90, 2, seed=2)
-    chosen = select(points, 10, 90, numbers=range(2, 20), shapes=("tied", "full"))
+    features = table(90, 2, seed=2)
+    chosen = select(features, 10, 90, numbers=range(2, 20), shapes=("tied", "full"))
     assert [(c.shape, c.groups) for c in chosen.candidates] == [(s, g) for s in ("tied", "full") for g in range(2, 9)]
     best = max(chosen.candidates, key=lambda c: c.bic)
     assert (best.shape, best.groups) == (chosen.constraints.shape, chosen.mixture.n_groups)
-    likelihood = e_step(points, chosen.mixture).log_likelihood
+    likelihood = e_step(features, chosen.mixture).log_likelihood
     assert best.log_likelihood == pytest.approx(likelihood, rel=1e-12)
     assert best.bic == bic(best.log_likelihood, chosen.constraints.parameters(best.groups), 90)
-    again = select(points, 10, 90, numbers=range(2, 20), shapes=("tied", "full"))
+    again = select(features, 10, 90, numbers=range(2, 20), shapes=("tied", "full"))
     assert again.candidates == chosen.candidates
     assert (again.mixture.covariances == chosen.mixture.covariances).all()
 
 
 def test_a_sample_starts_the_fit_of_the_table():
     truth = random_mixture(3, 3, seed=5, apart=8.0)
-    points, _ = sample_of(truth, 20_000, seed=2)
-    chosen = select(np.ascontiguousarray(points[evenly_spaced(20_000, 1_500)]), 400, 20_000, numbers=(2, 3, 4))
+    features, _ = sample_of(truth, 20_000, seed=2)
+    chosen = select(np.ascontiguousarray(features[evenly_spaced(20_000, 1_500)]), 400, 20_000, numbers=(2, 3, 4))
     assert chosen.mixture.n_groups == 3
     assert chosen.constraints.least_weight == 400 / 20_000
-    whole = fit(over(np.array_split(points, 4)), chosen.mixture, chosen.constraints, tolerance=1e-8)
+    whole = fit(over(np.array_split(features, 4)), chosen.mixture, chosen.constraints, tolerance=1e-8)
     assert whole.log_likelihoods[-1] > whole.log_likelihoods[0]
     order, true_order = np.argsort(whole.mixture.means[:, 0]), np.argsort(truth.means[:, 0])
     assert whole.mixture.means[order] == pytest.approx(truth.means[true_order], abs=0.1)
@@ -75,8 +75,8 @@ def test_agglomeration_of_awkward_samples(kind, rows):
 def test_agglomeration_finds_ellipses_that_balls_would_cut():
     rng = np.random.default_rng(0)
     long = rng.normal(size=(150, 2)) * (10, 0.3)
-    points = np.concatenate([long, long[::-1] + np.array([0, 4])])
-    labels = agglomerate(points, 2)[0][1]
+    features = np.concatenate([long, long[::-1] + np.array([0, 4])])
+    labels = agglomerate(features, 2)[0][1]
     agree = (labels == np.repeat([0, 1], 150)).mean()
     assert max(agree, 1 - agree) > 0.97
 
@@ -93,10 +93,10 @@ def test_what_is_refused():
 
 
 def test_six_clusters_of_the_thyroid_table_have_the_published_sizes():
-    points = thyroid()
+    features = thyroid()
     published = np.sort([179, 232, 440, 325, 708, 63])
-    assert len(points) == published.sum()
-    chosen = select(points, 60, len(points), numbers=(6,), shapes=("full",), tolerance=1e-7, iterations=1_000)
-    sizes = np.sort(np.bincount(assign(points, chosen.mixture), minlength=6))
+    assert len(features) == published.sum()
+    chosen = select(features, 60, len(features), numbers=(6,), shapes=("full",), tolerance=1e-7, iterations=1_000)
+    sizes = np.sort(np.bincount(assign(features, chosen.mixture), minlength=6))
     # One optimum of several; within 3 % of the records cluster by cluster.
-    assert np.abs(sizes - published).max() < 0.03 * len(points)
+    assert np.abs(sizes - published).max() < 0.03 * len(features)

@@ -13,12 +13,12 @@ def shuffled_groups(sizes, rng):
     return sort_groups(rng.permutation(np.repeat(np.arange(len(sizes)), sizes)))
 
 
-def tiled(points, order, starts, times):
+def tiled(features, order, starts, times):
     """The same groups again and again, so that one call makes many independent draws."""
-    n = len(points)
+    n = len(features)
     shift = n * np.arange(times)[:, None]
     again = np.concatenate([(starts[:-1] + shift).ravel(), [n * times]])
-    return np.tile(points, (times, 1)), (order + shift).ravel(), again
+    return np.tile(features, (times, 1)), (order + shift).ravel(), again
 
 
 @st.composite
@@ -27,16 +27,16 @@ def groupings(draw, smallest=1, largest=14, widest=6):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     sizes = draw(st.lists(st.integers(smallest, largest), min_size=1, max_size=6))
     width = draw(st.integers(1, widest))
-    points = rng.normal(size=(sum(sizes), width)) * 10.0 ** rng.integers(-8, 8, width)
+    features = rng.normal(size=(sum(sizes), width)) * 10.0 ** rng.integers(-8, 8, width)
     order, starts = shuffled_groups(sizes, rng)
     if draw(st.booleans()):
-        points[:, rng.integers(width)] = draw(st.sampled_from([0.0, 0.1, -1e9 / 3]))
+        features[:, rng.integers(width)] = draw(st.sampled_from([0.0, 0.1, -1e9 / 3]))
     if draw(st.booleans()):
-        points[:, -1] = 3 * points[:, 0]
+        features[:, -1] = 3 * features[:, 0]
     if draw(st.booleans()):
-        points[:, 0] = rng.integers(-2, 3, len(points)) + 1000
+        features[:, 0] = rng.integers(-2, 3, len(features)) + 1000
     if draw(st.booleans()):
-        points[order] = points[order[starts[np.repeat(np.arange(len(sizes)), sizes)]]]
+        features[order] = features[order[starts[np.repeat(np.arange(len(sizes)), sizes)]]]
     elif draw(st.booleans()):
-        points[order[1::2]] = points[order[0::2][: len(points) // 2]]
-    return points, order, starts
+        features[order[1::2]] = features[order[0::2][: len(features) // 2]]
+    return features, order, starts

@@ -19,22 +19,22 @@ def test_centroids_are_those_of_the_twin(case):
 @given(groupings(), st.sets(st.integers(0, 5)))
 @settings(max_examples=60, deadline=None)
 def test_medians_are_those_of_the_twin_and_leave_the_other_columns(case, chosen):
-    points = case[0]
-    statistics = ["median" if j in chosen else "mean" for j in range(points.shape[1])]
+    features = case[0]
+    statistics = ["median" if j in chosen else "mean" for j in range(features.shape[1])]
     new = centroid(*case, statistics=statistics)
     columns = [j for j, statistic in enumerate(statistics) if statistic == "median"]
-    assert np.all(np.abs(new - naive.medians(*case, columns)) <= 1e-14 * np.abs(points).max(axis=0))
-    others = [j for j in range(points.shape[1]) if j not in columns]
+    assert np.all(np.abs(new - naive.medians(*case, columns)) <= 1e-14 * np.abs(features).max(axis=0))
+    others = [j for j in range(features.shape[1]) if j not in columns]
     assert np.array_equal(new[:, others], centroid(*case)[:, others])
 
 
 def test_of_an_odd_group_the_median_is_a_value_of_it():
     rng = np.random.default_rng(1)
     order, starts = shuffled_groups([1, 3, 5, 7], rng)
-    points = rng.integers(0, 4, (16, 2)).astype(float)
-    new = centroid(points, order, starts, statistics=["median", "median"])
+    features = rng.integers(0, 4, (16, 2)).astype(float)
+    new = centroid(features, order, starts, statistics=["median", "median"])
     for members in naive.groups_of(order, starts):
-        assert all(new[members[0], j] in points[members, j] for j in range(2))
+        assert all(new[members[0], j] in features[members, j] for j in range(2))
 
 
 def test_the_largest_mean_dummy_is_the_mode():

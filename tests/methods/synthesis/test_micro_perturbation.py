@@ -18,11 +18,11 @@ from tests.naive import synthesize as naive
 def test_noise_is_that_of_the_twin(form):
     rng = np.random.default_rng(1)
     order, starts = shuffled_groups(rng.integers(1, 8, 30), rng)
-    points = rng.normal(size=(len(order), 4))
-    factor = noise_factor(s_delta(GroupedMoments.of(points, order, starts), form))
+    features = rng.normal(size=(len(order), 4))
+    factor = noise_factor(s_delta(GroupedMoments.of(features, order, starts), form))
     assert factor.any(axis=0).all()
-    new = micro_perturbation(points, order, starts, rng=np.random.default_rng(2), factor=factor, form=form)
-    twin = naive.micro_perturbation(points, order, starts, rng=np.random.default_rng(2), factor=factor, form=form)
+    new = micro_perturbation(features, order, starts, rng=np.random.default_rng(2), factor=factor, form=form)
+    twin = naive.micro_perturbation(features, order, starts, rng=np.random.default_rng(2), factor=factor, form=form)
     assert np.allclose(new, twin, rtol=0, atol=1e-13)
 
 
@@ -30,18 +30,18 @@ def test_noise_stays_in_the_directions_that_the_groups_lost():
     """Dummies of one category sum to a constant: so do the perturbed ones."""
     rng = np.random.default_rng(3)
     order, starts = shuffled_groups([4] * 50, rng)
-    points = 2.0 * np.eye(3)[rng.integers(0, 3, 200)] - 1
-    factor = noise_factor(s_delta(GroupedMoments.of(points, order, starts), "independent"))
+    features = 2.0 * np.eye(3)[rng.integers(0, 3, 200)] - 1
+    factor = noise_factor(s_delta(GroupedMoments.of(features, order, starts), "independent"))
     assert (~factor.any(axis=0)).sum() == 1
-    new = micro_perturbation(points, order, starts, rng=rng, factor=factor)
+    new = micro_perturbation(features, order, starts, rng=rng, factor=factor)
     assert np.allclose(new.sum(axis=1), -1, atol=1e-12)
 
 
 def test_centred_noise_vanishes_in_groups_of_one():
-    points = np.random.default_rng(4).normal(size=(6, 2))
+    features = np.random.default_rng(4).normal(size=(6, 2))
     groups = np.arange(6), np.arange(7)
-    new = micro_perturbation(points, *groups, rng=np.random.default_rng(5), factor=np.eye(2), form="centred")
-    assert np.array_equal(new, points)
+    new = micro_perturbation(features, *groups, rng=np.random.default_rng(5), factor=np.eye(2), form="centred")
+    assert np.array_equal(new, features)
 
 
 def exact(pieces, seeds):
@@ -56,25 +56,25 @@ def exact(pieces, seeds):
     ]
 
 
-def cut(points, order, starts, piece_of_group):
+def cut(features, order, starts, piece_of_group):
     """The groups dealt out to pieces, each a table with groups of its own; empty ones left out."""
-    label = np.empty(len(points), dtype=np.int64)
+    label = np.empty(len(features), dtype=np.int64)
     label[order] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     pieces = []
     for piece in np.unique(piece_of_group):
         chosen = np.isin(label, np.flatnonzero(piece_of_group == piece))
-        pieces.append((points[chosen], *sort_groups(np.unique(label[chosen], return_inverse=True)[1])))
+        pieces.append((features[chosen], *sort_groups(np.unique(label[chosen], return_inverse=True)[1])))
     return pieces
 
 
 @given(groupings(), st.lists(st.integers(0, 3), min_size=6, max_size=6))
 @settings(max_examples=150, deadline=None)
 def test_exact_form_keeps_group_means_and_the_covariance_over_any_split(case, piece_of_group):
-    points, _, starts = case
+    features, _, starts = case
     pieces = cut(*case, np.array(piece_of_group[: len(starts) - 1]))
     grouped, made = exact(pieces, range(len(pieces)))
     size = np.sqrt(np.diag(grouped.total.scatter))
-    room = 1e-9 * size + 4e-16 * np.abs(points).max(axis=0) * len(points)  # floats next to a large mean
+    room = 1e-9 * size + 4e-16 * np.abs(features).max(axis=0) * len(features)  # floats next to a large mean
     for (old, order, starts), new in zip(pieces, made, strict=True):
         for members in naive.groups_of(order, starts):
             assert np.all(np.abs(new[members].mean(axis=0) - old[members].mean(axis=0)) <= room)
@@ -97,36 +97,36 @@ def test_exact_form_is_that_of_the_twin():
 def test_exact_form_where_degrees_of_freedom_just_reach_the_rank(width):
     """One group of width + 1: W has rank width = N - G."""
     for seed in range(20):
-        points = np.random.default_rng(seed).normal(size=(width + 1, width))
+        features = np.random.default_rng(seed).normal(size=(width + 1, width))
         groups = np.arange(width + 1), np.array([0, width + 1])
-        _, (new,) = exact([(points, *groups)], [seed])
-        assert np.allclose(np.cov(new.T), np.cov(points.T), rtol=0, atol=1e-9 * np.var(points, axis=0).max())
+        _, (new,) = exact([(features, *groups)], [seed])
+        assert np.allclose(np.cov(new.T), np.cov(features.T), rtol=0, atol=1e-9 * np.var(features, axis=0).max())
 
 
 @pytest.mark.parametrize(("width", "seed"), [(2, 4043), (2, 2828), (7, 1193), (7, 2060)])
 def test_draws_nearly_in_a_plane_are_whitened_by_their_root_but_not_by_their_products(width, seed):
     """Among the worst of 20,000 and 5,000 seeds; a scatter summed from products misses the covariance by over 1e-9."""
-    points = np.random.default_rng(1).normal(size=(width + 1, width))
+    features = np.random.default_rng(1).normal(size=(width + 1, width))
     groups = np.arange(width + 1), np.array([0, width + 1])
-    grouped, (new,) = exact([(points, *groups)], [seed])
+    grouped, (new,) = exact([(features, *groups)], [seed])
     assert np.allclose(np.cov(new.T), grouped.total.covariance, rtol=0, atol=1e-10)
-    drawn = np.random.default_rng(seed).standard_normal(points.shape)
+    drawn = np.random.default_rng(seed).standard_normal(features.shape)
     products = NoiseScatter(width, np.ascontiguousarray(np.linalg.cholesky(naive.scatter(drawn)).T))
     factor = exact_factor(products, grouped.within)
-    off = micro_perturbation(points, *groups, rng=np.random.default_rng(seed), factor=factor, form="exact")
+    off = micro_perturbation(features, *groups, rng=np.random.default_rng(seed), factor=factor, form="exact")
     assert np.abs(np.cov(off.T) - grouped.total.covariance).max() > 1e-9
 
 
 def test_exact_form_with_collinear_and_constant_columns_and_more_columns_than_freedom():
     rng = np.random.default_rng(7)
-    points = rng.normal(size=(12, 9))
-    points[:, 3], points[:, 4], points[:, 5] = 7.0, 2 * points[:, 0], points[:, 1] - points[:, 2]
+    features = rng.normal(size=(12, 9))
+    features[:, 3], features[:, 4], features[:, 5] = 7.0, 2 * features[:, 0], features[:, 1] - features[:, 2]
     order, starts = shuffled_groups([3, 3, 3, 3], rng)  # 8 degrees of freedom
-    grouped, (new,) = exact([(points, order, starts)], [1])
+    grouped, (new,) = exact([(features, order, starts)], [1])
     assert np.all(new[:, 3] == 7.0)
     assert np.allclose(new[:, 4], 2 * new[:, 0], atol=1e-7) and np.allclose(new[:, 5], new[:, 1] - new[:, 2], atol=1e-7)
     assert np.allclose(np.cov(new.T), grouped.total.covariance, rtol=0, atol=1e-10)
-    assert not np.allclose(new, points, atol=0.1)
+    assert not np.allclose(new, features, atol=0.1)
 
 
 def test_exact_noise_is_a_uniform_frame():
@@ -136,14 +136,14 @@ def test_exact_noise_is_a_uniform_frame():
     """
     rng = np.random.default_rng(8)
     order, starts = shuffled_groups([3, 4, 2], rng)
-    points = rng.normal(size=(9, 2)) @ rng.normal(size=(2, 2))
-    grouped = GroupedMoments.of(points, order, starts)
+    features = rng.normal(size=(9, 2)) @ rng.normal(size=(2, 2))
+    grouped = GroupedMoments.of(features, order, starts)
     root = np.linalg.inv(np.linalg.cholesky(grouped.within))
     contrast = rng.normal(size=9)
     for members in naive.groups_of(order, starts):
         contrast[members] -= contrast[members].mean()
     contrast /= np.linalg.norm(contrast)
-    cosine = np.array([contrast @ exact([(points, order, starts)], [seed])[1][0] @ root[1] for seed in range(6_000)])
+    cosine = np.array([contrast @ exact([(features, order, starts)], [seed])[1][0] @ root[1] for seed in range(6_000)])
     assert stats.kstest(cosine, stats.beta(2.5, 2.5, loc=-1, scale=2).cdf).pvalue > 1e-8
 
 

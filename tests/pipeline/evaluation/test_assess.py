@@ -14,7 +14,7 @@ from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.evaluation.search import found_in
 from anonpipe.pipeline.holdout import held_rows
@@ -76,9 +76,9 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         seen["open"] = [path for path in files if path.stat().st_mode & 0o077]
         seen["partitions"] = len(cut.partitions)
         cells = [released_rows(work, fitted, cut, at) for at in range(len(cut.partitions))]
-        points = known_points(fitted, np.concatenate(cells))
+        features = known_features(fitted, np.concatenate(cells))
         queries = run.staging.read_arrays("assessed/queries.npz")
-        distances = ((queries["points"][:, None] - points[None]) ** 2).sum(axis=2)
+        distances = ((queries["features"][:, None] - features[None]) ** 2).sum(axis=2)
         seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(work, cut, "release").nearest.squared)
 
     with monkeypatch.context() as patch:

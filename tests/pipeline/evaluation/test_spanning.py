@@ -10,7 +10,7 @@ from anonpipe.evaluate.risk import attribute_inference
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.collect import group_sizes
-from anonpipe.pipeline.evaluation.known import known_points
+from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.samples import read_guessed
 from anonpipe.pipeline.evaluation.search import coded_positions
 from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
@@ -55,7 +55,9 @@ def seen(monkeypatch, given):
         parts = range(len(cut.partitions))
         found["original"] = [partition_cells(work, fitted, cut, at) for at in parts]
         found["released"] = [beside_the_original(records, at, released_rows(work, fitted, cut, at)) for at in parts]
-        found["points"] = [[known_points(fitted, cells) for cells in found[side]] for side in ("original", "released")]
+        found["features"] = [
+            [known_features(fitted, cells) for cells in found[side]] for side in ("original", "released")
+        ]
         if given.mask.method == "local_synthesis":
             labels = [released_labels(work, fitted, cut, at) for at in parts]
             found["groups"] = np.concatenate([beside_the_original(records, at, each) for at, each in enumerate(labels)])
@@ -69,7 +71,7 @@ def seen(monkeypatch, given):
 
 
 def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
-    """Counted anew from the released rows alone: all of them, without partitions."""
+    """Counted again from the released rows alone: all of them, without partitions."""
     found, assessment = seen(monkeypatch, job(tmp_path, mask=EQUAL, measure=RISK | {"queries": 1_010}))
     released = np.concatenate(found["released"])[:, [BY_NAME.index(name) for name in COLUMNS]]
     assert len(found["released"]) > 1
@@ -78,7 +80,7 @@ def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
     illness = released[:, 3]
     homogeneous = np.mean([len(set(illness[rows])) == 1 for rows in equal])
     assert assessment.measurement("sensitive.illness.homogeneity").value == pytest.approx(homogeneous)
-    before, after = (np.concatenate(side) for side in found["points"])
+    before, after = (np.concatenate(side) for side in found["features"])
     linked = []
     for own, query in enumerate(before):
         distances = ((after - query) ** 2).sum(axis=1)

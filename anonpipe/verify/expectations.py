@@ -23,12 +23,12 @@ CHANCE = 1e-6
 
 @dataclass(frozen=True)
 class Target:
-    """The original points, and what is promised of the synthetic ones.
+    """The original features, and what is promised of the synthetic ones.
 
     Attributes
     ----------
     original
-        Moments of the original points.
+        Moments of the original features.
     expected
         The promise; None for none.
     tables
@@ -42,13 +42,13 @@ class Target:
 
     @property
     def scale(self) -> FloatArray:
-        """Standard deviations of the original points, 1 for a constant, shape (width,)."""
+        """Standard deviations of the original features, 1 for a constant, shape (width,)."""
         spread = np.sqrt(np.diag(self.original.covariance))
         return np.where(spread > 0, spread, 1.0)
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """How far chance may lead each mean, and each covariance, from what is expected; in the points' unit.
+        """How far chance may lead each mean, and each covariance, from what is expected; in the features' unit.
 
         One of all entries of all tables is further off with probability
         `CHANCE` at most, whatever the data; zeros for what is exact.
@@ -87,8 +87,8 @@ def of_groups(
     return Target(merge_all(grouped).total, guarantee.expect(grouped, spread), tables)
 
 
-def against_promise(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:
-    """Hold the synthetic points against what the method promises; nothing where it promises nothing.
+def against_expectation(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:
+    """Hold the synthetic features against what the method promises; nothing where it promises nothing.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def against_promise(scope: Scope, target: Target, made: Moments, names: Sequence
     target, made
         What is promised, and what was found.
     names
-        Of each column of points the table's.
+        Of each feature column the table's.
     """
     expected, scale = target.expected, target.scale
     if expected is None:

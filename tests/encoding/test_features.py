@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.missing import fill_missing
-from anonpipe.encoding.points import PointCodec
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.kernels.groups import sort_groups
 
@@ -50,9 +50,9 @@ def table(rows, seed=0):
 def case():
     batch = table(600)
     scan = scan_batch(batch, COLUMNS, 0, [])
-    cells = CellCodec.fit(batch.schema, COLUMNS, scan)
+    cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
     labels = np.random.default_rng(1).permutation(np.arange(600) % GROUPS)
-    return cells, PointCodec.fit(cells, scan), cells.to_cells(batch), *sort_groups(labels)
+    return cells, FeatureEncoder.fit(cells, scan), cells.to_cells(batch), *sort_groups(labels)
 
 
 def same(a, b):
@@ -60,23 +60,23 @@ def same(a, b):
 
 
 def test_layout(case):
-    _, points, values, *_ = case
+    _, features, values, *_ = case
     # n, whole, holes + indicator, o + indicator, flat, two, many with null
-    assert points.width == 1 + 1 + 2 + 2 + 1 + 1 + 4
-    encoded = points.encode(values)
+    assert features.width == 1 + 1 + 2 + 2 + 1 + 1 + 4
+    encoded = features.encode(values)
     assert encoded.shape == (600, 12) and encoded.flags.c_contiguous and np.isfinite(encoded).all()
-    assert points.numeric_positions == (0, 1, 2, 3, 8)
-    names = {block.name for block in (*points.numbers, *points.categories)}
+    assert features.numeric_positions == (0, 1, 2, 3, 8)
+    names = {block.name for block in (*features.numbers, *features.categories)}
     assert names == set(COLUMNS) - {"kept"}
 
 
 def test_undisturbed_points_decode_to_the_original(case):
-    _, codec, values, order, starts = case
+    _, encoder, values, order, starts = case
     before = values.copy()
-    filled = fill_missing(values, codec.numeric_positions, order, starts, 3, np.random.default_rng(3))
+    filled = fill_missing(values, encoder.numeric_positions, order, starts, 3, np.random.default_rng(3))
     for full in (None, filled):
-        points = codec.encode(values, full)
-        decoded = codec.decode(points, values, order, starts, rng=np.random.default_rng(0))
+        features = encoder.encode(values, full)
+        decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(0))
         assert np.allclose(decoded, values, equal_nan=True, atol=1e-9)
         assert same(decoded[:, 1:], values[:, 1:])
     assert same(values, before)
@@ -87,13 +87,13 @@ def test_undisturbed_points_decode_to_the_original(case):
 def test_calibrated_decoding_keeps_counts_in_every_group_bounds_and_steps(seed, noise):
     batch = table(200, seed)
     scan = scan_batch(batch, COLUMNS, 0, [])
-    cells = CellCodec.fit(batch.schema, COLUMNS, scan)
-    codec, values = PointCodec.fit(cells, scan), cells.to_cells(batch)
+    cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
+    encoder, values = FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(200) % 12)
     order, starts = sort_groups(labels)
-    points = codec.encode(values) + noise * rng.normal(size=(200, codec.width))
-    decoded = codec.decode(points, values, order, starts, rng=rng)
+    features = encoder.encode(values) + noise * rng.normal(size=(200, encoder.width))
+    decoded = encoder.decode(features, values, order, starts, rng=rng)
     for group in range(12):
         inside = labels == group
         for position, name in enumerate(cells.names):
@@ -112,32 +112,32 @@ def test_bounds_keep_the_sums_of_groups_up_to_rounding():
     columns["x"] = columns["x"].model_copy(update={"step": 0.001})
     batch = pa.record_batch({"x": batch.column(0).cast(pa.float64())})
     scan = scan_batch(batch, columns, 0, [])
-    cells = CellCodec.fit(batch.schema, columns, scan)
-    codec, values = PointCodec.fit(cells, scan), cells.to_cells(batch)
+    cells = ColumnEncoder.fit(batch.schema, columns, scan)
+    encoder, values = FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
     order, starts = sort_groups(np.arange(300) % 20)
     noise = np.random.default_rng(1).normal(size=(300, 1))
     noise -= (np.bincount(np.arange(300) % 20, weights=noise[:, 0]) / 15)[np.arange(300) % 20, None]
-    points = codec.encode(values) + noise
-    assert (codec.decode(points, values, order, starts, rng=np.random.default_rng(0)) >= 0).all()
-    decoded = codec.decode(points, values, order, starts, rng=np.random.default_rng(0))
+    features = encoder.encode(values) + noise
+    assert (encoder.decode(features, values, order, starts, rng=np.random.default_rng(0)) >= 0).all()
+    decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(0))
     sums, wanted = (np.bincount(np.arange(300) % 20, weights=x[:, 0]) for x in (decoded, values))
     assert np.abs(sums - wanted).max() <= 15 * 0.0005 + 1e-9
-    assert (np.clip(points * codec.numbers[0].sd + codec.numbers[0].mean, 0, None).sum() - wanted.sum()) > 10
+    assert (np.clip(features * encoder.numbers[0].sd + encoder.numbers[0].mean, 0, None).sum() - wanted.sum()) > 10
 
 
 def test_identical_groups_get_identical_rows(case):
-    _, codec, values, order, starts = case
-    filled = fill_missing(values, codec.numeric_positions, order, starts, 3, np.random.default_rng(3))
-    points = codec.encode(values, filled)
-    means = np.add.reduceat(points[order], starts[:-1]) / np.diff(starts)[:, None]
-    points[order] = np.repeat(means, np.diff(starts), axis=0)
+    _, encoder, values, order, starts = case
+    filled = fill_missing(values, encoder.numeric_positions, order, starts, 3, np.random.default_rng(3))
+    features = encoder.encode(values, filled)
+    means = np.add.reduceat(features[order], starts[:-1]) / np.diff(starts)[:, None]
+    features[order] = np.repeat(means, np.diff(starts), axis=0)
     for how in ("calibrated", "most_probable", "sampled"):
-        decoded = codec.decode(
-            points, values, order, starts, rng=np.random.default_rng(5), categories=how, identical_groups=True
+        decoded = encoder.decode(
+            features, values, order, starts, rng=np.random.default_rng(5), categories=how, identical_groups=True
         )
         synthetic = np.delete(decoded, 7, axis=1)[order]
         assert same(synthetic, np.repeat(synthetic[starts[:-1]], np.diff(starts), axis=0))
-    decoded = codec.decode(points, values, order, starts, rng=np.random.default_rng(5), identical_groups=True)
+    decoded = encoder.decode(features, values, order, starts, rng=np.random.default_rng(5), identical_groups=True)
     for position in (4, 5):
         before, after = (np.bincount(x[:, position].astype(int), minlength=4) for x in (values, decoded))
         assert np.abs(before - after).max() <= 20 * 2  # groups of 20: each of the rarer is off by half a group
@@ -145,10 +145,10 @@ def test_identical_groups_get_identical_rows(case):
 
 
 def test_every_column_weighs_like_one_number(case):
-    _, codec, values, *_ = case
-    weighted = codec.encode(values) * np.sqrt(codec.distance_weights())
+    _, encoder, values, *_ = case
+    weighted = encoder.encode(values) * np.sqrt(encoder.distance_weights())
     variances = weighted.var(axis=0)
-    for block in (*codec.numbers, *codec.categories):
+    for block in (*encoder.numbers, *encoder.categories):
         wanted = 0.0 if block.name in ("one", "flat") else 1.0
         assert variances[block.start : block.stop].sum() == pytest.approx(wanted, rel=0.005), block.name
 
@@ -161,22 +161,23 @@ def test_declared_and_response_weights():
     }
     batch = pa.record_batch({"t": [1.0, 2.0, 4.0], "a": [1.0, 5.0, 2.0], "c": ["x", "y", "y"]})
     scan = scan_batch(batch, columns, 0, [])
-    codec = PointCodec.fit(CellCodec.fit(batch.schema, columns, scan), scan)
-    plain = codec.distance_weights()
+    encoder = FeatureEncoder.fit(ColumnEncoder.fit(batch.schema, columns, scan), scan)
+    plain = encoder.distance_weights()
     assert plain.tolist() == pytest.approx([1.0, 3.0, 1 / (4 * 2 / 9)])
-    assert (codec.distance_weights("t", 0.6) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
+    assert (encoder.distance_weights("t", 0.6) / plain).tolist() == pytest.approx([0.6, 0.2, 0.2])
     with pytest.raises(ValueError, match="together"):
-        codec.distance_weights("t")
+        encoder.distance_weights("t")
     with pytest.raises(ValueError, match="'z'"):
-        codec.distance_weights("z", 0.5)
+        encoder.distance_weights("z", 0.5)
 
 
 def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):
-    _, codec, values, order, starts = case
-    points = codec.encode(values)
+    _, encoder, values, order, starts = case
+    features = encoder.encode(values)
     results = {
         how: [
-            codec.decode(points, values, order, starts, rng=np.random.default_rng(s), categories=how) for s in (1, 1, 2)
+            encoder.decode(features, values, order, starts, rng=np.random.default_rng(s), categories=how)
+            for s in (1, 1, 2)
         ]
         for how in ("calibrated", "most_probable", "sampled")
     }
@@ -184,7 +185,7 @@ def test_only_sampling_draws_and_the_same_seed_gives_the_same(case):
         assert same(once, again)
         assert same(once, other) == (how != "sampled")
     with pytest.raises(ValueError, match="calibrated, most_probable, sampled"):
-        codec.decode(points, values, order, starts, rng=np.random.default_rng(1), categories="best")
+        encoder.decode(features, values, order, starts, rng=np.random.default_rng(1), categories="best")
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -192,9 +193,9 @@ def test_smallest_tables(size):
     columns = {"x": Column(kind="continuous"), "c": Column(kind="categorical")}
     batch = pa.record_batch({"x": [1.0, None][:size], "c": ["a", None][:size]})
     scan = scan_batch(batch, columns, 0, [])
-    cells = CellCodec.fit(batch.schema, columns, scan)
-    codec, values = PointCodec.fit(cells, scan), cells.to_cells(batch)
+    cells = ColumnEncoder.fit(batch.schema, columns, scan)
+    encoder, values = FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
     order, starts = sort_groups(np.zeros(size, dtype=np.int64))
-    decoded = codec.decode(codec.encode(values), values, order, starts, rng=np.random.default_rng(0))
+    decoded = encoder.decode(encoder.encode(values), values, order, starts, rng=np.random.default_rng(0))
     assert same(decoded, values)
     assert cells.from_cells(decoded).equals(batch)

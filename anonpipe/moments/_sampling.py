@@ -56,8 +56,8 @@ def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
     Examples
     --------
     >>> from anonpipe.moments import s_delta
-    >>> points = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> grouped = GroupedMoments.of(points, np.arange(4), np.array([0, 2, 4]))
+    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
     >>> expected_of_scopes([(grouped, s_delta(grouped, "independent"))], "independent").round(9).tolist()
     [[6.666666667]]
     """

@@ -1,4 +1,4 @@
-"""Slow literal twins of the codec's loops, on Python lists and integers."""
+"""Slow literal twins of the encoder's loops, on Python lists and integers."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def fill(values, groups, line, k, draws):
     return filled
 
 
-def exchanged(points, start, stop, pairs, wanted):
+def exchanged(features, start, stop, pairs, wanted):
     """The records after every pair that lessens the squared distance to the wanted scatter has exchanged a column."""
-    rows = [list(row) for row in points]
+    rows = [list(row) for row in features]
 
     def off():
         means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.columns import Column
-from anonpipe.encoding.beside import BesideCodec
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
 
@@ -16,10 +16,10 @@ from anonpipe.errors import InputError
 def encoded(batch, columns):
     columns = {name: Column(role="key", **options) for name, options in columns.items()}
     scan = scan_batch(batch, columns, 0, [])
-    cells = CellCodec.fit(batch.schema, columns, scan)
-    codec = BesideCodec.fit(cells, scan, list(columns))
-    numbers = codec.encode(cells.to_cells(batch))
-    assert numbers.shape == (batch.num_rows, codec.width) and np.isfinite(numbers).all()
+    cells = ColumnEncoder.fit(batch.schema, columns, scan)
+    encoder = ConditioningEncoder.fit(cells, scan, list(columns))
+    numbers = encoder.encode(cells.to_cells(batch))
+    assert numbers.shape == (batch.num_rows, encoder.width) and np.isfinite(numbers).all()
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Columns that are released unchanged, as finite numbers beside the points: what masked columns are drawn given."""
+"""Columns that are released unchanged, as finite numbers beside the features: what masked columns are drawn given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.cells import CellCodec
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.scan import MOST_DUMMIES, Scan
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import InputError
@@ -16,7 +16,7 @@ from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class BesideCodec:
+class ConditioningEncoder:
     """How unchanged columns become numbers; there is no way back, as they are released as they are.
 
     A number or date is one z-score, an ordinal that of its position; nulls
@@ -36,8 +36,8 @@ class BesideCodec:
     tables: tuple[FloatArray, ...]
 
     @classmethod
-    def fit(cls, cells: CellCodec, scan: Scan, names: Sequence[str]) -> BesideCodec:
-        """The codec of some unchanged columns.
+    def fit(cls, cells: ColumnEncoder, scan: Scan, names: Sequence[str]) -> ConditioningEncoder:
+        """The encoder of some unchanged columns.
 
         Raises
         ------
@@ -52,8 +52,8 @@ class BesideCodec:
         >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
         >>> columns = {"age": Column(kind="integer", role="key"), "sex": Column(kind="binary", role="sensitive")}
         >>> scan = scan_batch(batch, columns, 0, [])
-        >>> codec = CellCodec.fit(batch.schema, columns, scan)
-        >>> BesideCodec.fit(codec, scan, ["age", "sex"]).encode(codec.to_cells(batch)).tolist()
+        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
+        >>> ConditioningEncoder.fit(encoder, scan, ["age", "sex"]).encode(encoder.to_cells(batch)).tolist()
         [[-1.0, -1.0, 1.0], [0.0, 1.0, -1.0], [1.0, -1.0, -1.0]]
         """
         positions = tuple(cells.names.index(name) for name in names)
@@ -77,7 +77,7 @@ class BesideCodec:
         return np.concatenate(parts, axis=1) if parts else np.empty((len(cells), 0))
 
 
-def _table(cells: CellCodec, scan: Scan, position: int) -> FloatArray:
+def _table(cells: ColumnEncoder, scan: Scan, position: int) -> FloatArray:
     """The numbers of each code of a column, nulls last if there are any."""
     name, kind = cells.names[position], cells.columns[position].kind
     counts = np.zeros(cells.code_count(name))

@@ -1,4 +1,4 @@
-"""Cells to points and back: what clusterers and synthesizers see of the columns whose values are replaced.
+"""Cells to features and back: what clusterers and synthesizers see of the columns whose values are replaced.
 
 A number (or its logarithm, or its normal score) or an ordinal is one z-score; its nulls, if there are any, one more
 column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
@@ -17,8 +17,8 @@ import numpy as np
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding._bounds_kernel import keep_group_sums
 from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
-from anonpipe.encoding.cells import CellCodec
-from anonpipe.encoding.columns import ColumnScan, point_width
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.columns import ColumnScan, feature_width
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid
@@ -70,13 +70,13 @@ class Groups:
         index = self.spread(np.arange(groups)) * size + codes
         return np.bincount(index, minlength=groups * size).reshape(groups, size)
 
-    def calibrate(self, points: FloatArray, codes: IntArray) -> IntArray:
+    def calibrate(self, features: FloatArray, codes: IntArray) -> IntArray:
         """Categories of the records such that those of the original `codes` keep their counts, shape (n_rows,)."""
-        size = max(2, points.shape[1])
+        size = max(2, features.shape[1])
         if self.identical:
             totals = np.bincount(codes, minlength=size)
-            return self.spread(calibrated_groups(probabilities(points[self.first]), self.sizes, totals))
-        return calibrated(probabilities(points), self.order, self.starts, self.count(codes, size))
+            return self.spread(calibrated_groups(probabilities(features[self.first]), self.sizes, totals))
+        return calibrated(probabilities(features), self.order, self.starts, self.count(codes, size))
 
 
 def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
@@ -111,7 +111,7 @@ class NumberBlock:
     name, position
         The column, and where it stands among the cells.
     start, stop
-        Its columns among the points.
+        Its columns among the features.
     mean, sd
         Of its values that are there; sd is 1 for a constant.
     null_share
@@ -162,7 +162,7 @@ class NumberBlock:
         return float(np.log(self.grid.low + self.offset)), float(np.log(self.grid.high + self.offset))
 
     def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
-        """Write the block's points; what is missing even in `filled` stands at the mean."""
+        """Write the block's features; what is missing even in `filled` stands at the mean."""
         if self.scored is None:
             scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
         else:
@@ -188,7 +188,7 @@ class NumberBlock:
         return max(span, np.finfo(float).tiny)
 
     def decode(
-        self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
+        self, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
     ) -> FloatArray:
         """Values of the block's column, NaN for nulls, whose counts are calibrated.
 
@@ -196,10 +196,10 @@ class NumberBlock:
         group's own values are handed out in the order of the synthetic ones,
         or by `histogram` at random.
         """
-        values = self.mean + self.sd * points[:, self.start]
+        values = self.mean + self.sd * features[:, self.start]
         if self.stop - self.start == 2:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
-            values[groups.calibrate(points[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
+            values[groups.calibrate(features[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
         if self.ordinal and how == "histogram":
             return histogram_codes(cells[:, self.position], groups, rng)
         if self.ordinal and how == "calibrated" and not groups.identical:
@@ -239,7 +239,7 @@ class CategoryBlock:
     shares: FloatArray
 
     def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
-        """Write the block's points; categories need no filling, `filled` is not looked at."""
+        """Write the block's features; categories need no filling, `filled` is not looked at."""
         at = self._index(cells)
         if self.stop - self.start == 1:
             out[:, self.start] = np.where(at == 1, 1.0, -1.0)
@@ -255,7 +255,7 @@ class CategoryBlock:
         codes = cells[:, self.position].astype(np.int64)
         at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         if (self.codes[at] != codes).any():
-            raise ValueError(f"the cells of column {self.name!r} hold codes that the codec was not fitted to")
+            raise ValueError(f"the cells of column {self.name!r} hold codes that the encoder was not fitted to")
         return at
 
     def distance_weights(self, scale: Scale) -> FloatArray:
@@ -267,14 +267,14 @@ class CategoryBlock:
         return np.full(width, 1.0 / variances[:width].sum()) if width else np.empty(0)
 
     def decode(
-        self, points: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
+        self, features: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator, how: Decoding
     ) -> FloatArray:
         """Codes of the block's column."""
         if how == "histogram":
             return histogram_codes(cells[:, self.position], groups, rng)
         if self.stop == self.start:
-            return np.full(len(points), float(self.codes[0]))
-        dummies = points[:, self.start : self.stop]
+            return np.full(len(features), float(self.codes[0]))
+        dummies = features[:, self.start : self.stop]
         if how == "calibrated":
             chosen = groups.calibrate(dummies, self._index(cells))
         else:
@@ -285,15 +285,15 @@ class CategoryBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class PointCodec:
-    """How the columns whose values are replaced become points and points cells.
+class FeatureEncoder:
+    """How the columns whose values are replaced become features and features cells.
 
     Attributes
     ----------
     numbers, categories
-        The columns, each with its place among cells and points.
+        The columns, each with its place among cells and features.
     width
-        Number of columns of points.
+        Number of feature columns.
     scores
         The columns that are carried by normal scores; None for none.
     """
@@ -304,8 +304,8 @@ class PointCodec:
     scores: Scores | None = None
 
     @classmethod
-    def fit(cls, cells: CellCodec, scan: Scan, scores: Scores | None = None) -> PointCodec:
-        """The codec of a scanned input, some columns of which may be carried by normal scores.
+    def fit(cls, cells: ColumnEncoder, scan: Scan, scores: Scores | None = None) -> FeatureEncoder:
+        """The encoder of a scanned input, some columns of which may be carried by normal scores.
 
         Examples
         --------
@@ -315,8 +315,8 @@ class PointCodec:
         >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
         >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
         >>> scan = scan_batch(batch, columns, 0, [])
-        >>> codec = CellCodec.fit(batch.schema, columns, scan)
-        >>> PointCodec.fit(codec, scan).encode(codec.to_cells(batch)).round(3).tolist()
+        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
+        >>> FeatureEncoder.fit(encoder, scan).encode(encoder.to_cells(batch)).round(3).tolist()
         [[-0.707, -1.0, 1.0], [0.0, 1.0, -1.0], [0.707, -1.0, -1.0]]
         """
         numbers: list[NumberBlock] = []
@@ -326,7 +326,7 @@ class PointCodec:
             if not column.role.synthesized:
                 continue
             scanned = scan.columns[name]
-            stop = start + point_width(column, scanned)
+            stop = start + feature_width(column, scanned)
             if name not in cells.categories or column.kind is Kind.ORDINAL:
                 block = _number_block(name, position, start, stop, column, scanned, cells.grid(position))
                 numbers.append(_by_scores(block, scores))
@@ -338,7 +338,7 @@ class PointCodec:
         return cls(tuple(numbers), tuple(categories), start, scores)
 
     @property
-    def on_scores(self) -> PointCodec:
+    def on_scores(self) -> FeatureEncoder:
         """The same for cells that hold the scores themselves, as decoding makes them first."""
         return replace(self, numbers=tuple(replace(each, scored=None) for each in self.numbers), scores=None)
 
@@ -349,12 +349,12 @@ class PointCodec:
 
     @property
     def number_columns(self) -> tuple[tuple[int, int | None], ...]:
-        """Of each number its column of points, and the one that is 1 where it is missing; None where it never is."""
+        """Of each number its feature column, and the one that is 1 where it is missing; None where it never is."""
         return tuple((each.start, each.start + 1 if each.stop - each.start == 2 else None) for each in self.numbers)
 
     @property
     def category_columns(self) -> tuple[tuple[int, ...], ...]:
-        """The columns of points of each category, and of each number's nulls: all that hold -1 and +1 only."""
+        """The feature columns of each category, and of each number's nulls: all that hold -1 and +1 only."""
         nulls = [(block.start + 1,) for block in self.numbers if block.stop - block.start == 2]
         dummies = [tuple(range(block.start, block.stop)) for block in self.categories if block.stop > block.start]
         return (*nulls, *dummies)
@@ -362,7 +362,7 @@ class PointCodec:
     def encode(
         self, cells: FloatArray, filled: FloatArray | None = None, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Points of cells, finite, C order.
+        """Features of cells, finite, C order.
 
         Parameters
         ----------
@@ -380,11 +380,11 @@ class PointCodec:
         numpy.ndarray
             Shape (n_rows, width).
         """
-        points = np.empty((len(cells), self.width))
+        features = np.empty((len(cells), self.width))
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
         for block in self._blocks():
-            block.encode(cells, cells if filled is None else filled, points, Given(stratum, rng))
-        return points
+            block.encode(cells, cells if filled is None else filled, features, Given(stratum, rng))
+        return features
 
     def distance_weights(
         self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
@@ -428,7 +428,7 @@ class PointCodec:
 
     def decode(
         self,
-        points: FloatArray,
+        features: FloatArray,
         cells: FloatArray,
         order: IntArray,
         starts: IntArray,
@@ -437,11 +437,11 @@ class PointCodec:
         categories: Decoding = "calibrated",
         identical_groups: bool = False,
     ) -> FloatArray:
-        """Cells of synthetic points.
+        """Cells of synthetic features.
 
         Parameters
         ----------
-        points
+        features
             Shape (n_rows, width).
         cells
             The original cells of the same rows: they give the counts of
@@ -455,11 +455,11 @@ class PointCodec:
             identical groups, its count in all groups as nearly as possible);
             `most_probable`, `sampled`: Lasko & Vinterbo 2010, section III;
             `histogram`: the group's own categories, ordinals too, permuted,
-            also where the points of a group are equal
+            also where the features of a group are equal
             (`anonpipe.methods.synthesis.METHODS["histogram"]`).
             Nulls of numbers are always calibrated.
         identical_groups
-            The points of a group are equal, and so will be its cells, but
+            The features of a group are equal, and so will be its cells, but
             for what `histogram` permutes.
 
         Returns
@@ -474,9 +474,9 @@ class PointCodec:
         groups = Groups(order, starts, identical_groups)
         released = cells.copy()
         for number in self.numbers:
-            released[:, number.position] = number.decode(points, cells, groups, rng, categories)
+            released[:, number.position] = number.decode(features, cells, groups, rng, categories)
         for block in self.categories:
-            released[:, block.position] = block.decode(points, cells, groups, rng, categories)
+            released[:, block.position] = block.decode(features, cells, groups, rng, categories)
         return released
 
     def _blocks(self) -> Iterator[NumberBlock | CategoryBlock]:
