@@ -7,7 +7,6 @@ once. What is printed, and how, is in `display`.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -407,19 +406,22 @@ def purge(
 
     outputs = [] if dry_run else _outputs(purge_staging(staging_root(staging), dry_run=True))
     gone = purge_staging(staging_root(staging), dry_run)
-    for output in outputs:
-        clean_up(output)
+    for output, internal in outputs:
+        clean_up(output, internal)
     for folder in gone:
         display.line(f"{'would delete' if dry_run else 'deleted'} {folder}")
     display.line(f"{counted(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
 
 
-def _outputs(stagings: list[Path]) -> list[str]:
-    """Where crashed runs would have published, as far as their stagings still tell."""
+def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
+    """Where crashed runs would have published releases and internal reports, as far as their stagings still tell."""
+    from anonpipe.storage.staging import Staging
+
     found = []
     for folder in stagings:
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            found.append(str(json.loads((folder / "job.json").read_bytes())["output"]))
+        with contextlib.suppress(AnonpipeError, OSError, ValueError, LookupError, TypeError):
+            job = Staging(folder).read_json("job.json")
+            found.append((job["output"], job["report"]["internal"]))
     return found
 
 

@@ -17,10 +17,11 @@ from anonpipe import cli, interrupts
 from anonpipe.errors import BusyError, InputError
 from anonpipe.pipeline import publish
 from anonpipe.pipeline import run as pipeline
-from anonpipe.storage import release, versions
+from anonpipe.storage import release, sealed, versions
 from anonpipe.storage import staging as store
 from tests import small
 from tests.faults import publishing, steps
+from tests.faults.staging import apart
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +192,7 @@ def test_who_waits_too_long_for_another_run_is_told(tmp_path, stage, url, monkey
     where = release.place(str(tmp_path / "out") if url == "local" else f"memory://{tmp_path.name}/out")
     code = f"""
 import sys, time
-from anonpipe.storage import release, versions
+from anonpipe.storage import release, sealed, versions
 with versions.alone(release.place({str(tmp_path / "out")!r})):
     print("here", flush=True); time.sleep(60)
 """
@@ -377,9 +378,26 @@ def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp
         (out / "versions" / ".v000002-00000000").mkdir()
         staging.mkdir()
         (staging / "run.json").write_text("{}")
-        (staging / "job.json").write_text(json.dumps({"output": str(out)}))
+        (staging / sealed.KEY).write_bytes(sealed.make_key(staging, b"k" * 32))
+        store.Staging(staging).write_json("job.json", {"output": str(out), "report": {"internal": None}})
     handle = versions._try_lock(str(tmp_path / "busy" / ".lock"))
     cli.purge(str(root))
     assert handle is not None and publishing.leftovers(tmp_path / "dead") == [] and not (root / "dead").exists()
     assert publishing.leftovers(tmp_path / "busy") == [".lock", "versions/.pending", "versions/.v000002-00000000"]
     handle.close()
+
+
+@pytest.mark.parametrize("internal", [None, "reports"])
+def test_purge_removes_what_a_killed_run_left_in_its_output(tmp_path, monkeypatch, internal):
+    """What the staging tells of the output is sealed as all in it is."""
+    report = {} if internal is None else {"report": {"internal": str(tmp_path / internal)}}
+    given = small.job(tmp_path, small.plain_table(200), **report)
+    reports = Path(release.place(given.output, given.report.internal).steward.root)
+    with monkeypatch.context() as patch:
+        patch.setattr(release, "switch", lambda *_: os.kill(os.getpid(), 9))
+        assert apart(lambda: str(small.run(given).version)) == "signal 9"
+    assert "versions/.pending" in publishing.leftovers(tmp_path / "out") and len(publishing.versions(tmp_path / "out"))
+    (reports / ".v1-report.json.77.draft").touch()
+    cli.purge()
+    assert publishing.leftovers(tmp_path / "out") == [] and small.stagings() == []
+    assert publishing.versions(tmp_path / "out") == set() and os.listdir(reports) == ["releases.jsonl"]
