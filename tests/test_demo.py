@@ -230,6 +230,7 @@ def test_the_job_declares_everything(tmp_path: Path, frame: pd.DataFrame) -> Non
     job = load_job(file)
     assert (job.input, job.output, job.k) == ('in "quotes".parquet', "out: put", 7)
     assert job.warnings() == []
+    assert job.repeat.allow, "a demonstration of another size is no second release of a register"
     assert list(job.columns) == demo.REGISTRY_SCHEMA.names
     assert job.columns["patient_id"].role is Role.IDENTIFIER
     assert (job.time_column, job.event_column, job.strata.by) == (

@@ -486,4 +486,7 @@ columns:
 # The dead and the censored are never in one group.
 strata:
   by: [vital_status]
+
+# Releases of overlapping tables are refused: their difference tells of single persons. Here there are none.
+repeat: {{allow: "all persons are invented"}}
 """
