@@ -58,6 +58,8 @@ from anonpipe.verify.check import Check
 from anonpipe.verify.check import Outcome as CheckOutcome
 from anonpipe.verify.verdict import Verdict
 
+from .parameters import JobParameter
+
 STAGE_HOURS = 24.0
 
 
@@ -154,7 +156,7 @@ def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
 
 
 @flow(name="anonymize", persist_result=False, log_prints=False, validate_parameters=True)
-def anonymize(job: Job, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
+def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
     """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
 
     Parameters

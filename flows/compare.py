@@ -28,6 +28,7 @@ from anonpipe.job.model import Job, load_job
 from anonpipe.rng import secret_withheld
 
 from .access import refuse_open_api, refuse_open_server
+from .parameters import JobParameter
 
 _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 
@@ -77,7 +78,7 @@ def told(study: Study) -> str:
 
 @flow(name="compare", persist_result=False, log_prints=False, validate_parameters=True)
 def compare_settings(
-    job: Job,
+    job: JobParameter,
     folder: str,
     methods: list[str] = _METHODS,
     k: list[int] = _K,

@@ -8,7 +8,7 @@ the same however it is spelled.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 KEYS = {
@@ -158,3 +158,53 @@ def as_first_named(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
+
+
+Schema = dict[str, Any]
+
+
+def let_in(job: Schema, resolve: Callable[[Schema], Schema]) -> None:
+    """Have a job's JSON schema let in the old names beside those of this version.
+
+    Prefect holds the parameters of a deployment against the schema before the
+    flow sees them. Old names are patterns there, which no form offers.
+
+    Parameters
+    ----------
+    job
+        The schema of a job; changed, and so are those that it refers to.
+    resolve
+        Of a reference, what it refers to; of another schema, itself.
+
+    Examples
+    --------
+    >>> job = {"properties": {"sensitive": {"type": "string"}, "columns": {"additionalProperties": {"properties": {}}}}}
+    >>> let_in(job, lambda schema: schema)
+    >>> job["patternProperties"]
+    {'^classes$': {'type': 'string'}}
+    """
+    properties = job["properties"]
+    for old, new in KEYS.items():
+        *section, key = new.split(".")
+        for told in _objects(properties.get(section[0], {}), resolve) if section else (job,):
+            if key in told["properties"]:
+                pattern = f"^{re.escape(_last(old))}$"
+                told.setdefault("patternProperties", {})[pattern] = told["properties"][key]
+    for column in _objects(properties["columns"]["additionalProperties"], resolve):
+        if "role" in column["properties"]:
+            role = column["properties"]["role"]
+            column["properties"]["role"] = {**role, "anyOf": [_bare(role), {"enum": list(ROLES), "deprecated": True}]}
+            column["properties"]["role"].pop("$ref", None)
+
+
+def _bare(schema: Schema) -> Schema:
+    return {name: value for name, value in schema.items() if name in ("$ref", "enum")}
+
+
+def _objects(schema: Schema, resolve: Callable[[Schema], Schema]) -> Iterator[Schema]:
+    """The objects that a schema stands for, each alternative of several."""
+    told = resolve(schema)
+    if "properties" in told:
+        yield told
+    for each in (*told.get("anyOf", ()), *told.get("oneOf", ())):
+        yield from _objects(each, resolve)

@@ -1,0 +1,92 @@
+"""Parameters that a deployment stored under a job's old names, against the schema of this version and the flow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools import validate
+from prefect.utilities.schema_tools.validation import ValidationError
+
+from flows.anonymize import anonymize
+from flows.compare import compare_settings
+from tests.flows.poison import Poison
+
+COLUMNS = {"age": {"kind": "integer", "bounds": [0, 110]}, "place": {"kind": "categorical", "role": "kept"}}
+JOB = {"input": "/data/a.parquet", "output": "/data/out", "k": 5, "columns": COLUMNS}
+OLD = {
+    **JOB,
+    "columns": {**COLUMNS, "stage": {"kind": "categorical", "role": "class"}},
+    "classes": {"l_diversity": 2},
+    "gates": {"linked_share": 0.1, "covariance_unchanged": 0.2},
+}
+MASKED = {**JOB, "mask": {"method": "data_shuffle", "kept": ["place"]}, "gates": {"share_as_they_were": 0.5}}
+
+
+@pytest.mark.parametrize("flow", [anonymize, compare_settings], ids=["anonymize", "compare"])
+@pytest.mark.parametrize(("job", "noticed"), [(OLD, 5), (MASKED, 3)], ids=["grouped", "masked"])
+def test_the_schema_of_parameters_lets_old_names_in(flow, job, noticed):
+    schema = parameter_schema(flow).model_dump_for_openapi()
+    assert validate({"job": job}, schema, raise_on_error=True, ignore_required=True) == []
+    given = {"job": job} | ({"folder": "/data"} if flow is compare_settings else {})
+    assert len(flow.validate_parameters(given)["job"].notices) == noticed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"klasses": {}},
+        {"classes": {"l_diversity": "many"}},
+        {"columns": {"age": {"kind": "integer", "role": "klass"}}},
+        {"gates": {"linked": 0.1}},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_and_nothing_else(wrong):
+    schema = parameter_schema(anonymize).model_dump_for_openapi()
+    with pytest.raises(ValidationError):
+        validate({"job": JOB | wrong}, schema, raise_on_error=True, ignore_required=True)
+
+
+RUN = """
+import asyncio, json, sys
+from pathlib import Path
+from prefect.client.orchestration import get_client
+from prefect.flow_engine import run_flow
+from flows.anonymize import anonymize
+
+deployment = anonymize.to_deployment("old", parameters={"job": json.loads(Path(sys.argv[1]).read_text())})
+
+async def scheduled(deployment):
+    async with get_client() as client:
+        return await client.create_flow_run_from_deployment(deployment)
+
+run_flow(anonymize, flow_run=asyncio.run(scheduled(deployment.apply())))
+"""
+
+
+def test_a_deployment_made_with_old_names_runs(tmp_path, server):
+    poison = Poison("canary-deployed", 87654.3210)
+    path = poison.table(tmp_path, run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0})
+    job = yaml.safe_load(path.read_text())
+    job["columns"]["region"]["role"] = "class"
+    job |= {
+        "gates": {"rows_under_k": 9, "share_as_they_were": 1, "mean": 9, "covariance": 9, "covariance_unchanged": 9}
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(tmp_path / "job.json")],
+        env=poison.environment(tmp_path, server),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert server.last_run()["state_name"] == "Completed"
+    (released,) = (tmp_path / "out" / "versions").iterdir()
+    assert json.loads((released / "_manifest.json").read_text())["rows"] > 2000
