@@ -8,8 +8,9 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.rare import suppress_rare
-from anonpipe.encoding.scan import merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
+from anonpipe.encoding.scan import SCAN_RECORDS, merge_scans, scan_batch
 from anonpipe.partition.strata import Strata
+from anonpipe.storage.records import from_bytes, to_bytes
 from tests import small
 
 COLUMNS = {
@@ -48,7 +49,7 @@ def test_counts_inside_strata_do_not_depend_on_the_cut_and_are_written():
     [batch] = _table().to_batches()
     parts = [scan_batch(batch.slice(at, 70), columns, at, ["area"], None, ["area"]) for at in range(0, 600, 70)]
     whole = scan_batch(batch, columns, 0, ["area"], None, ["area"])
-    for scan in (merge_scans(parts), scan_from_bytes(scan_to_bytes(whole))):
+    for scan in (merge_scans(parts), from_bytes(to_bytes(whole), SCAN_RECORDS)):
         assert all(np.array_equal(*each) for each in zip(scan.inside["place"], whole.inside["place"], strict=True))
 
 

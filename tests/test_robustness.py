@@ -72,7 +72,7 @@ def test_a_driver_killed_twice_and_resumed(same_job):
         assert not (folder / "out" / "release").exists()
         staging = runs.staging_of(folder)
         assert staging is not None and staging.stat().st_mode & 0o077 == 0
-        assert any((staging / "results" / stage).glob("*.json"))
+        assert any((staging / "results" / stage).glob("*.npz"))
     done = runs.run_cli(folder, "run", job, "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
     assert runs.released_hashes(folder / "out") == hashes

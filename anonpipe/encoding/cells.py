@@ -17,7 +17,6 @@ import pyarrow as pa
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.radix import Radix
-from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import (
     Grid,
@@ -186,16 +185,6 @@ class ColumnEncoder:
                 grid = self.grid(position)
                 arrays.append(from_numbers(grid.round(values), field, grid.step))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def to_bytes(self) -> bytes:
-        """The encoder as bytes."""
-        return to_bytes(self)
-
-    @classmethod
-    def from_bytes(cls, content: bytes | memoryview) -> ColumnEncoder:
-        """Read what `to_bytes` gave."""
-        encoder: ColumnEncoder = from_bytes(content, named(ColumnEncoder, Column))
-        return encoder
 
 
 def _origin(found: Radix, step: float) -> float:

@@ -9,10 +9,9 @@ other, so that memory depends on neither the rows nor on how often one repeats.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,10 +65,6 @@ class Repeats:
     def repeated(self) -> bool:
         """Whether some value occurs in several rows."""
         return self.most > 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able content."""
-        return asdict(self)
 
 
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
@@ -229,7 +224,7 @@ def is_run(file: str, place: int) -> bool:
     return file.startswith(f"{FOLDER}/{place}-")
 
 
-def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Repeats]:
+def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeats]]) -> list[Repeats]:
     """Of each identifier, how often its values occur in all units.
 
     Parameters
@@ -237,12 +232,9 @@ def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Mappin
     runs
         The files of each identifier's runs.
     counted
-        Of each unit what its writers' `close` gave, as dicts.
+        Of each unit what its writers' `close` gave.
     """
-    return [
-        count_repeats([Repeats(**one) for one in units], files)
-        for files, units in zip(runs, zip(*counted, strict=True), strict=True)
-    ]
+    return [count_repeats(units, files) for files, units in zip(runs, zip(*counted, strict=True), strict=True)]
 
 
 def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path]) -> Repeats:

@@ -8,7 +8,7 @@ features call for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,5 +173,5 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: Mapping[str, type] = {kind.__name__: kind for kind in (Called, Shares, Moments)}
+RECORDS: tuple[type, ...] = (Called, Shares, Moments)
 """What lies on disk between counting and decoding."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -75,24 +74,6 @@ class Suppression:
             cells[differs, position] = target[at[differs]]
             if name in self.ordinal:
                 cells[differs & (target[at] == missing), position] = np.nan
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able content."""
-        return {
-            "targets": self.targets,
-            "missing": self.missing,
-            "ordinal": list(self.ordinal),
-            "largest_share": self.largest_share,
-            "before": self.before,
-            "largest_in": self.largest_in,
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Suppression:
-        """Read what `to_dict` gave."""
-        targets = {name: [(of, code, to) for of, code, to in each] for name, each in content["targets"].items()}
-        kept = {name: content[name] for name in ("missing", "largest_share", "before", "largest_in")}
-        return cls(targets, ordinal=tuple(content["ordinal"]), **kept)
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:

@@ -32,7 +32,6 @@ from anonpipe.encoding.columns import (
 )
 from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.radix import Radix
-from anonpipe.encoding.records import from_bytes, named, to_bytes
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, numbers
 from anonpipe.errors import InputError
@@ -136,6 +135,10 @@ class Scan:
         """
         text = json.dumps([list(self.population), sorted(self.columns)])
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix)
+"""What a staged scan is made of."""
 
 
 def scan_batch(
@@ -335,17 +338,6 @@ def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[s
         new = code_of(part.columns[name].categories, merged[name].categories)
         codes[:, position] = np.append(new, len(merged[name].categories or ()))[codes[:, position]]
     return codes
-
-
-def scan_to_bytes(scan: Scan) -> bytes:
-    """A scan as bytes."""
-    return to_bytes(scan)
-
-
-def scan_from_bytes(content: bytes | memoryview) -> Scan:
-    """Read what `scan_to_bytes` gave."""
-    scan: Scan = from_bytes(content, named(Scan, ColumnScan, Sums, Radix))
-    return scan
 
 
 def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:

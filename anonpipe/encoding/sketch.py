@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Column, Role
@@ -77,15 +75,6 @@ class Tracer:
     def _count(self, subject: str, lanes: HashArray, most: int) -> None:
         numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
         self.sketches[subject] = self.sketches.get(subject, Sketch.empty(most)).add(numbers)
-
-    @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The sketches, to be kept in a private file; see `sketches_from`."""
-        found: dict[str, npt.NDArray[Any]] = {}
-        for at, (subject, sketch) in enumerate(self.sketches.items()):
-            found |= {f"subject_{at}": np.array(subject), f"level_{at}": np.array([sketch.level, sketch.most])}
-            found |= {f"numbers_{at}": sketch.numbers, f"counts_{at}": sketch.counts}
-        return found
 
 
 def _subject(what: str, names: Iterable[str]) -> str:

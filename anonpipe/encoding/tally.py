@@ -7,9 +7,9 @@ input itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -72,20 +72,6 @@ class Tally:
         return type(self)(
             self.rows + other.rows, n, mean, m2, {at: self.codes[at] + other.codes[at] for at in sorted(known)}
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        codes = {str(position): counts.tolist() for position, counts in self.codes.items()}
-        return {"rows": self.rows, "n": self.n.tolist(), "mean": self.mean.tolist(), "m2": self.m2.tolist()} | {
-            "codes": codes
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        codes = {int(position): np.array(counts, dtype=np.int64) for position, counts in content["codes"].items()}
-        n, mean, m2 = (np.array(content[name], dtype=np.float64) for name in ("n", "mean", "m2"))
-        return cls(int(content["rows"]), n, mean, m2, codes)
 
 
 def expected_tallies(

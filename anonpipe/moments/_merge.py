@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import reduce
 from typing import Any, Protocol, Self, TypeVar
 
@@ -64,14 +63,3 @@ def same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
     """Refuse to merge statistics of different columns."""
     if a.shape != b.shape:
         raise InputError(f"moments of {len(a)} and {len(b)} columns do not merge; count the same columns everywhere")
-
-
-def record_to_dict(record: Any) -> dict[str, Any]:
-    """The fields of a record as numbers and lists; JSON keeps every bit of them."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-
-
-def as_array(content: Any) -> FloatArray:
-    """The inverse of `tolist`."""
-    return np.array(content, dtype=np.float64)

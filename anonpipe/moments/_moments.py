@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from anonpipe.kernels.group_moments import mean_and_scatter, within_scatter
-from anonpipe.moments._merge import as_array, as_table, record_to_dict, same_width
+from anonpipe.moments._merge import as_table, same_width
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -59,15 +58,6 @@ class Moments:
     def covariance(self) -> FloatArray:
         """The scatter over n - 1; NaN for fewer than two records."""
         return self.scatter / (self.n - 1) if self.n > 1 else np.full_like(self.scatter, np.nan)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        return record_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(int(content["n"]), as_array(content["mean"]), as_array(content["scatter"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +123,3 @@ class GroupedMoments:
     def between_scatter(self) -> FloatArray:
         """Scatter of the group means, each counted as often as its group has records."""
         return self.total.scatter - self.within
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        return {"total": self.total.to_dict(), "within": self.within.tolist(), "groups": self.groups}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(Moments.from_dict(content["total"]), as_array(content["within"]), int(content["groups"]))

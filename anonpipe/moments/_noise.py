@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.noise import centre_in_groups, fold_rows
-from anonpipe.moments._merge import as_array, divide, record_to_dict, same_width
+from anonpipe.moments._merge import divide, same_width
 from anonpipe.moments._moments import GroupedMoments
 from anonpipe.types import FloatArray, IntArray
 
@@ -153,15 +152,6 @@ class NoiseScatter:
     def scatter(self) -> FloatArray:
         """Sum of outer products of the centred draws, shape (width, width)."""
         return self.root.T @ self.root
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        return record_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(int(content["free"]), as_array(content["root"]))
 
 
 def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:

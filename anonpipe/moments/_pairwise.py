@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from anonpipe.kernels.group_moments import cross_products
-from anonpipe.moments._merge import as_array, as_table, divide, record_to_dict, same_width
+from anonpipe.moments._merge import as_table, divide, same_width
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -80,13 +79,3 @@ class PairwiseMoments:
     def null_share(self) -> FloatArray:
         """Share of nulls in each column, shape (width,)."""
         return 1.0 - divide(np.diag(self.n), np.full(len(self.n), self.rows))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        return record_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        n = np.array(content["n"], dtype=np.int64)
-        return cls(int(content["rows"]), n, as_array(content["sums"]), as_array(content["cross"]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from anonpipe.kernels.group_moments import spread_sums
-from anonpipe.moments._merge import as_array, as_table, record_to_dict, same_width
+from anonpipe.moments._merge import as_table, same_width
 from anonpipe.moments._moments import GroupedMoments
 from anonpipe.types import FloatArray, IntArray
 
@@ -73,13 +72,3 @@ class GroupSpread:
         linear = self.linear + column * spread
         mixed = self.mixed + column * self.within
         return type(self)(self.n, mean, self.within, self.noise, square, product, linear, mixed, self.largest)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and lists; JSON keeps every bit of them."""
-        return record_to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        names = [field.name for field in fields(cls)][2:]
-        return cls(int(content["n"]), as_array(content["mean"]), *(as_array(content[name]) for name in names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -59,18 +59,6 @@ class Strata:
         for position, size in zip(self.positions, self.sizes, strict=True):
             index = index * size + cells[:, position].astype(np.int64)
         return index
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able content."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Strata:
-        """Read what `to_dict` gave."""
-        positions, sizes, stratum, recoded, rows = (
-            tuple(content[name]) for name in ("positions", "sizes", "stratum", "recoded", "rows")
-        )
-        return cls(positions, sizes, stratum, recoded, rows, content["dropped"])
 
 
 def build_strata(

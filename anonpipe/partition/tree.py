@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,8 @@ class Tree:
         order, shapes (n_nodes,).
     children
         Left and right child, shape (n_nodes, 2): a node, or -1 - leaf.
+
+    The thresholds are projections of true records: private.
     """
 
     directions: FloatArray
@@ -45,29 +46,6 @@ class Tree:
     def width(self) -> int:
         """Number of columns of the features it was fitted on."""
         return int(self.directions.shape[1])
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able content; floats and keys survive unchanged.
-
-        The thresholds are projections of true records: private.
-        """
-        return {
-            "width": self.width,
-            "directions": self.directions.tolist(),
-            "thresholds": self.thresholds.tolist(),
-            "key_thresholds": self.key_thresholds.tolist(),
-            "children": self.children.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Tree:
-        """Read what `to_dict` gave."""
-        return cls(
-            np.array(content["directions"], dtype=np.float64).reshape(-1, content["width"]),
-            np.array(content["thresholds"], dtype=np.float64),
-            np.array(content["key_thresholds"], dtype=np.uint64),
-            np.array(content["children"], dtype=np.int64).reshape(-1, 2),
-        )
 
 
 def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) -> Tree:

@@ -10,7 +10,6 @@ What is masked as one table is a scope: all partitions, or those of a stratum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from anonpipe.encoding import part_shares
-from anonpipe.encoding.records import from_bytes, to_bytes
 from anonpipe.errors import DamagedError
 from anonpipe.methods import masking
 from anonpipe.methods.executor import Place
@@ -36,7 +34,7 @@ FEATURES = "features"
 FOLDER = "channels"
 """Of all that the steps leave in the staging; what later passes do not need is deleted."""
 
-RECORDS: dict[str, type] = {**masking.RECORDS, **part_shares.RECORDS, **group_counts.RECORDS}
+RECORDS: tuple[type, ...] = (*masking.RECORDS, *part_shares.RECORDS, *group_counts.RECORDS)
 
 
 def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> StagedArray:
@@ -86,12 +84,12 @@ _GONE = "masked records are missing from the staging; run again, and the run sta
 
 def save_record(work: Work, file: str, record: Any) -> None:
     """Write what was counted or learnt, whole or not at all."""
-    work.staging.write(file, to_bytes(record))
+    work.staging.write_record(file, record)
 
 
-def load_record(work: Work, file: str, kinds: Mapping[str, type] = RECORDS) -> Any:
+def load_record(work: Work, file: str, kinds: tuple[type, ...] = RECORDS) -> Any:
     """Read it; `kinds` are what it may hold."""
-    return from_bytes(bytes(work.staging.read(file)), kinds)
+    return work.staging.read_record(file, *kinds)
 
 
 def params_file(name: str, scope: Scope) -> str:
@@ -107,7 +105,7 @@ def load_params(work: Work, name: str | None, scope: Scope) -> Any:
 @lru_cache(maxsize=2)
 def _loaded(staging: Staging, file: str) -> Any:
     """A record, read once by each process: of many strata it is large, and every task of a pass needs it."""
-    return from_bytes(bytes(staging.read(file)), RECORDS)
+    return staging.read_record(file, *RECORDS)
 
 
 def statistic_file(stage: str, index: int) -> str:

@@ -30,6 +30,9 @@ from anonpipe.verify.kept_groups import KeptGroups
 
 TaskResults = list[dict[str, Any]]
 
+COUNTED = (Moments, PairwiseMoments, Tally)
+"""The records that task results hold."""
+
 
 def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
     """Merge what the partitions of each stratum reported, in the order of the partitions."""
@@ -41,9 +44,9 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     """All that the gates look at."""
     staging, job, partitions = work.staging, fitted.job, len(cut.partitions)
     scanned = staging.results("scan").read_all(len(work.source.units))
-    encoded = staging.results("encode").read_all(partitions)
-    decoded = staging.results("decode").read_all(partitions)
-    written = staging.results("write").read_all(cut.files)
+    encoded = staging.results("encode").read_all(partitions, *COUNTED)
+    decoded = staging.results("decode").read_all(partitions, *COUNTED)
+    written = staging.results("write").read_all(cut.files, *COUNTED)
     values = staging.results("values").read_all(len(compared_names(job)))
     return Evidence(
         rows_in=sum(result["rows"] for result in scanned),
@@ -63,7 +66,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         feature_columns=_feature_columns(fitted),
         original=original_moments(work, fitted, cut),
         released=released_moments(work, fitted, cut),
-        synthesized=by_stratum(fitted, decoded, lambda r: Moments.from_dict(r["synthesized"])),
+        synthesized=by_stratum(fitted, decoded, lambda r: r["synthesized"]),
         by=_of_method(work, fitted, cut, encoded, decoded),
         arrived=_arrived(fitted, encoded, decoded),
     )
@@ -71,23 +74,22 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 
 def original_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
     """Moments of the verified variables in the original records, one entry a stratum."""
-    encoded = work.staging.results("encode").read_all(len(cut.partitions))
-    return by_stratum(fitted, encoded, lambda result: PairwiseMoments.from_dict(result["original"]))
+    encoded = work.staging.results("encode").read_all(len(cut.partitions), *COUNTED)
+    return by_stratum(fitted, encoded, lambda result: result["original"])
 
 
 def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
     """The same of the rows that were written."""
-    written = work.staging.results("write").read_all(cut.files)
+    written = work.staging.results("write").read_all(cut.files, *COUNTED)
     return [
-        merge_all([PairwiseMoments.from_dict(r["released"][str(at)]) for r in written if str(at) in r["released"]])
-        for at in range(len(fitted.strata.rows))
+        merge_all([r["released"][at] for r in written if at in r["released"]]) for at in range(len(fitted.strata.rows))
     ]
 
 
 def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
     """What the scan says of the rows in the staging, and what the stages that read them found."""
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
-    read = tuple(tuple(by_stratum(fitted, told, lambda r: Tally.from_dict(r["tally"]))) for told in stages)
+    read = tuple(tuple(by_stratum(fitted, told, lambda r: r["tally"])) for told in stages)
     filled = tuple(at for at, name in enumerate(fitted.cells.names) if fitted.scan.columns[name].nulls == 0)
     return Arrived(table, tuple(strata), read, before_drop, filled)
 
@@ -135,7 +137,7 @@ def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
 
 def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults) -> MaskEvidence:
     method, scopes = fitted.procedure, scopes_of(fitted, cut)
-    moments = [Moments.from_dict(result["features"]) for result in encoded]
+    moments = [result["features"] for result in encoded]
     scoped = [merge_all(moments[scope.inside]) for scope in scopes]
     targets = [
         _target(fitted, each, _largest_permuted(work, fitted, cut, at), len(scoped)) for at, each in enumerate(scoped)

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.rare import Suppression
-from anonpipe.encoding.scan import scan_from_bytes
+from anonpipe.encoding.scan import SCAN_RECORDS
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.partitioning import Cut
+from anonpipe.pipeline.partitioning import Cut, Partition
 from anonpipe.rng import generator
-from anonpipe.source import Source, source_from_bytes
+from anonpipe.source import Source, Unit
 from anonpipe.storage.staging import Staging
 
 
@@ -38,7 +39,8 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        return source_from_bytes(self.staging.read("source.arrow"))
+        source: Source = self.staging.read_record("source.npz", Source, Unit)
+        return source
 
     @cached_property
     def start_key(self) -> bytes:
@@ -65,11 +67,11 @@ def read_fitted(work: Work) -> Fitted:
     return Fitted(
         job=work.job,
         input=work.source.schema,
-        scan=scan_from_bytes(staging.read("scan.arrow")),
-        cells=ColumnEncoder.from_bytes(staging.read("encoder.arrow")),
-        suppression=Suppression.from_dict(staging.read_json("suppression.json")),
-        strata=Strata.from_dict(staging.read_json("strata.json")),
-        trees=tuple(Tree.from_dict(content) for content in staging.read_json("trees.json")),
+        scan=staging.read_record("scan.npz", *SCAN_RECORDS),
+        cells=staging.read_record("encoder.npz", ColumnEncoder, Column),
+        suppression=staging.read_record("suppression.npz", Suppression),
+        strata=staging.read_record("strata.npz", Strata),
+        trees=tuple(staging.read_record("trees.npz", Tree)),
     )
 
 
@@ -87,7 +89,8 @@ class Context:
     @cached_property
     def cut(self) -> Cut:
         """How the rows are cut; known once they are routed."""
-        return Cut.from_dict(self.work.staging.read_json("plan.json"))
+        cut: Cut = self.work.staging.read_record("plan.npz", Cut, Partition)
+        return cut
 
     @cached_property
     def file_rows(self) -> list[list[int]]:

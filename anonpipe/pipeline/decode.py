@@ -10,7 +10,6 @@ import numpy as np
 from anonpipe.encoding.counts import row_numbers
 from anonpipe.encoding.features import Groups
 from anonpipe.encoding.radix import Radix
-from anonpipe.encoding.records import named
 from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.encoding.scores import Counted, Scores
 from anonpipe.encoding.tally import Tally
@@ -53,7 +52,7 @@ def drop_scores(work: Work, cut: Cut) -> None:
 
 
 _COUNTED = f"{FOLDER}/scores.npz"
-_KINDS = named(Scored, Decoded, Groups, Counted, Radix)
+_KINDS = (Scored, Decoded, Groups, Counted, Radix)
 
 
 def _scored_file(index: int) -> str:
@@ -148,8 +147,8 @@ def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[st
     unchanged = (unchanged_records(before, after, g.order, g.starts, fitted.job.k) for g in decoded.groupings)
     smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
     return {
-        "synthesized": Moments.of(decoded.features).to_dict(),
-        "tally": Tally.of(cells, fitted.cells).to_dict(),
+        "synthesized": Moments.of(decoded.features),
+        "tally": Tally.of(cells, fitted.cells),
         "as_they_were": max(unchanged),
         "smallest_group": None if method.groups_counted is None else smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,

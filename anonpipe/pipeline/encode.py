@@ -27,9 +27,9 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     return {
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,
-        "original": verified_moments(fitted.view, cells).to_dict(),
-        "tally": Tally.of(cells, fitted.cells).to_dict(),
-        "features": Moments.of(encoded[:, : fitted.features.width + fitted.conditioning.width]).to_dict(),
+        "original": verified_moments(fitted.view, cells),
+        "tally": Tally.of(cells, fitted.cells),
+        "features": Moments.of(encoded[:, : fitted.features.width + fitted.conditioning.width]),
     }
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from anonpipe.encoding.alike import warn_of_repeats
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.identifiers import check_repeats, is_run, repeats_in
+from anonpipe.encoding.identifiers import Repeats, check_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import suppress_rare
-from anonpipe.encoding.scan import Scan, check_scan, merge_scans, scan_from_bytes, scan_to_bytes
+from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
@@ -20,10 +20,10 @@ from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
-from anonpipe.pipeline.scan import sampled_batches, sampled_keys
+from anonpipe.pipeline.scan import sampled_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import Trace
-from anonpipe.storage.sketch import merge_sketches, sketches_from
+from anonpipe.storage.sketch import Sketch, merge_sketches
 from anonpipe.types import FloatArray
 
 
@@ -69,19 +69,19 @@ def fit(work: Work) -> None:
     """Settle everything from the scans of the units, and write it into the staging."""
     job, staging = work.job, work.staging
     repeats = _repeated_identifiers(work)
-    scans = (scan_from_bytes(staging.read(f"scans/{unit}.arrow")) for unit in range(len(work.source.units)))
+    scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     resolved = resolve(job, work.source.schema, merge_scans(scans))
     fitted = resolved.fitted
-    staging.write_json("suppression.json", fitted.suppression.to_dict())
-    staging.write("scan.arrow", scan_to_bytes(fitted.scan))
+    staging.write_record("suppression.npz", fitted.suppression)
+    staging.write_record("scan.npz", fitted.scan)
     staging.write_json("digest.json", resolved.digest)
     staging.write("run.key", keyed(steward_secret(), "run", job.digest(), resolved.digest))
-    staging.write("encoder.arrow", fitted.cells.to_bytes())
-    staging.write_json("strata.json", fitted.strata.to_dict())
-    sampled = sampled_batches(work)
-    repeats += [] if job.identifiers else warn_of_repeats(sampled, work.source.rows, work.start_key)
+    staging.write_record("encoder.npz", fitted.cells)
+    staging.write_record("strata.npz", fitted.strata)
+    batches, drawn = sampled_rows(work)
+    repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     staging.write_json("warnings.json", repeats + resolved.warnings)
-    staging.write_json("trees.json", [tree.to_dict() for tree in fit_trees(fitted, sampled, sampled_keys(work))])
+    staging.write_record("trees.npz", fit_trees(fitted, batches, drawn))
 
 
 def _repeated_identifiers(work: Work) -> list[str]:
@@ -92,7 +92,7 @@ def _repeated_identifiers(work: Work) -> list[str]:
     InputError
         More do than the job allows.
     """
-    job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units))
+    job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units), Repeats)
     runs = [
         [work.staging.checked(file) for result in scanned for file in result["files"] if is_run(file, place)]
         for place in range(len(job.identifiers))
@@ -104,7 +104,7 @@ def _repeated_identifiers(work: Work) -> list[str]:
 def trace_of(work: Work) -> Trace:
     """What the release logs need to know of the scanned input."""
     units = range(len(work.source.units))
-    sketches = merge_sketches(sketches_from(work.staging.read_arrays(f"sketches/{unit}.npz")) for unit in units)
+    sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
     return Trace(digest, work.job.digest(), work.source.rows, tuple(work.job.released), sketches)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,11 +189,15 @@ def sampled_rows(rows: int, of: int, rng: np.random.Generator) -> IntArray:
     return np.sort(rng.choice(rows, min(rows, count), replace=False))
 
 
-RECORDS: Mapping[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        ClassDisclosure, GroupCounts, GroupedMoments, TableGroups, GroupSpread, Moments, NearestOfPart, NoiseScatter,
-        StrataCounts,
-    )
-}  # fmt: skip
+RECORDS: tuple[type, ...] = (
+    ClassDisclosure,
+    GroupCounts,
+    GroupedMoments,
+    TableGroups,
+    GroupSpread,
+    Moments,
+    NearestOfPart,
+    NoiseScatter,
+    StrataCounts,
+)
 """What lies on disk between two steps."""

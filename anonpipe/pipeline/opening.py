@@ -22,8 +22,9 @@ from anonpipe.pipeline.staged import FILES, VALUES
 from anonpipe.pipeline.tasks import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
-from anonpipe.source import Source, check_rows, check_types, open_source, source_to_bytes
+from anonpipe.source import Source, check_rows, check_types, open_source
 from anonpipe.storage import release, sealed
+from anonpipe.storage.records import from_bytes
 from anonpipe.storage.staging import (
     Staging,
     delete,
@@ -135,7 +136,7 @@ def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any])
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:
-        staging.write("source.arrow", source_to_bytes(source))
+        staging.write_record("source.npz", source)
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
         staging.write("records.key", keyed(steward_secret(), "records"))
@@ -149,10 +150,11 @@ def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | 
     if not begun:
         return None, None
     root, staging = begun[-1], Staging(begun[-1])
+    with contextlib.suppress(AnonpipeError, OSError):  # first: another anonpipe's task results need not be readable
+        if staging.read_json("run.json")["identity"] != identity:
+            return None, _STARTED_AGAIN
     if len(begun) > 1 or not _is_whole(staging):
         return None, _DAMAGED
-    if staging.read_json("run.json")["identity"] != identity:
-        return None, _STARTED_AGAIN
     return root, None
 
 
@@ -169,14 +171,15 @@ def _is_whole(staging: Staging) -> bool:
     if found is None:
         return False
     results = [name for name in found if name.startswith("results/")]
-    for name in ["run.json", *results]:
-        told: dict[str, str] = staging.read_json(name)["files"]
+    read = {name: from_bytes(staging.read(name)) for name in results}
+    for each in (staging.read_json("run.json"), *read.values()):
+        told: dict[str, str] = each["files"]
         if any(
             found.get(file) != digest and not (file not in found and _may_go(file)) for file, digest in told.items()
         ):
             return False
-    for name in results:
-        if name.startswith("results/write/") and not _is_written(staging, staging.read_json(name)):
+    for name, result in read.items():
+        if name.startswith("results/write/") and not _is_written(staging, result):
             staging.file(name).unlink()
     return True
 

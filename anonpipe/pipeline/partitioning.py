@@ -6,8 +6,7 @@ The number of workers is no argument of anything here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from anonpipe.job.model import Job
 
@@ -116,19 +115,6 @@ class Cut:
             if end > begin:
                 found.append((chunk, begin, end))
         return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able content."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Cut:
-        """Read what `to_dict` gave."""
-        return cls(
-            tuple(Partition(p["stratum"], tuple(p["leaves"]), p["rows"]) for p in content["partitions"]),
-            tuple(tuple(counts) for counts in content["chunk_leaf_rows"]),
-            content["files"],
-        )
 
 
 def cut_rows(job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Cut:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
-from anonpipe.encoding.identifiers import check_repeats, digest_writers, keep_in, repeats_in, runs_in
+from anonpipe.encoding.identifiers import Repeats, check_repeats, digest_writers, keep_in, repeats_in, runs_in
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
@@ -233,7 +233,7 @@ class _Scanned:
 
     scan: Scan
     unmet: list[_Condition]
-    counted: list[list[dict[str, Any]]]
+    counted: list[list[Repeats]]
     sketches: dict[str, Sketch]
 
 
@@ -262,7 +262,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
-        counted.append([writer.close().to_dict() for writer in writers.values()])
+        counted.append([writer.close() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
     return _Scanned(merge_scans([] if merged is None else [merged]), unmet, counted, tracer.sketches)

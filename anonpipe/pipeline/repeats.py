@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from anonpipe.pipeline.fit import trace_of
 from anonpipe.pipeline.opening import Run
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release
 from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release_log import Found
+
+_FILE = "repeats.npz"
 
 
 def check_repeats(run: Run) -> None:
@@ -27,14 +26,13 @@ def check_repeats(run: Run) -> None:
     found = release_log.look(trace_of(run.context.work), steward_secret(), where)
     if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
         raise release_log.refusal(found)
-    run.staging.write_json("repeats.json", asdict(found))
+    run.staging.write_record(_FILE, found)
 
 
 def found_repeats(run: Run) -> Found:
     """What `check_repeats` found."""
-    nothing: dict[str, Any] = {"problems": (), "warnings": ()}
-    content = run.staging.read_json("repeats.json") if run.staging.has("repeats.json") else nothing
-    return Found(tuple(content["problems"]), tuple(content["warnings"]))
+    found: Found = run.staging.read_record(_FILE, Found) if run.staging.has(_FILE) else Found()
+    return found
 
 
 def overlaps(run: Run) -> bool:

@@ -49,7 +49,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
                 leaf_rows.append(_write_chunk(staged, region + len(leaf_rows), held, fitted.leaves))
                 held.clear()
         read += batch.num_rows
-    if list(fingerprints) != work.staging.results("scan").read(index)["fingerprint"]:
+    if fingerprints != work.staging.results("scan").read(index)["fingerprint"]:
         raise InputError(_CHANGED.format(path=unit.path))
     aside.keep(index)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}

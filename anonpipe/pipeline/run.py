@@ -144,13 +144,13 @@ def route(run: Run, executor: Executor) -> None:
     units = len(work.source.units)
     routed_array(work, fitted)
     run.map_stage(executor, "route", units)
-    if not run.staging.has("plan.json"):
+    if not run.staging.has("plan.npz"):
         counts = [chunk for result in run.staging.results("route").read_all(units) for chunk in result["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(fitted.trees) for _ in range(tree.leaves)]
         cut = cut_rows(run.job, counts, leaf_stratum)
         if cut.rows + fitted.strata.dropped != fitted.scan.rows:
             raise InputError("the input changed while it was read; run again")
-        run.staging.write_json("plan.json", cut.to_dict())
+        run.staging.write_record("plan.npz", cut)
 
 
 def encode(run: Run, executor: Executor) -> None:

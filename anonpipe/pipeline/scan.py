@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anonpipe.encoding.contents import LUMP, Contents, contents_of
 from anonpipe.encoding.identifiers import digest_writers
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch, scan_to_bytes
+from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.holdout import held_in
@@ -39,10 +39,10 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
     scan = merge_scans([] if scan is None else [scan])
-    work.staging.write(f"scans/{index}.arrow", scan_to_bytes(scan))
-    _keep_sample(work, index, sample, np.concatenate(keys))
+    work.staging.write_record(f"scans/{index}.npz", scan)
+    work.staging.write_record(_sample_file(index), (sample, np.concatenate(keys)))
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
-        "identifiers": [writer.close().to_dict() for writer in writers.values()]
+        "identifiers": [writer.close() for writer in writers.values()]
     }
 
 
@@ -52,8 +52,8 @@ def _first_pass(work: Work, index: int) -> Contents:
     tracer = Tracer.of(work.source.schema, work.job.columns, bytes(work.staging.read("records.key")))
     lanes = (tracer.add(batch) for _, batch in read_batches(work.source, unit, tracer.names))
     contents = contents_of(lanes, work.start_key)
-    work.staging.write_arrays(_contents_file(index), contents.arrays)
-    work.staging.write_arrays(f"sketches/{index}.npz", tracer.arrays)
+    work.staging.write_record(_contents_file(index), contents)
+    work.staging.write_record(f"sketches/{index}.npz", tracer.sketches)
     return contents
 
 
@@ -63,7 +63,8 @@ def _contents_file(index: int) -> str:
 
 def unit_contents(work: Work, index: int) -> Contents:
     """The keyed content of a scanned unit's rows."""
-    return Contents(**work.staging.read_arrays(_contents_file(index)))
+    contents: Contents = work.staging.read_record(_contents_file(index), Contents)
+    return contents
 
 
 def route_keys(work: Work, contents: Contents) -> npt.NDArray[np.uint64]:
@@ -79,23 +80,11 @@ def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArra
     return chosen if kept is None else chosen & kept
 
 
-def _keep_sample(work: Work, index: int, batches: list[pa.RecordBatch], keys: npt.NDArray[np.uint64]) -> None:
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    work.staging.write(f"samples/{index}.arrow", memoryview(out.getvalue()))
-    work.staging.write_array(f"samples/{index}.npy", keys)
+def sampled_rows(work: Work) -> tuple[list[pa.RecordBatch], npt.NDArray[np.uint64]]:
+    """The rows that the scan has drawn, and their `route_keys`."""
+    drawn = [work.staging.read_record(_sample_file(unit)) for unit in range(len(work.source.units))]
+    return [batch for batches, _ in drawn for batch in batches], np.concatenate([keys for _, keys in drawn])
 
 
-def sampled_batches(work: Work) -> list[pa.RecordBatch]:
-    """The rows that the scan has drawn."""
-    batches: list[pa.RecordBatch] = []
-    for unit in range(len(work.source.units)):
-        batches += pa.ipc.open_stream(pa.py_buffer(work.staging.read(f"samples/{unit}.arrow")))
-    return batches
-
-
-def sampled_keys(work: Work) -> npt.NDArray[np.uint64]:
-    """The `route_keys` of the same rows."""
-    return np.concatenate([work.staging.read_array(f"samples/{unit}.npy") for unit in range(len(work.source.units))])
+def _sample_file(index: int) -> str:
+    return f"samples/{index}.npz"

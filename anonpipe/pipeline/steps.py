@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,12 +89,13 @@ class PassTask:
 
     def write(self, work: Work, stage: str) -> None:
         """Leave it for the workers."""
-        work.staging.write_json(f"{FOLDER}/{stage}.json", asdict(self))
+        work.staging.write_record(f"{FOLDER}/{stage}.npz", self)
 
     @classmethod
     def read(cls, work: Work, stage: str) -> PassTask:
         """Read what the driver left."""
-        return cls(**work.staging.read_json(f"{FOLDER}/{stage}.json"))
+        task: PassTask = work.staging.read_record(f"{FOLDER}/{stage}.npz", PassTask)
+        return task
 
 
 LAST = "last"

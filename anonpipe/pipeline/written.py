@@ -45,7 +45,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         "name": path.name,
         "sha256": sha256(path),
         "bytes": path.stat().st_size,
-        "released": {str(at): merge_all(parts).to_dict() for at, parts in moments.items()},
+        "released": {at: merge_all(parts) for at, parts in moments.items()},
         "beyond_limits": beyond,
         "beyond_original": outside,
     }

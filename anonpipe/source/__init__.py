@@ -11,7 +11,7 @@ from anonpipe.errors import InputError
 from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._files import find_files
-from anonpipe.source._model import Source, Unit, source_from_bytes, source_to_bytes
+from anonpipe.source._model import Source, Unit
 from anonpipe.source._parquet import open_parquet, read_parquet
 
 __all__ = [
@@ -21,8 +21,6 @@ __all__ = [
     "check_types",
     "open_source",
     "read_batches",
-    "source_from_bytes",
-    "source_to_bytes",
 ]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from anonpipe.encoding.records import from_bytes, named, to_bytes
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -71,14 +69,3 @@ class Source:
             "bytes": self.bytes,
             "schema": self.schema.to_string(),
         }
-
-
-def source_to_bytes(source: Source) -> bytes:
-    """The description as bytes."""
-    return to_bytes(source)
-
-
-def source_from_bytes(content: bytes | memoryview) -> Source:
-    """Read what `source_to_bytes` gave."""
-    source: Source = from_bytes(content, named(Source, Unit))
-    return source

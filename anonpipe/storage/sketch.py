@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,15 +78,6 @@ class Sketch:
 def _border(level: int) -> np.uint64:
     """The largest number that begins with so many zero bits."""
     return np.uint64((1 << (64 - level)) - 1)
-
-
-def sketches_from(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Sketch]:
-    """The sketches that `Tracer.arrays` told of."""
-    found = {}
-    for at in range(len(arrays) // 4):
-        level, most = arrays[f"level_{at}"].tolist()
-        found[str(arrays[f"subject_{at}"])] = Sketch(level, arrays[f"numbers_{at}"], arrays[f"counts_{at}"], most)
-    return found
 
 
 def merge_sketches(parts: Iterable[Mapping[str, Sketch]]) -> dict[str, Sketch]:

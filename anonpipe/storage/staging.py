@@ -15,7 +15,6 @@ import contextlib
 import errno
 import fcntl
 import io
-import json
 import os
 import re
 import secrets
@@ -30,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from platformdirs import user_cache_path
+from pydantic_core import from_json, to_json
 from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import BloscCodec
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -39,6 +39,7 @@ from zarr.storage import LocalStore
 from anonpipe.errors import AnonpipeError, BusyError, DamagedError, EngineError, InputError, OutputError
 from anonpipe.files import write_atomic
 from anonpipe.storage import sealed
+from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.types import FloatArray
 
 _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
@@ -93,12 +94,12 @@ def _reason(error: OSError) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically; floats keep all their digits."""
-    write_atomic(path, json.dumps(content).encode())
+    write_atomic(path, to_json(content, inf_nan_mode="constants"))
 
 
 def read_json(path: Path) -> Any:
     """Read what `write_json` wrote."""
-    return json.loads(path.read_bytes())
+    return from_json(path.read_bytes())
 
 
 @dataclass(frozen=True)
@@ -148,21 +149,19 @@ class Staging:
 
     def write_json(self, name: str, content: Any) -> None:
         """Write JSON; floats keep all their digits."""
-        self.write(name, json.dumps(content).encode())
+        self.write(name, to_json(content, inf_nan_mode="constants"))
 
     def read_json(self, name: str) -> Any:
         """Read what `write_json` wrote."""
-        return json.loads(bytes(self.read(name)))
+        return from_json(bytes(self.read(name)))
 
-    def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write arrays under their names."""
-        out = io.BytesIO()
-        np.savez(out, **arrays)  # type: ignore[arg-type]
-        self.write(name, out.getbuffer())
+    def write_record(self, name: str, record: Any) -> None:
+        """Write a record; see `anonpipe.storage.records`."""
+        self.write(name, to_bytes(record))
 
-    def read_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Read what `write_arrays` wrote; an array is loaded when it is asked for."""
-        return np.load(io.BytesIO(self.read(name)), allow_pickle=False)  # type: ignore[no-any-return]
+    def read_record(self, name: str, *kinds: type) -> Any:
+        """Read what `write_record` wrote, and build no other kinds of records than these."""
+        return from_bytes(self.read(name), kinds)
 
     def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
         """Write one array."""
@@ -183,17 +182,18 @@ class Staging:
 
 @dataclass(frozen=True)
 class TaskResults:
-    """The task results of one stage: `results/<stage>/<index>.json`, one a finished task."""
+    """The task results of one stage: `results/<stage>/<index>.npz`, one a finished task."""
 
     staging: Staging
     stage: str
 
-    def _name(self, index: int) -> str:
-        return f"results/{self.stage}/{index}.json"
+    def name(self, index: int) -> str:
+        """The file of a task result."""
+        return f"results/{self.stage}/{index}.npz"
 
     def has(self, index: int) -> bool:
         """Whether task `index` has finished."""
-        return self.staging.has(self._name(index))
+        return self.staging.has(self.name(index))
 
     def done(self, count: int) -> set[int]:
         """The indices below `count` that have a task result."""
@@ -202,17 +202,17 @@ class TaskResults:
     def write(self, index: int, result: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
         """Record that task `index` has finished, when the files that it sealed have reached the disk."""
         sealed.sync_folders(self.staging.root, files or ())
-        self.staging.write_json(self._name(index), {**result, "files": files or {}})
-        sealed.sync_folders(self.staging.root, [self._name(index)])
+        self.staging.write_record(self.name(index), {**result, "files": dict(files or {})})
+        sealed.sync_folders(self.staging.root, [self.name(index)])
 
-    def read(self, index: int) -> dict[str, Any]:
-        """The task result of task `index`."""
-        result: dict[str, Any] = self.staging.read_json(self._name(index))
+    def read(self, index: int, *kinds: type) -> dict[str, Any]:
+        """The task result of task `index`, records of these kinds built again; all others are given as dictionaries."""
+        result: dict[str, Any] = from_bytes(self.staging.read(self.name(index)), kinds or None)
         return result
 
-    def read_all(self, count: int) -> list[dict[str, Any]]:
+    def read_all(self, count: int, *kinds: type) -> list[dict[str, Any]]:
         """All task results in the order of the indices; reductions run in this order."""
-        return [self.read(index) for index in range(count)]
+        return [self.read(index, *kinds) for index in range(count)]
 
 
 class SealedChunks(LocalStore):

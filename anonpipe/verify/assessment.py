@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
@@ -86,104 +85,33 @@ class Assessment:
             raise JobError(f"no measure is called {name!r}; measured were: {', '.join(sorted(known)) or 'none'}")
         return known[name]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-able content; what is not a number becomes null.
+    def __add__(self, other: object) -> Assessment:
+        """Both together, this one's first.
 
         Examples
         --------
-        >>> whole = Assessment(not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),))
-        >>> Assessment.from_dict(whole.to_dict()) == whole
-        True
+        >>> one = Assessment(not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),))
+        >>> len((one + Assessment() + one).not_checked)
+        2
         """
-        return {
-            "utility": [each.to_dict() for each in self.utility],
-            "risk": [each.to_dict() for each in self.risk],
-            "analyses": [outcome_to_dict(each) for each in self.analyses],
-            "not_checked": [asdict(each) for each in self.not_checked],
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Assessment:
-        """Read what `to_dict` gave."""
-        return cls(
-            tuple(measurement_from_dict(each) for each in content["utility"]),
-            tuple(measurement_from_dict(each) for each in content["risk"]),
-            tuple(outcome_from_dict(each) for each in content["analyses"]),
-            tuple(NotChecked(**{**each, "reason": Reason(each["reason"])}) for each in content["not_checked"]),
-        )
+        if not isinstance(other, Assessment):
+            return NotImplemented
+        parts = ((getattr(one, each.name) for one in (self, other)) for each in fields(Assessment))
+        return Assessment(*(first + second for first, second in parts))
 
 
-def measurement_from_dict(content: Mapping[str, Any]) -> Measurement:
-    """Read what `Measurement.to_dict` gave; null was no number, but where None means that there is none.
-
-    Examples
-    --------
-    >>> one = Measurement("x", "X", float("nan"), "", "lower", "-", 1, 1, parts=(("a", 0.5),))
-    >>> measurement_from_dict(one.to_dict()).parts
-    (('a', 0.5),)
-    """
-    given = dict(content)
-    given["value"] = _number(given["value"])
-    given["parts"] = tuple((name, _number(value)) for name, value in given["parts"])
-    given["curves"] = tuple(_curve(curve) for curve in given["curves"])
-    if given["baseline_is"]:
-        given["baseline"] = _number(given["baseline"])
-    if given["low"] is not None or given["high"] is not None:
-        given["low"], given["high"] = _number(given["low"]), _number(given["high"])
-    if given["audience"] is not None:
-        given["audience"] = Audience(given["audience"])
-    return Measurement(**given)
-
-
-def _curve(content: Mapping[str, Any]) -> Curve:
-    lines = {name: tuple(_number(value) for value in content[name]) for name in ("x", "y", "baseline")}
-    return Curve(content["title"], content["x_title"], content["y_title"], **lines)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def outcome_to_dict(outcome: AnalysisOutcome) -> dict[str, Any]:
-    """As JSON-able content."""
-    comparison = outcome.comparison
-    return {
-        "analysis": asdict(comparison.analysis),
-        "original": _fit_to_dict(comparison.original),
-        "released": _fit_to_dict(comparison.released),
-        "limits": dict(outcome.limits),
-        "records": outcome.records,
-        "of": outcome.of,
-    }
-
-
-def outcome_from_dict(content: Mapping[str, Any]) -> AnalysisOutcome:
-    """Read what `outcome_to_dict` gave."""
-    original, released = _fit_from_dict(content["original"]), _fit_from_dict(content["released"])
-    changes = tuple(
-        CoefficientChange(name, before, released.estimates.get(name))
-        for name, before in original.estimates.items()
-        if before is not None
-    )
-    comparison = ModelComparison(Analysis(**content["analysis"]), original, released, changes)
-    return AnalysisOutcome(comparison, content["limits"], content["records"], content["of"])
-
-
-def _fit_to_dict(fit: Fit) -> dict[str, Any]:
-    """Estimates as a list, which keeps their order; infinite ends of intervals as texts."""
-    names = [field.name for field in fields(Estimate)]
-    estimates = [
-        [name, None if one is None else [repr(float(getattr(one, part))) for part in names]]
-        for name, one in fit.estimates.items()
-    ]
-    told = {"rows": fit.rows, "left_out": fit.left_out, "problem": fit.problem, "estimates": estimates}
-    return told | {"behind": dict(fit.behind), "learnt": fit.learnt}
-
-
-def _fit_from_dict(content: Mapping[str, Any]) -> Fit:
-    estimates = {
-        name: None if parts is None else Estimate(*(float(part) for part in parts))
-        for name, parts in content["estimates"]
-    }
-    rests_on = content["behind"], content["learnt"]
-    return Fit(content["rows"], content["left_out"], estimates, content["problem"], *rests_on)
+RECORDS = (
+    Assessment,
+    Measurement,
+    Curve,
+    AnalysisOutcome,
+    ModelComparison,
+    Analysis,
+    CoefficientChange,
+    Fit,
+    Estimate,
+    NotChecked,
+    Audience,
+    Reason,
+)
+"""What a staged assessment is made of."""

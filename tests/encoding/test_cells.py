@@ -9,6 +9,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
+from anonpipe.storage.records import from_bytes, to_bytes
 from tests.encoding.tables import CODED, NUMERIC, array
 
 
@@ -169,7 +170,7 @@ def test_to_bytes_and_back():
     batch = pa.record_batch({"x": ["b", None, "a"], "n": [1.5, 2.5, None]})
     columns = {"x": Column(kind="categorical"), "n": Column(kind="continuous", bounds=(0, None), weight=2)}
     encoder = fitted(batch, columns)
-    loaded = ColumnEncoder.from_bytes(encoder.to_bytes())
+    loaded = from_bytes(to_bytes(encoder), [ColumnEncoder, Column])
     assert (loaded.names, loaded.columns, loaded.schema, loaded.has_nulls) == (
         encoder.names,
         encoder.columns,

@@ -19,7 +19,7 @@ def _counted(folder, units, name="id"):
         writers = digest_writers(keep_in(folder), [name], KEY, at)
         for chunk in chunks:
             writers[name].add(chunk)
-        counted.append([writer.close().to_dict() for writer in writers.values()])
+        counted.append([writer.close() for writer in writers.values()])
     return repeats_in(runs_in(folder, [name]), counted)[0]
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.encoding.radix import MOST_BINS, Radix, keys_of, values_of
-from anonpipe.encoding.records import from_bytes as read
-from anonpipe.encoding.records import named, to_bytes
+from anonpipe.storage.records import from_bytes as read
+from anonpipe.storage.records import to_bytes
 
 NUMBERS = st.floats(-1e150, 1e150, allow_nan=False) | st.integers(-50, 50).map(float) | st.just(-0.0)
 ROWS = st.lists(st.tuples(NUMBERS, st.integers(0, 3)), max_size=60)
@@ -94,4 +94,4 @@ def test_more_places_than_bins_leave_a_bin_or_two_each():
 
 def test_it_can_be_kept():
     found = Radix.of(np.array([1.0, 2.0, 2.0]))
-    assert to_bytes(read(to_bytes(found), named(Radix))) == to_bytes(found)
+    assert to_bytes(read(to_bytes(found), [Radix])) == to_bytes(found)

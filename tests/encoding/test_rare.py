@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.encoding.rare import Suppression, released_codes
+from anonpipe.storage.records import from_bytes, to_bytes
 
 
 @given(
@@ -34,5 +35,5 @@ def test_cells_are_changed_in_place_nan_counts_as_null():
 def test_suppressed_ordinals_become_nan():
     cells = np.array([[0.0], [1.0], [1.0]])
     plan = Suppression({"a": [(0, 1, 2)]}, {"a": 2}, ("a",))
-    Suppression.from_dict(plan.to_dict()).apply(cells, ("a",), np.array([0, 0, -1]))
+    from_bytes(to_bytes(plan), [Suppression]).apply(cells, ("a",), np.array([0, 0, -1]))
     assert cells[0, 0] == 0 and np.isnan(cells[1, 0]) and cells[2, 0] == 1

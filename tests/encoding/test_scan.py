@@ -13,8 +13,9 @@ from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import MOST_CATEGORIES
 from anonpipe.encoding.row_hash import value_words
-from anonpipe.encoding.scan import check_scan, merge_scans, scan_batch, scan_from_bytes, scan_to_bytes
+from anonpipe.encoding.scan import SCAN_RECORDS, check_scan, merge_scans, scan_batch
 from anonpipe.errors import InputError
+from anonpipe.storage.records import from_bytes, to_bytes
 from tests.encoding.tables import CODED, NUMERIC, array
 from tests.naive import encoder as naive
 
@@ -205,7 +206,7 @@ def test_every_type_is_scanned_hashed_and_kept_in_files(name, data, tmp_path_fac
     changed = pa.table({"x": array([*rows[1:], None if rows[0] is not None else rows[1]], kind)})
     if changed["x"].to_pylist() != rows:
         assert scanned([batch_of(changed)], columns, ()).fingerprint != one.fingerprint
-    again = scan_from_bytes(scan_to_bytes(one)).columns["x"]
+    again = from_bytes(to_bytes(one), SCAN_RECORDS).columns["x"]
     assert (again.rows, again.nulls, again.sd) == (one.columns["x"].rows, one.columns["x"].nulls, one.columns["x"].sd)
     if again.categories is not None:
         assert again.categories.equals(one.columns["x"].categories)
@@ -213,7 +214,7 @@ def test_every_type_is_scanned_hashed_and_kept_in_files(name, data, tmp_path_fac
 
 def test_to_bytes_and_back():
     scan = scanned(cut(table(100), [3]))
-    again = scan_from_bytes(scan_to_bytes(scan))
+    again = from_bytes(to_bytes(scan), SCAN_RECORDS)
     assert (again.rows, again.fingerprint, again.counted_by) == (scan.rows, scan.fingerprint, scan.counted_by)
     assert np.array_equal(again.counted_codes, scan.counted_codes)
     assert np.array_equal(again.counted_rows, scan.counted_rows)
@@ -307,7 +308,7 @@ def test_levels_of_another_type_are_refused_with_the_remedy():
 
 
 def test_the_bytes_of_a_scan_hold_no_pickle():
-    with np.load(io.BytesIO(scan_to_bytes(scanned([batch_of(table(5))]))), allow_pickle=False) as file:
+    with np.load(io.BytesIO(to_bytes(scanned([batch_of(table(5))]))), allow_pickle=False) as file:
         assert json.loads(file["structure"].tobytes())["fields"]["rows"] == 5
         assert {file[name].dtype.kind for name in file.files} <= set("iuf")
 

@@ -11,7 +11,8 @@ from scipy.stats import binom
 from anonpipe.columns import Column
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.rng import number_keys
-from anonpipe.storage.sketch import Sketch, chance_of, merge_sketches, sketches_from
+from anonpipe.storage.records import from_bytes, to_bytes
+from anonpipe.storage.sketch import Sketch, chance_of, merge_sketches
 
 KEY = b"k" * 16
 COLUMNS = {
@@ -53,7 +54,9 @@ def test_a_sketch_is_that_of_a_plain_count_however_it_is_cut(values, most, borde
 def test_sketches_of_parts_merge_and_are_kept_in_files():
     whole = table(900)
     together = traced(whole)
-    merged = merge_sketches(sketches_from(traced(part, 77).arrays) for part in (whole.slice(0, 100), whole.slice(100)))
+    merged = merge_sketches(
+        from_bytes(to_bytes(traced(part, 77).sketches), [Sketch]) for part in (whole.slice(0, 100), whole.slice(100))
+    )
     assert merged.keys() == together.sketches.keys() and len(merged) == 5  # person, both, all, and without x and place
     for subject, sketch in together.sketches.items():
         other = merged[subject]

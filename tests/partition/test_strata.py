@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
 from anonpipe.partition.strata import Strata, build_strata
+from anonpipe.storage.records import from_bytes, to_bytes
 
 
 def naive_rows(counts, k):
@@ -66,7 +67,7 @@ def test_two_columns_in_mixed_radix():
     strata = build_strata(counts, [0, 1], [2, 3], 5, "drop", None, False, ["a", "b"])
     cells = np.array([[0.0, 0], [0, 2], [1, 0], [1, 1], [1, 2]])
     assert strata.assign(cells).tolist() == [0, 1, 2, -1, 3]
-    assert Strata.from_dict(strata.to_dict()) == strata
+    assert from_bytes(to_bytes(strata), [Strata]) == strata
 
 
 def test_no_strata_is_one_stratum():

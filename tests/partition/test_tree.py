@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.partition.tree import Tree, fit_tree, route
+from anonpipe.storage.records import from_bytes, to_bytes
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import cluster as naive
 
@@ -46,7 +45,7 @@ def test_json_keeps_every_bit(problem, leaves):
     features, _ = problem
     keys = keys_for(len(features))
     tree = fit_tree(features, keys, min(leaves, len(features)))
-    again = Tree.from_dict(json.loads(json.dumps(tree.to_dict())))
+    again = from_bytes(to_bytes(tree), [Tree])
     for name in Tree.__dataclass_fields__:
         mine, theirs = getattr(tree, name), getattr(again, name)
         assert mine.dtype == theirs.dtype

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding import part_shares
-from anonpipe.encoding.records import from_bytes, to_bytes
+from anonpipe.encoding.scan import SCAN_RECORDS
 from anonpipe.errors import DamagedError, InputError
-from anonpipe.methods import masking
 from anonpipe.methods.executor import run_steps
 from anonpipe.methods.grouping import class_disclosure, information_loss_bound
 from anonpipe.methods.steps import Reduce, Rows
@@ -20,9 +18,12 @@ from anonpipe.methods.synthesis import METHODS
 from anonpipe.moments import GroupedMoments
 from anonpipe.pipeline import group_counts
 from anonpipe.pipeline.channels import RECORDS
+from anonpipe.pipeline.collect import COUNTED
 from anonpipe.pipeline.group_counts import sampled_rows
 from anonpipe.pipeline.grouping import Asked, Layout, group_steps
 from anonpipe.pipeline.synthesis import Grouped, Synthesis, synthesis_steps
+from anonpipe.storage.records import from_bytes, to_bytes
+from anonpipe.verify import assessment
 
 KEY = b"k" * 16
 K = 3
@@ -131,9 +132,8 @@ def test_small_tables_are_measured_whole_and_of_large_ones_a_share():
 
 
 def test_records_of_two_kinds_have_two_names():
-    kinds = [masking.RECORDS, part_shares.RECORDS, group_counts.RECORDS]
-    named = {(name, kind) for records in kinds for name, kind in records.items()}
-    assert len({name for name, _ in named}) == len(named)
+    for kinds in (RECORDS, COUNTED, SCAN_RECORDS, assessment.RECORDS):
+        assert len({kind.__name__ for kind in kinds}) == len(set(kinds))
 
 
 def test_what_was_learnt_of_groups_survives_the_disk():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -12,7 +11,9 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated
+from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
+from anonpipe.verify.assessment import RECORDS
 
 NAN = float("nan")
 
@@ -55,8 +56,8 @@ def test_a_record_survives_its_file():
         (outcome({"overlap": 0.5}, {"x": STRONG, "z": None}, {"x": Estimate(2.0, -math.inf, math.inf, 1.0)}),),
         (NotChecked("unmeasured.risk", Reason.REFUSED, {"said": "why"}),),
     )
-    read = Assessment.from_dict(json.loads(json.dumps(whole.to_dict())))
-    assert read.to_dict() == whole.to_dict() and repr(read) == repr(whole)
+    read = from_bytes(to_bytes(whole), RECORDS)
+    assert to_bytes(read) == to_bytes(whole) and repr(read) == repr(whole)
     assert read.analyses == whole.analyses
     assert math.isnan(read.measurement("b").value)
     with pytest.raises(JobError, match="measured were: a, b, c"):

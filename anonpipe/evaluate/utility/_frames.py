@@ -1,4 +1,9 @@
-"""Columns of a table as formulas and conditions take them."""
+"""Columns of a table as formulas and conditions take them: what a column is follows from its type, as for a recipient.
+
+Measures are told by the job what a column is, and take numbers, days and codes
+that both tables share (`_typed`); a model that a recipient fits knows nothing
+of the job, and codes each table by the levels that the original has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list."""
+"""Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list.
+
+What a column is, the job says. Formulas, whose columns are what their types
+say, are read by `_frames`.
+"""
 
 from __future__ import annotations
 

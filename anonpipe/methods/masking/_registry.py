@@ -41,10 +41,8 @@ MASKERS: dict[str, Masker] = by_name(
 )
 """All maskers by name; a new one is a line here."""
 
-RECORDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Moments, *(kind for masker in MASKERS.values() for kind in masker.learns))
-}
-"""What steps count and learn, by name: the records that lie on disk between two steps."""
+RECORDS: tuple[type, ...] = (Moments, *(kind for masker in MASKERS.values() for kind in masker.learns))
+"""What steps count and learn: the records that lie on disk between two steps."""
 
 
 def mask(

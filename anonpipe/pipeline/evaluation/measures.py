@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -17,12 +17,9 @@ from anonpipe.pipeline.evaluation.attacks import measured_risk
 from anonpipe.pipeline.evaluation.samples import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked, outcome_to_dict
+from anonpipe.verify.assessment import RECORDS, AnalysisOutcome, Assessment, NotChecked
 
-if TYPE_CHECKING:
-    from anonpipe.evaluate.utility import Measurement
-
-_WHOLE = "assessment.json"
+_WHOLE = "assessment.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +74,16 @@ def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
         rows, found = _risk(work, fitted, cut)
     else:
         rows, found = _analysis(work, fitted, cut, index - names.index("analysis"))
-    work.staging.write_json(_file(index), found)
+    work.staging.write_record(_file(index), found)
     return {"rows": rows}
 
 
-def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, dict[str, Any]]:
+def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
     from anonpipe.evaluate.utility import utility
 
     tables = sampled_tables(work, fitted, cut)
     if tables is None and fitted.job.as_probabilities:
-        return 0, {}
+        return 0, Assessment()
     if tables is None:
         raise EngineError("utility is measured on a sample, and none was kept; go on with --resume")
     found = utility(
@@ -98,19 +95,15 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, dict[str, Any]]
         of=tables.of,
         paired=fitted.procedure.same_person,
     )
-    return len(tables.original), {"utility": _plain(found)}
+    return len(tables.original), Assessment(utility=found)
 
 
-def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, dict[str, Any]]:
+def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
     found, not_checked = measured_risk(work, fitted, cut)
-    return work.job.measure.queries, {"risk": _plain(found), "not_checked": [asdict(each) for each in not_checked]}
+    return work.job.measure.queries, Assessment(risk=found, not_checked=tuple(not_checked))
 
 
-def _plain(found: tuple[Measurement, ...]) -> list[dict[str, Any]]:
-    return [each.to_dict() for each in found]
-
-
-def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, dict[str, Any]]:
+def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, Assessment]:
     """Fit one of the recipient's models to both tables.
 
     Raises
@@ -131,23 +124,18 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, di
         )
     comparison = model.compare(typed(fitted.cells, after, names))
     outcome = AnalysisOutcome(comparison, wanted.declared, len(before), cut.rows)
-    return len(before), {"analyses": [outcome_to_dict(outcome)]}
+    return len(before), Assessment(analyses=(outcome,))
 
 
 def save_assessment(work: Work) -> Assessment:
     """Put the pieces together, in their order, and keep the whole in the staging."""
-    parts = [work.staging.read_json(_file(index)) for index in range(len(pieces(work.job)))]
-    content = {
-        name: [each for part in parts for each in part.get(name, [])]
-        for name in ("utility", "risk", "analyses", "not_checked")
-    }
-    content["not_checked"] += [asdict(each) for each in _switched_off(work.job)]
-    assessment = Assessment.from_dict(content)
-    work.staging.write_json(_WHOLE, content)
+    parts = (work.staging.read_record(_file(index), *RECORDS) for index in range(len(pieces(work.job))))
+    assessment = sum(parts, Assessment()) + Assessment(not_checked=_switched_off(work.job))
+    work.staging.write_record(_WHOLE, assessment)
     return assessment
 
 
-def _switched_off(job: Job) -> list[NotChecked]:
+def _switched_off(job: Job) -> tuple[NotChecked, ...]:
     found = []
     if not job.measure.utility:
         found.append(NotChecked("unmeasured.utility", Reason.UTILITY_OFF))
@@ -158,13 +146,14 @@ def _switched_off(job: Job) -> list[NotChecked]:
         found.append(NotChecked("unmeasured.risk", Reason.RISK_OFF))
     if not job.analyses:
         found.append(NotChecked("unmeasured.analyses", Reason.NO_ANALYSES))
-    return found
+    return tuple(found)
 
 
 def load_assessment(work: Work) -> Assessment:
     """What `save_assessment` kept."""
-    return Assessment.from_dict(work.staging.read_json(_WHOLE))
+    assessment: Assessment = work.staging.read_record(_WHOLE, *RECORDS)
+    return assessment
 
 
 def _file(index: int) -> str:
-    return f"{FOLDER}/measured-{index}.json"
+    return f"{FOLDER}/measured-{index}.npz"

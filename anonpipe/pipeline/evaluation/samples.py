@@ -152,7 +152,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
         kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
         kept |= {f"group_{name}": array for name, array in sampled(rows, at).items()}
-    work.staging.write_arrays(sample_file(index), kept)
+    work.staging.write_record(sample_file(index), kept)
     return {"fewest_in_group": _fewest(fitted, rows)}
 
 
@@ -242,7 +242,7 @@ def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
     """Arrays of all partitions, each below each other in the order of the partitions."""
     parts: list[list[npt.NDArray[Any]]] = []
     for index in range(len(cut.partitions)):
-        file = work.staging.read_arrays(sample_file(index))
+        file = work.staging.read_record(sample_file(index))
         parts.append([file[name] for name in names])
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
@@ -278,7 +278,7 @@ def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
     """What all partitions counted under two names."""
     parts = []
     for index in range(len(cut.partitions)):
-        file = work.staging.read_arrays(sample_file(index))
+        file = work.staging.read_record(sample_file(index))
         parts.append((file[names[0]], file[names[1]]))
     return added(parts)
 
@@ -296,15 +296,15 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
         members = original[:: -(-len(original) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
-        work.staging.write_arrays(_GUESSED, guessed)
+        work.staging.write_record(_GUESSED, guessed)
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
-    work.staging.write_arrays(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
+    work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
 
 
 def read_queries(work: Work) -> Queries:
     """The records that are looked for."""
-    file = work.staging.read_arrays(_QUERIES)
+    file = work.staging.read_record(_QUERIES)
     return Queries(*(file[field.name] for field in fields(Queries)))
 
 
@@ -334,5 +334,5 @@ def read_guessed(work: Work) -> GuessedCells | None:
     """Whose columns are guessed; None where the hold-out is too small for a control, or there is none."""
     if not work.staging.has(_GUESSED):
         return None
-    file = work.staging.read_arrays(_GUESSED)
+    file = work.staging.read_record(_GUESSED)
     return GuessedCells(*(file[field.name] for field in fields(GuessedCells)))

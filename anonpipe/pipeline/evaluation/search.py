@@ -100,7 +100,7 @@ def _save(
         for what in told if name in ("release", "ranks") else ():
             of_rows = told[what][np.maximum(one.rows - begin, 0)]
             arrays[f"{name}.{what}"] = np.where(one.rows >= 0, of_rows, -1)
-    work.staging.write_arrays(_file(index), arrays)
+    work.staging.write_record(_file(index), arrays)
 
 
 def _file(index: int) -> str:
@@ -122,7 +122,7 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
     for index in range(len(cut.partitions)):
-        file = work.staging.read_arrays(_file(index))
+        file = work.staging.read_record(_file(index))
         part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
         of_part = file[f"{name}.{told}"] if told else np.full(part.rows.shape, -1)
         merged = part if whole is None else merge_nearest([whole, part], part.rows.shape[1])
@@ -140,7 +140,7 @@ def own_alike(work: Work, cut: Cut) -> IntArray:
     """Released records of each query's group that share its unchanged columns, shape (n_queries,)."""
     total: IntArray = np.zeros(1, dtype=np.int64)
     for index in range(len(cut.partitions)):
-        file = work.staging.read_arrays(_file(index))
+        file = work.staging.read_record(_file(index))
         total = total + file["own_alike"]
     return total
 
@@ -149,7 +149,7 @@ def found_guesses(work: Work, cut: Cut) -> Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
     parts = []
     for index in range(len(cut.partitions)):
-        file = work.staging.read_arrays(_file(index))
+        file = work.staging.read_record(_file(index))
         parts.append(Guesses(file["guesses.values"], file["guesses.squared"]))
     return reduce(Guesses.merge, parts)
 

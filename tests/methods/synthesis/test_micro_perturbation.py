@@ -10,6 +10,7 @@ from anonpipe.errors import InputError
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.synthesis import micro_perturbation, noise_scatter
 from anonpipe.moments import FORMS, GroupedMoments, NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
+from anonpipe.storage.records import from_bytes, to_bytes
 from tests.methods.synthesis.grouped import groupings, shuffled_groups
 from tests.naive import synthesize as naive
 
@@ -157,7 +158,7 @@ def test_noise_scatter_is_that_of_the_draws_to_come_and_merges():
     other = noise_scatter(np.array([0, 300, 700]), 3, rng=rng)
     assert np.allclose(counted.merge(other).scatter, counted.scatter + other.scatter, rtol=1e-13)
     assert counted.merge(other).free == 707
-    again = NoiseScatter.from_dict(counted.to_dict())
+    again = from_bytes(to_bytes(counted), [NoiseScatter])
     assert again.free == counted.free and np.array_equal(again.root, counted.root)
     nothing = noise_scatter(np.array([0]), 3, rng=rng)
     assert nothing.free == 0 and not nothing.root.any()

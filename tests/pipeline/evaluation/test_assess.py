@@ -77,7 +77,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         seen["partitions"] = len(cut.partitions)
         cells = [released_rows(work, fitted, cut, at) for at in range(len(cut.partitions))]
         features = known_features(fitted, np.concatenate(cells))
-        queries = run.staging.read_arrays("assessed/queries.npz")
+        queries = run.staging.read_record("assessed/queries.npz")
         distances = ((queries["features"][:, None] - features[None]) ** 2).sum(axis=2)
         seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(work, cut, "release").nearest.squared)
 
@@ -98,7 +98,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     }
     assert small.stagings() == [] and not (tmp_path / "out").exists()
     monkeypatch.setattr(pipeline.engine, "in_process", lambda: contextlib.nullcontext(backwards))
-    assert pipeline.assess_only(given)[1].to_dict() == found.to_dict()
+    assert repr(pipeline.assess_only(given)[1]) == repr(found)
 
 
 def test_a_mask_with_hardly_any_noise_gives_every_record_away(tmp_path):
@@ -252,7 +252,7 @@ def test_original_rows_of_a_partition_lie_beside_their_released_ones(tmp_path, m
 
     def look(run):
         records = run.context
-        kept = run.staging.read_arrays("assessed/sample-0.npz")
+        kept = run.staging.read_record("assessed/sample-0.npz")
         original, released = kept["model_original"], kept["model_released"]
         named = [records.fitted.cells.names.index(name) for name in ("illness", "x", "y")]
         whole = records.call(partition_cells, 0)[:, named]

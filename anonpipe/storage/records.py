@@ -18,6 +18,8 @@ _STRUCTURE = "structure"
 
 Arrays = list[npt.NDArray[Any]]
 
+_PLAIN = {type(None), bool, int, float, str}
+
 
 def to_bytes(value: Any) -> bytes:
     """A value as an npz file: arrays as they are, all else as JSON, which keeps every bit of a float.
@@ -26,8 +28,8 @@ def to_bytes(value: Any) -> bytes:
     ----------
     value
         A dataclass, a named tuple, a model of pydantic, an enumeration's
-        member, an array of numpy or Arrow, an Arrow schema, a tuple, a list, a
-        mapping, a number, a text or None, in any nesting. Equal values give equal bytes.
+        member, an array of numpy or Arrow, an Arrow batch or schema, a tuple, a
+        list, a mapping, a number, a text or None, in any nesting. Equal values give equal bytes.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def to_bytes(value: Any) -> bytes:
 
     Examples
     --------
-    >>> from_bytes(to_bytes((1, None, {2: np.array([0.1 + 0.2])})), {})
+    >>> from_bytes(to_bytes((1, None, {2: np.array([0.1 + 0.2])})))
     (1, None, {2: array([0.3])})
     """
     arrays: Arrays = []
@@ -47,7 +49,7 @@ def to_bytes(value: Any) -> bytes:
     return out.getvalue()
 
 
-def from_bytes(content: bytes | memoryview, kinds: Mapping[str, type]) -> Any:
+def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None) -> Any:
     """Read what `to_bytes` gave.
 
     Parameters
@@ -55,20 +57,18 @@ def from_bytes(content: bytes | memoryview, kinds: Mapping[str, type]) -> Any:
     content
         The file.
     kinds
-        The dataclasses, named tuples, models and enumerations that it may hold, by name.
+        The dataclasses, named tuples, models and enumerations that it may
+        hold; None for readers that ask for none of them, who get what these
+        hold as dictionaries.
 
     Raises
     ------
     TypeError
         It holds another one.
     """
+    named = None if kinds is None else {kind.__name__: kind for kind in kinds}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return _unpacked(json.loads(file[_STRUCTURE].tobytes()), file, kinds)
-
-
-def named(*kinds: type) -> dict[str, type]:
-    """Kinds by their names, as `from_bytes` takes them."""
-    return {kind.__name__: kind for kind in kinds}
+        return _unpacked(json.loads(file[_STRUCTURE].tobytes()), file, named)
 
 
 def _packed(value: Any, arrays: Arrays) -> Any:
@@ -82,6 +82,8 @@ def _packed(value: Any, arrays: Arrays) -> Any:
         return {"array": _kept(value, arrays)}
     if isinstance(value, pa.Array):
         return {"column": _kept(_stream(pa.record_batch([value], names=[""])), arrays)}
+    if isinstance(value, pa.RecordBatch):
+        return {"batch": _kept(_stream(value), arrays)}
     if isinstance(value, pa.Schema):
         return {"schema": _kept(np.frombuffer(value.serialize(), dtype=np.uint8), arrays)}
     if isinstance(value, Mapping):
@@ -92,7 +94,8 @@ def _packed(value: Any, arrays: Arrays) -> Any:
         content = {name: _packed(getattr(value, name), arrays) for name in _names(value)}
         return {"record": type(value).__name__, "fields": content}
     if isinstance(value, tuple | list):
-        return {type(value).__name__: [_packed(part, arrays) for part in value]}
+        parts = value if _PLAIN.issuperset(map(type, value)) else [_packed(part, arrays) for part in value]
+        return {"tuple" if isinstance(value, tuple) else "list": parts}
     raise TypeError(f"a {type(value).__name__} cannot be saved; give dataclasses, arrays, lists and plain values")
 
 
@@ -115,7 +118,7 @@ def _stream(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
 
 
-def _unpacked(structure: Any, file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type]) -> Any:
+def _unpacked(structure: Any, file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type] | None) -> Any:
     if not isinstance(structure, dict):
         return structure
     (what, content), *_ = structure.items()
@@ -124,20 +127,23 @@ def _unpacked(structure: Any, file: Mapping[str, npt.NDArray[Any]], kinds: Mappi
     if what == "dict":
         return {_unpacked(key, file, kinds): _unpacked(part, file, kinds) for key, part in content}
     if what in ("tuple", "list"):
-        parts = [_unpacked(part, file, kinds) for part in content]
+        parts = [_unpacked(part, file, kinds) if isinstance(part, dict) else part for part in content]
         return tuple(parts) if what == "tuple" else parts
     array = file[str(content)]
-    if what == "column":
-        return pa.ipc.open_stream(pa.py_buffer(array)).read_next_batch().column(0)
+    if what in ("column", "batch"):
+        batch = pa.ipc.open_stream(pa.py_buffer(array)).read_next_batch()
+        return batch.column(0) if what == "column" else batch
     return pa.ipc.read_schema(pa.py_buffer(array)) if what == "schema" else array
 
 
-def _record(structure: dict[str, Any], file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type]) -> Any:
-    name, content = structure["record"], structure["fields"]
+def _record(structure: dict[str, Any], file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type] | None) -> Any:
+    name, content, built = structure["record"], structure["fields"], structure.get("built")
+    if built is None:
+        content = {each: _unpacked(part, file, kinds) for each, part in content.items()}
+    if kinds is None:
+        return content
     if name not in kinds:
         raise TypeError(f"the file holds a {name}, which is not among the kinds that are allowed")
-    if structure.get("built") == "model":
+    if built == "model":
         return kinds[name].model_validate(content)  # type: ignore[attr-defined]
-    if structure.get("built") == "enum":
-        return kinds[name](content)
-    return kinds[name](**{each: _unpacked(part, file, kinds) for each, part in content.items()})
+    return kinds[name](content) if built == "enum" else kinds[name](**content)

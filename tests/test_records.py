@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding.records import from_bytes, to_bytes
 from anonpipe.methods.masking import MASKERS, RECORDS, Reduce
 from anonpipe.moments import Moments
+from anonpipe.storage.records import from_bytes, to_bytes
 
 
 def same(a, b):
@@ -60,12 +60,12 @@ def test_all_that_maskers_count_and_learn_comes_back_bit_by_bit(method, options)
 def test_only_what_is_allowed_is_built():
     content = to_bytes(Moments.of(np.ones((3, 2))))
     with pytest.raises(TypeError, match="Moments"):
-        from_bytes(content, {})
+        from_bytes(content, [])
     with pytest.raises(TypeError, match="object cannot be saved"):
         to_bytes((1, object()))
     assert b"pickle" not in content
     with pytest.raises(ValueError, match="allow_pickle"):
-        from_bytes(_with_objects(), {})
+        from_bytes(_with_objects(), [])
 
 
 def _with_objects():
@@ -84,7 +84,7 @@ def test_arrow_columns_and_schemas_keep_type_and_values(kind):
     column = pa.array([3, None, 1, 2], pa.int32()).cast(pa.int64())
     column = column.cast(pa.string()).cast(kind) if pa.types.is_decimal(kind) else _of_numbers(column, kind)
     schema = pa.schema([pa.field("é x", kind, nullable=False), ("b", pa.dictionary(pa.int8(), kind, ordered=True))])
-    one, sliced, told = from_bytes(to_bytes((column, column[1:3], schema)), {})
+    one, sliced, told = from_bytes(to_bytes((column, column[1:3], schema)), [])
     assert one.equals(column) and one.type == kind and sliced.equals(column[1:3]) and told.equals(schema)
 
 
@@ -104,13 +104,13 @@ class Pair(NamedTuple):
 )
 def test_numbers_keys_and_named_tuples_come_back_bit_by_bit(content, floats):
     value = {"a": content, 3: Pair(2**2000, tuple(floats))}
-    again = from_bytes(to_bytes(value), {"Pair": Pair})
+    again = from_bytes(to_bytes(value), [Pair])
     assert repr(again) == repr(value) and type(again[3]) is Pair and to_bytes(again) == to_bytes(value)
 
 
 def test_models_are_checked_when_they_are_read():
     column = Column(kind="integer", bounds=(0, 9))
     content = to_bytes([column])
-    assert from_bytes(content, {"Column": Column}) == [column]
+    assert from_bytes(content, [Column]) == [column]
     with pytest.raises(TypeError, match="Column"):
-        from_bytes(content, {})
+        from_bytes(content, [])
