@@ -148,6 +148,12 @@ class ScoredColumn:
     ranks: tuple[Ranks, ...]
     quantiles: tuple[Quantiles, ...]
 
+    @property
+    def shift(self) -> float:
+        """How far the mean of what may be released is from the column's, before rounding and whatever is drawn."""
+        rows = np.array([each.rows for each in self.quantiles], dtype=np.float64)
+        return float(rows @ [each.shift for each in self.quantiles] / max(1.0, rows.sum()))
+
     def classes_of(self, cells: FloatArray, stratum: IntArray) -> IntArray:
         """The class of each record, shape (n_rows,)."""
         code = np.zeros(len(cells), dtype=np.int64) if self.status is None else cells[:, self.status].astype(np.int64)
@@ -213,7 +219,7 @@ class Scores:
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int) -> Scores:
-        """The scores of a scanned table.
+        """The scores of a scanned table, survival times by event where the scan has counted them by status.
 
         Raises
         ------
@@ -226,6 +232,11 @@ class Scores:
     def by_position(self) -> Mapping[int, ScoredColumn]:
         """The columns by where they stand among the cells."""
         return {each.position: each for each in self.columns}
+
+    def shift(self, position: int) -> float:
+        """`ScoredColumn.shift` of a column; 0 of one without scores."""
+        column = self.by_position().get(position)
+        return 0.0 if column is None else column.shift
 
     def count(self, released: FloatArray, without: Sequence[int] = ()) -> Counted:
         """Count released scores, cells of which some columns (`without`) hold values already."""
@@ -256,7 +267,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
     for at, size in zip(strata.positions, strata.sizes, strict=True):
         index = index * size + codes[cells.names[at]]
     stratum = np.asarray(strata.stratum, dtype=np.int64)[index]
-    status = _status(cells, position)
+    status = _status(cells, position, scan.scored_by)
     happened = np.zeros(1, dtype=np.int64)
     if status is not None:
         happened = cells.event_codes(status).astype(np.int64)
@@ -280,11 +291,13 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
     )
 
 
-def _status(cells: ColumnEncoder, position: int) -> int | None:
-    """Where the status of a survival time stands; None for other columns, and where there is none."""
+def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int | None:
+    """Where the status of a survival time stands; None for other columns, and where there is none, or not counted."""
     if cells.columns[position].role is not Role.SURVIVAL_TIME:
         return None
-    return next((at for at, each in enumerate(cells.columns) if each.role is Role.SURVIVAL_STATUS), None)
+    roles = zip(cells.names, cells.columns, strict=True)
+    status = [name for name, each in roles if each.role is Role.SURVIVAL_STATUS and name in counted]
+    return cells.names.index(status[0]) if status else None
 
 
 def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:

@@ -704,10 +704,16 @@ class Job(Options):
     def scored_by(self) -> tuple[str, ...]:
         """Columns inside whose combinations values are ranked: the strata, and the survival status for the times."""
         scored = [column for column in self.columns.values() if column.scored]
-        if not scored:
-            return ()
-        timed = self.event_column if any(column.role is Role.SURVIVAL_TIME for column in scored) else None
-        return (*self.strata.by, *((timed,) if timed is not None and timed not in self.strata.by else ()))
+        timed = any(column.role is Role.SURVIVAL_TIME for column in scored) and self.times_by_event
+        own = (str(self.event_column),) if timed and self.event_column not in self.strata.by else ()
+        return (*self.strata.by, *own) if scored else ()
+
+    @property
+    def times_by_event(self) -> bool:
+        """Whether survival times are ranked by event: not where records of both come out as one and the same."""
+        method = self.replacing
+        alike = isinstance(method, Synthesizer) and method.identical_groups
+        return self.event_column is not None and not alike
 
     @property
     def beside(self) -> tuple[str, ...]:

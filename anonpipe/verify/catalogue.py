@@ -143,7 +143,8 @@ _STAGING = "all rows in the staging, at every reading, against the scan of the i
 _RECORDS = "{records:,} of {of:,} records"
 
 _DECODING = (
-    "for a column with many values at a bound that it cannot cross (counts and costs with many 0), transform: log, or "
+    "for a column with many values at a bound that it cannot cross (counts and costs with many 0), transform: "
+    "normal_scores (or transform: log), or "
     "synthesize: {method: pca, moments: expected}, whose noise is that of the group; for others a finer step, or wider "
     "bounds if values beyond them make sense; or"
 )

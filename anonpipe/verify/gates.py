@@ -394,7 +394,8 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
     ]
     if own_unit.any():
         off = compared.mean_off[own_unit]
-        checks.append(compared.against("mean.own_unit", off, limits["mean_in_unit"], evidence, own_unit))
+        limit = limits["mean_in_unit"] + view.moved[own_unit]
+        checks.append(compared.against("mean.own_unit", off, limit, evidence, own_unit))
     if kept.any():
         beside = np.ix_(valued, kept)
         allowed = compared.allowance(evidence.feature_columns)[1] + compared.split(view)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,9 @@ class Variable:
     scored
         Whether the column is masked by normal scores. The variable is then the
         mean score of the records of the value: what the value says of the score.
+    moved
+        How far such a column's own mean is moved by what may be released of
+        it, whatever is drawn, in standard deviations: extremes that are drawn in.
     """
 
     column: str
@@ -62,6 +66,7 @@ class Variable:
     own_unit: bool = False
     probability: bool = False
     scored: bool = False
+    moved: float = 0.0
 
     @property
     def on_other_scale(self) -> bool:
@@ -94,6 +99,11 @@ class View:
     def own_unit(self) -> npt.NDArray[np.bool_]:
         """Which variables are columns as they are that are masked by their logarithms, shape (n_variables,)."""
         return np.array([variable.own_unit for variable in self.variables], dtype=bool)
+
+    @property
+    def moved(self) -> FloatArray:
+        """How far their means are moved whatever is drawn, shape (n_variables,)."""
+        return np.array([variable.moved for variable in self.variables])
 
     @property
     def probability(self) -> npt.NDArray[np.bool_]:
@@ -198,10 +208,10 @@ def build_view(
                 variables.append(Variable(name, position, None, *own, synthesized, column.offset, least))
             if column.scored:
                 variables.append(Variable(name, position, None, 0.0, 1.0, synthesized, scored=True))
-            own_unit = by_logarithm or column.scored
-            variables.append(
-                Variable(name, position, None, mean[name], sd[name] or 1.0, synthesized, own_unit=own_unit)
-            )
+            unit, shift = sd[name] or 1.0, 0.0 if scores is None else scores.shift(position)
+            other = by_logarithm or column.scored
+            given: Any = {"own_unit": other, "moved": abs(shift) / unit}
+            variables.append(Variable(name, position, None, mean[name], unit, synthesized, **given))
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return View(tuple(variables), scores)

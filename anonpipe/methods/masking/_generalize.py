@@ -327,6 +327,11 @@ def _check_steps(options: GeneralizeOptions, columns: Mapping[str, Column]) -> s
     for name in options.steps or {}:
         if name not in columns or not columns[name].role.synthesized or columns[name].kind.coded:
             return f"mask.steps names {name!r}; give numbers and dates that are masked"
+    if scored := [name for name, column in columns.items() if column.scored]:
+        return (
+            f"column {scored[0]!r} is masked by normal scores, of which each stratum makes other values, and "
+            "mask.method generalize makes rows that are alike wherever they are; set transform: none"
+        )
     if options.release == "midpoint":
         return None
     masked = {name: each for name, each in columns.items() if each.role.synthesized and not each.kind.coded}
