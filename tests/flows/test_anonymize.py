@@ -20,8 +20,8 @@ from tests.flows.poison import Poison, console, staging
 CODES = """
 import json, sys
 from anonpipe.pipeline import run as pipeline
-opened = pipeline.open_mapper
-pipeline.open_mapper = lambda job, staging: opened(job, staging, cluster=False)
+opened = pipeline.open_executor
+pipeline.open_executor = lambda job, staging: opened(job, staging, cluster=False)
 from flows import anonymize
 codes = [anonymize.main(arguments) for arguments in json.loads(sys.argv[1])]
 print("codes", json.dumps(codes))
