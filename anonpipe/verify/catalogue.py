@@ -161,18 +161,28 @@ def _covariance(about: About) -> str:
     return "covariance" + (" (all but category probabilities)" if about.get("probabilities") else "")
 
 
-def _of_measure(part: str, gate: Gate, title: str, remedy: str, *, at_least: bool = False) -> Kind:
-    """A gate on a measure of risk or utility."""
+def _of_measure(
+    part: str,
+    gate: Gate,
+    title: str,
+    remedy: str,
+    *,
+    audience: Audience = Audience.ENOUGH,
+    unit: str = "",
+    at_least: bool = False,
+) -> Kind:
+    """A gate on a measure of `risk` or `utility`, whose audience and unit it has; without unit a share of records."""
     return Kind(
         f"{part}.{gate.name}",
         f"{part}, {gate.name}: {title}",
         lambda about: (
             "{records:,} of {of:,} records" + (", upper end of the 95 % interval" if about.get("end") else "")
         ),
-        Audience.ENOUGH,
+        audience,
+        unit=unit,
         scope=Scope.RECORD,
         at_least=at_least,
-        counts=Counts.SHARE,
+        counts=Counts.NOTHING if unit else Counts.SHARE,
         gate=replace(gate, needs=(part, *gate.needs)),
         remedy=remedy,
     )

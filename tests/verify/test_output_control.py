@@ -84,6 +84,22 @@ def test_every_measure_says_who_may_see_it():
                 assert "audience" in given_names or whole, f"{path}:{node.lineno}"
 
 
+def test_a_gate_is_told_to_nobody_who_may_not_see_its_measure():
+    """The verdict holds the same figure: a gate on one for the steward must be for the steward."""
+    audiences = {}
+    for call in calls("Measurement", "mean_of_terms"):
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        name = given.get("name") or (call.args or [None])[0]
+        if isinstance(name, ast.Constant) and isinstance(given.get("audience"), ast.Attribute):
+            audiences[name.value] = Audience[given["audience"].attr]
+    assert len(audiences) > 15
+    kinds = {name: kind for kind in KINDS.values() if kind.gate is not None for name in kind.gate.figures}
+    limited = audiences.keys() & kinds.keys()
+    assert limited
+    for name in limited:
+        assert kinds[name].audience is audiences[name], f"gates.{kinds[name].gate.name}: give the audience of {name}"
+
+
 def test_the_gates_of_the_job_are_the_records():
     assert list(model.Gates.model_fields) == list(GATES)
     for name, field in model.Gates.model_fields.items():

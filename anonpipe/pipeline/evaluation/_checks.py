@@ -46,7 +46,8 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     >>> notes(Assessment(risk=(found,)), {"reidentification_rate": 0.05})[0].split("; ")[1]
     'limits on risk that can be held here: gates.membership_auc'
     """
-    apply = [f"gates.{name}" for name in MEASURED if gated(name, assessment.measured) is not None]
+    of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
+    apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
     instead = ", ".join(apply) or "none without measure.hold_out, with it gates.membership_auc and attribute_inference"
     judged = [measured for name in limits if (measured := gated(name, assessment.measured)) is not None]
     ends = any(measured.high is not None for measured in judged)
