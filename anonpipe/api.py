@@ -154,6 +154,8 @@ def anonymize(
     (True, (2000, 2), True, True)
     """
     arrow = tables.as_arrow(table)
+    if not arrow.num_rows:
+        raise InputError("the table has no rows; give one of at least k rows")
     parsed = _as_job(job)
     staging = Staging(make_private(staging_root(parsed.run.staging)) / f"memory-{secrets.token_hex(8)}")
     with lock(staging):  # by the lock, `anonpipe purge` tells what a killed notebook left from what is in use

@@ -27,6 +27,32 @@ def known_secret(monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
+def _plain(rows, k, **changes):
+    """A frame of an ordinal and a number, and a job for it."""
+    frame = pd.DataFrame({"grade": np.arange(rows) % 3, "size": np.random.default_rng(0).normal(size=rows)})
+    columns = {"grade": {"kind": "ordinal", "levels": [0, 1, 2]}, "size": {"kind": "continuous"}}
+    return frame, {"k": k, "columns": columns, **changes}
+
+
+def test_blocks_hold_three_groups_at_least_however_large_k_is():
+    frame, job = _plain(1_500, 300, cluster={"method": "mdav", "block_rows": 50})
+    smallest = next(each for each in anonymize(frame, job).verdict.checks if each.key == "group.smallest")
+    assert smallest.measured is not None and smallest.measured >= 300
+    with pytest.raises(InputError, match="1500 rows, fewer than k=4000; lower k"):
+        anonymize(frame, {**job, "k": 4_000})
+
+
+def test_levels_that_are_all_rare_fail_the_gate_and_nothing_else():
+    made = anonymize(*_plain(200, 80))
+    assert not made.passed and "most in column 'grade'" in made.remedies[0]
+
+
+def test_an_empty_table_is_one_clear_error():
+    frame, job = _plain(0, 5)
+    with pytest.raises(InputError, match="the table has no rows"):
+        anonymize(frame, job)
+
+
 def _frame(rows=ROWS):
     """A frame of many dtypes with nulls, and an index of its own."""
     rng = np.random.default_rng(4)
@@ -270,7 +296,7 @@ def test_measures_and_both_reports_are_handed_back(tmp_path):
     assert set(made.measures["of_what"]) == {"utility", "risk"} and made.measures["value"].dtype == float
     made.save_report(tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
-    assert "For the data steward only" in (tmp_path / "report.html").read_text()
+    assert "Internal report, for the data steward only" in (tmp_path / "report.html").read_text()
 
 
 def test_a_failed_gate_keeps_report_warnings_and_says_what_helps():

@@ -112,7 +112,6 @@ def test_settings_that_are_no_settings_are_told(setting):
         (changed(columns={"a": {"kind": "categorical", "bounds": [0, 1]}}), "use levels"),
         (changed(columns={"a": {"kind": "ordinal", "levels": []}}), "levels is empty"),
         (changed(columns={"a": {"kind": "integer", "role": "survival_status"}}), "event goes with role"),
-        (changed(cluster={"method": "mdav", "block_rows": 10}), "at least 3"),
         (changed(decode={"jitter_restored_times": 1.0}), "needs decode.restore_survival_times"),
         (changed(run={"scheduler": "tcp://there:8786"}), "without TLS .* give a tls:// address .* run.trust_network"),
         (changed(run={"scheduler": "there:8786"}), "without TLS"),

@@ -54,6 +54,17 @@ def test_a_survival_time_is_not_below_0_unless_a_bound_says_so(given, wanted):
     assert Column(**NUMBER, **given).numeric_bounds == (low, wanted[1])
 
 
+@pytest.mark.parametrize("largest", [300.0, 987_654_321.0])
+def test_a_mean_that_few_records_make_up_is_told_to_the_steward(tmp_path, largest):
+    income = np.append(np.random.default_rng(0).lognormal(3.0, 1.0, 999), largest)
+    table = pa.table({"income": income, "other": np.random.default_rng(1).normal(size=1_000)})
+    column = {**NUMBER, "transform": "normal_scores"}
+    found = preview(small.job(tmp_path, table, {"income": column, "other": column})).warnings
+    named = [line for line in found if "few records make up much of its mean" in line]
+    assert [line.split("'")[1] for line in named] == (["income"] if largest > 300 else [])
+    assert not any("987" in line for line in found)
+
+
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
     table = months()
     columns = {"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}}

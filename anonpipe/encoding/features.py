@@ -177,7 +177,8 @@ class NumberBlock:
         By range, a difference counts in parts of the column's range, a null
         against a number 1 more.
         """
-        weights = [1.0, 0.25 / (1.0 - self.null_share)] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
+        there = (1.0 - self.null_share) or 1.0  # all may be null where all categories are rare: nothing differs then
+        weights = [1.0, 0.25 / there] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
         return np.array(weights)[: self.stop - self.start]
 
     @property

@@ -151,8 +151,20 @@ class ScoredColumn:
     @property
     def shift(self) -> float:
         """How far the mean of what may be released is from the column's, before rounding and whatever is drawn."""
-        rows = np.array([each.rows for each in self.quantiles], dtype=np.float64)
-        return float(rows @ [each.shift for each in self.quantiles] / max(1.0, rows.sum()))
+        return sum(each.rows * each.shift for each in self.quantiles) / max(1, self.rows)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of what may be released, before rounding; n in the denominator."""
+        rows = np.array([each.rows for each in self.quantiles], dtype=np.float64) / max(1, self.rows)
+        means = np.array([each.mean for each in self.quantiles])
+        variances = np.array([each.variance for each in self.quantiles])
+        return float(np.sqrt(rows @ (variances + np.square(means - rows @ means))))
+
+    @property
+    def rows(self) -> int:
+        """Records that have a value."""
+        return sum(each.rows for each in self.quantiles)
 
     def classes_of(self, cells: FloatArray, stratum: IntArray) -> IntArray:
         """The class of each record, shape (n_rows,)."""

@@ -534,8 +534,6 @@ class Job(Options):
         unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
         if unusual and self.time_column is None:
             raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
-        if self.cluster.block_rows is not None and self.cluster.block_rows < 3 * self.k:
-            raise ValueError(f"cluster.block_rows is {self.cluster.block_rows}; give at least 3*k = {3 * self.k}")
         if self.cluster.distance == "range":
             for name, column in self.columns.items():
                 if column.scored:

@@ -35,7 +35,8 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     warnings, classes = _checked(job, encoders, strata, told), _classes(job, encoders)
     layout, chosen, weights = _layout(job, encoders, classes), _synthesis(job, told), _weights(job, encoders)
     options, several = job.by_groups.cluster, layout.groupings > 1
-    given = {"block_rows": options.block_rows, **options.own}
+    rows = options.block_rows
+    given = {"block_rows": None if rows is None else max(rows, 3 * job.k), **options.own}
     before = group_steps(
         layout, Asked(options.method, given, options.effort, job.by_groups.sensitive.conditions), weights
     )

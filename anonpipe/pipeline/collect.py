@@ -230,7 +230,7 @@ def _beyond_original(work: Work, cut: Cut) -> list[str]:
     worst = sorted(shares, key=lambda name: -shares[name])
     found = [
         f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
-        "declare bounds from the code book"
+        "declare bounds from the code book, or for a skewed column transform: normal_scores"
         for name in worst[:MOST_TOLD]
     ]
     if len(worst) > MOST_TOLD:

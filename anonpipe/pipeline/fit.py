@@ -54,6 +54,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan) -> Resolved:
     if fitted.features.width == 0:
         raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
+    warnings += extremes_warnings(fitted)
     return Resolved(fitted, digest, warnings)
 
 
@@ -139,6 +140,21 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     if strata.dropped:
         found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
     return found
+
+
+MOST_DRAWN_IN = 0.1
+"""Standard deviations of the release by which drawing extremes in may move a mean without a warning."""
+
+
+def extremes_warnings(fitted: Fitted) -> list[str]:
+    """Columns by normal scores that lose much of their mean with their extremes; names, no value."""
+    moved = () if fitted.scores is None else fitted.scores.columns
+    return [
+        f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, and its "
+        "mean and sum are not kept: tell the recipients, who must not add it up"
+        for each in moved
+        if abs(each.shift) > MOST_DRAWN_IN * each.sd
+    ]
 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:

@@ -20,8 +20,8 @@ Refine = Annotated[Literal[False, "quick", "normal", "thorough"], BeforeValidato
 class GroupingOptions(MethodOptions):
     """What every grouping method can be told.
 
-    The method runs inside blocks of near records, `block_rows` at the most
-    (null: in the whole partition at once).
+    The method runs inside blocks of near records, `block_rows` at the most,
+    or 3 k where that is more (null: in the whole partition at once).
     `refine` is the effort of the local search that follows (true is quick).
     `distance`: differences in standard deviations (`z_score`), or in parts of
     the column's declared bounds with 0/1 for equal and unequal categories
