@@ -150,7 +150,7 @@ class NumberBlock:
         return np.asarray(np.log(np.maximum(values, self.grid.low) + self.offset))
 
     @property
-    def own_scale(self) -> bool:
+    def on_other_scale(self) -> bool:
         """Whether the column is masked on another scale than its own: by logarithms or scores."""
         return self.offset is not None or self.scored is not None
 

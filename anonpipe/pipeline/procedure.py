@@ -50,7 +50,9 @@ class Encoders:
 
     def told(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""
-        numbers = (Number(each.name, each.start, each.mean, each.sd, each.own_scale) for each in self.features.numbers)
+        numbers = (
+            Number(each.name, each.start, each.mean, each.sd, each.on_other_scale) for each in self.features.numbers
+        )
         width, categories = self.features.width, self.features.category_columns
         return Features(k, rows, width, self.conditioning.width, categories, tuple(numbers))
 

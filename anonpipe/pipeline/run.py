@@ -174,7 +174,8 @@ def decode(run: Run, executor: Executor) -> None:
     run.map_stage(executor, "decode", partitions)
     decoded = run.staging.results("decode").read_all(partitions)
     run.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
-    run.context.call(drop_scores)
+    if scored:
+        run.context.call(drop_scores)
 
 
 def assess(run: Run, executor: Executor) -> None:

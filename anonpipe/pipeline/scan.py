@@ -24,7 +24,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     unit, job = work.source.units[index], work.job
     contents = _first_pass(work, index)
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
-    scan: Scan | None = None
+    scans: list[Scan] = []
     sample, keys = [], []
     for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
         for name, writer in writers.items():
@@ -34,11 +34,11 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         part = contents[begin : begin + batch.num_rows]
         kept = ~held_in(work, part) if job.measure.hold_out else None
         found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
-        scan = merge_scans([found] if scan is None else [scan, found])
+        scans = [merge_scans([*scans, found])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
-    scan = merge_scans([] if scan is None else [scan])
+    scan = merge_scans(scans)
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_sample_file(index), (sample, np.concatenate(keys)))
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {

@@ -316,21 +316,21 @@ class Compared:
             scoped(key, self.scope), off, limit, names, about=about, records=int(self.released.rows), **given
         )
 
-    def allowance(self, columns: tuple[int | None, ...]) -> tuple[FloatArray, FloatArray]:
-        """What the method may change of each variable's mean, and of each two variables' covariance.
+    def allowance(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+        """What method and ties may change of each variable's mean, and of each two variables' covariance.
 
         A variable that is made of no feature column is allowed what the
         other variable's column is with itself or any other, whichever is most.
         """
         mean, covariance = self.target.allowance
         width = len(mean)
-        at = np.array([width if column is None else column for column in columns])
+        at = np.array([width if column is None else column for column in evidence.feature_columns])
         padded = np.zeros((width + 1, width + 1))
         padded[:width, :width] = covariance
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
-        return np.append(mean, 0.0)[at], padded[np.ix_(at, at)]
+        return np.append(mean, 0.0)[at], padded[np.ix_(at, at)] + self._split(evidence.view)
 
-    def split(self, view: View) -> FloatArray:
+    def _split(self, view: View) -> FloatArray:
         """What ties of columns that are masked by normal scores take of each two variables' covariance, in sd x sd.
 
         Equal values share a range of scores, and a value of the release says
@@ -352,8 +352,7 @@ def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
     """Each mean and covariance of the masked columns against its own limit."""
     view = evidence.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
-    allowed_mean, allowed = compared.allowance(evidence.feature_columns)
-    allowed = allowed + compared.split(view)
+    allowed_mean, allowed = compared.allowance(evidence)
     block = np.ix_(valued, valued)
     return [
         compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], evidence, made),
@@ -398,8 +397,7 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         checks.append(compared.against("mean.own_unit", off, limit, evidence, own_unit))
     if kept.any():
         beside = np.ix_(valued, kept)
-        allowed = compared.allowance(evidence.feature_columns)[1] + compared.split(view)
-        limit = allowed[beside] + limits["covariance_with_keys"]
+        limit = compared.allowance(evidence)[1][beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
     return checks

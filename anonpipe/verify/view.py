@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -209,9 +208,10 @@ def build_view(
             if column.scored:
                 variables.append(Variable(name, position, None, 0.0, 1.0, synthesized, scored=True))
             unit, shift = sd[name] or 1.0, 0.0 if scores is None else scores.shift(position)
-            other = by_logarithm or column.scored
-            given: Any = {"own_unit": other, "moved": abs(shift) / unit}
-            variables.append(Variable(name, position, None, mean[name], unit, synthesized, **given))
+            own_unit, moved = by_logarithm or column.scored, abs(shift) / unit
+            variables.append(
+                Variable(name, position, None, mean[name], unit, synthesized, own_unit=own_unit, moved=moved)
+            )
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return View(tuple(variables), scores)
