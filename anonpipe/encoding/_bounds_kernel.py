@@ -45,11 +45,43 @@ def _project(x: FloatArray, low: float, high: float) -> float:
         clipped += min(max(value, low), high)
     if total < n * low or total > n * high:
         return 0.0
-    if clipped > total:
-        return -_fall(np.sort(x), low, high, clipped - total)
-    if clipped < total:
-        return float(_fall(np.sort(-x), -high, -low, total - clipped))
-    return 0.0
+    if clipped == total:
+        return 0.0
+    return _shift(np.sort(x), low, high, clipped - total)
+
+
+@nb.njit(cache=True, nogil=True)
+def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
+    """The shift of sorted values that takes `excess` off their sum once they are held inside."""
+    if excess > 0.0:
+        return -_fall(x, low, high, excess)
+    return float(_fall(-x[::-1], -high, -low, -excess))
+
+
+@nb.njit(cache=True, nogil=True)
+def variance_inside(x: FloatArray, low: float, high: float) -> float:
+    """Variance of sorted values, shape (n_rows,), once `keep_group_sums` has moved them into the bounds as one group.
+
+    Examples
+    --------
+    >>> variance_inside(np.array([-2.0, 3.0, 5.0]), 0.0, np.inf)
+    2.6666666666666665
+    """
+    n = x.shape[0]
+    total, clipped = 0.0, 0.0
+    for value in x:
+        total += value
+        clipped += min(max(value, low), high)
+    shift = 0.0
+    if clipped != total and n * low <= total <= n * high:
+        shift = _shift(x, low, high, clipped - total)
+    mean, squares = 0.0, 0.0
+    for value in x:
+        mean += min(max(value + shift, low), high)
+    mean /= n
+    for value in x:
+        squares += (min(max(value + shift, low), high) - mean) ** 2
+    return squares / n
 
 
 @nb.njit(cache=True, nogil=True)

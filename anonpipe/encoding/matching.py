@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.encoding._bounds_kernel import keep_group_sums
+from anonpipe.encoding._bounds_kernel import variance_inside
 from anonpipe.encoding._exchange_kernel import exchange
 from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -99,7 +99,7 @@ def decode_matched(
     moves is the last.
     """
     groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
-    spread = _spread(encoder, features, groups)
+    spread = _spread(encoder, features)
     released = encoder.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
     values, nulls = _numbers(encoder, spread, released, groups)
     decoded = _decoded(encoder, features, released, values)
@@ -115,27 +115,30 @@ def decode_matched(
     return released
 
 
-def _inside(block: NumberBlock, column: FloatArray, groups: Groups) -> FloatArray:
-    """A feature column as decoding holds it inside the bounds, its sum kept."""
-    low, high = ((bound - block.mean) / block.sd for bound in block.bounds)
-    return np.asarray(keep_group_sums(np.ascontiguousarray(column), groups.order, groups.starts, low, high))
-
-
-def _spread(encoder: FeatureEncoder, features: FloatArray, groups: Groups) -> FloatArray:
+def _spread(encoder: FeatureEncoder, features: FloatArray) -> FloatArray:
     """The points to decode, numbers spread so that they have their variance when they are inside their bounds."""
     made = np.ascontiguousarray(features[:, : encoder.width]).copy()
     for block in encoder.numbers:
-        column = made[:, block.start].copy()
-        wanted, centre = column.var(), column.mean()
-        if block.ordinal or _inside(block, column, groups).var() >= wanted * (1.0 - 1e-6):
-            continue
-        narrow, wide = 1.0, _WIDEST
-        for _ in range(20):  # the variance grows with the spread, up to that of values at the bounds alone
-            middle = (narrow + wide) / 2
-            enough = _inside(block, centre + middle * (column - centre), groups).var() >= wanted
-            narrow, wide = (narrow, middle) if enough else (middle, wide)
-        made[:, block.start] = centre + narrow * (column - centre)
+        if not block.ordinal:
+            made[:, block.start] = _widened(block, made[:, block.start].copy())
     return made
+
+
+def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
+    """A feature column about its mean, as wide as it must be to have its variance inside the bounds."""
+    low, high = ((bound - block.mean) / block.sd for bound in block.bounds)
+    wanted, centre = column.var(), column.mean()
+    ordered = np.sort(column)  # once: however far values are spread, their order stays
+    if ordered[0] >= low and ordered[-1] <= high:
+        return column
+    if variance_inside(ordered, low, high) >= wanted * (1.0 - 1e-6):
+        return column
+    narrow, wide = 1.0, _WIDEST
+    for _ in range(20):  # the variance grows with the spread, up to that of values at the bounds alone
+        middle = (narrow + wide) / 2
+        enough = variance_inside(centre + middle * (ordered - centre), low, high) >= wanted
+        narrow, wide = (narrow, middle) if enough else (middle, wide)
+    return np.asarray(centre + narrow * (column - centre))
 
 
 def _numbers(

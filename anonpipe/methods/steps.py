@@ -106,6 +106,9 @@ class Reduce:
     with_draws
         Whether `count` also takes `draws`, which gives the part's generator of
         a stream by its name: what a later step will draw can so be counted.
+    costly
+        Whether `finish` takes seconds: workers then do it, all scopes at a
+        time, and progress is seen.
     """
 
     name: str
@@ -116,6 +119,7 @@ class Reduce:
     with_original: bool = False
     with_stratum: bool = False
     with_draws: bool = False
+    costly: bool = False
 
 
 Step = Rows | Columns | Reduce

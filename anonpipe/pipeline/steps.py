@@ -72,9 +72,12 @@ class PassTask:
         may differ, as ranks of covariances do. The rest of an array is zeros.
     params
         The name of what was learnt before, None for nothing.
-    again
-        Whether the same step has had a turn before: scopes that have learnt
-        all they want are passed over then.
+    turn
+        Of a step that learns, from 0: in later turns scopes that have learnt
+        all they want are passed over.
+    finishes
+        The name under which workers keep what follows from the counts, a piece
+        a scope; None where they count.
     """
 
     at: int
@@ -83,7 +86,8 @@ class PassTask:
     made: str | None
     width: int
     params: str | None
-    again: bool = False
+    turn: int = 0
+    finishes: str | None = None
     seen: tuple[int, ...] = ()
     filled: tuple[int, ...] = ()
 
@@ -108,6 +112,10 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
     one = fitted.procedure.head[task.at]
     if isinstance(one, ColumnsPass):
         return _column(work, fitted, cut, task, one, index)
+    if isinstance(one, ReducePass) and task.finishes is not None:
+        scope = scopes_of(fitted, cut)[index]
+        _finish(work, task, one, scope, task.finishes)
+        return {"rows": sum(cut.lengths[scope.inside])}
     scope = scope_of(fitted, cut, index)
     params, rows = load_params(work, task.params, scope), cut.partitions[index].rows
     if isinstance(one, ReducePass) and not _wants_more(one.step, task, params):
@@ -125,7 +133,7 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
 
 def _wants_more(step: Reduce, task: PassTask, params: Any) -> bool:
     """Whether a turn still counts a scope of which so much is known."""
-    return not task.again or (step.again is not None and step.again(params))
+    return task.turn == 0 or (step.again is not None and step.again(params))
 
 
 def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, one: ColumnsPass, index: int) -> dict[str, Any]:
@@ -200,32 +208,42 @@ class Staged:
     def learn(self, one: ReducePass, turn: int) -> bool:
         """Count all partitions; whether a scope wants another turn."""
         name, work = f"{one.number}-{turn}", self.work
-        task = replace(self.task, again=turn > 0)
+        task = replace(self.task, turn=turn)
         if not all(work.staging.has(params_file(name, scope)) for scope in self._scopes):
             task.write(work, stage_name(name))
             self.map_stage(stage_name(name), len(self.cut.partitions), self._title(one.name))
-            for scope in self._scopes:
-                self._finish(one, task, scope, name, turn)
+            self._finish_all(one, task, name)
         again = one.step.again
         more = again is not None and any(again(load_params(work, name, scope)) for scope in self._scopes)
         self.task = replace(self.task, at=task.at + (not more), params=name)
         return more
 
-    def _finish(self, one: ReducePass, task: PassTask, scope: Scope, name: str, turn: int) -> None:
-        """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
-        work, file = self.work, params_file(name, scope)
-        if work.staging.has(file):
-            return
-        params = load_params(work, task.params, scope)
-        if not _wants_more(one.step, task, params):
-            save_record(work, file, params)
-            return
-        files = [statistic_file(stage_name(name), index) for index in range(scope.first, scope.stop)]
-        rng = generator(scope_key(work, scope), stream_of(one.number, one.step), turn)
-        with threadpool_limits(1):  # as in the workers: the bits must not follow the machine's cores
-            save_record(work, file, learnt(one.step, (load_record(work, each) for each in files), params, rng))
-        for each in files:
-            work.staging.file(each).unlink()
+    def _finish_all(self, one: ReducePass, task: PassTask, name: str) -> None:
+        """Keep what follows from the counts of each scope, and delete these."""
+        if one.step.costly:
+            stage = stage_name(f"{name}-finish")
+            replace(task, finishes=name).write(self.work, stage)
+            self.map_stage(stage, len(self._scopes), f"{self._title(one.name)}, fit")
+        else:
+            for scope in self._scopes:
+                _finish(self.work, task, one, scope, name)
+        for index in range(len(self.cut.partitions)):
+            self.work.staging.file(statistic_file(stage_name(name), index)).unlink(missing_ok=True)
+
+
+def _finish(work: Work, task: PassTask, one: ReducePass, scope: Scope, name: str) -> None:
+    """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
+    file = params_file(name, scope)
+    if work.staging.has(file):
+        return
+    params = load_params(work, task.params, scope)
+    if not _wants_more(one.step, task, params):
+        save_record(work, file, params)
+        return
+    counted = (load_record(work, statistic_file(stage_name(name), i)) for i in range(scope.first, scope.stop))
+    rng = generator(scope_key(work, scope), stream_of(one.number, one.step), task.turn)
+    with threadpool_limits(1):  # the bits must not follow the machine's cores
+        save_record(work, file, learnt(one.step, counted, params, rng))
 
 
 def stage_name(number: int | str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding._bounds_kernel import keep_group_sums
+from anonpipe.encoding._bounds_kernel import keep_group_sums, variance_inside
 from tests.methods.synthesis.grouped import shuffled_groups
 from tests.naive import synthesize as naive
 
@@ -71,3 +71,13 @@ def test_no_other_point_of_the_box_with_that_sum_is_nearer():
         step = rng.normal(size=8) * 0.1
         other = keep_group_sums(held + step - step.mean(), np.arange(8), np.array([0, 8]), -1.0, 1.0)
         assert np.sum((other - x) ** 2) >= np.sum((held - x) ** 2) - 1e-12
+
+
+@pytest.mark.parametrize("limits", [(-1.0, 1.0), (0.0, np.inf), (-np.inf, 0.2), (-np.inf, np.inf), (5.0, 6.0)])
+@pytest.mark.parametrize("n", [1, 2, 7, 500])
+def test_variance_of_sorted_values_is_that_of_the_held_ones(limits, n):
+    """Also where no shift keeps the sum, and for values that are all alike."""
+    rng = np.random.default_rng(n)
+    for values in (rng.normal(size=n), rng.exponential(size=n) * 3, np.full(n, 0.7), np.round(rng.normal(size=n))):
+        held = keep_group_sums(values, np.arange(n), np.array([0, n]), *limits)
+        assert variance_inside(np.sort(values), *limits) == pytest.approx(held.var(), abs=1e-12)

@@ -210,7 +210,7 @@ def local_synthesis(
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
         Rows("scores", score_rows, channels=one_a_number),
-        Reduce("mixture", sample, choice, placed=True, with_original=True),
+        Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
         Rows("components", assign_rows, channels=one_more),
         Reduce("sizes", partial(count_repair, k=k), partial(repair, k=k), partial(repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),

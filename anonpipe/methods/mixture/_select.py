@@ -18,6 +18,9 @@ from anonpipe.types import FloatArray, IntArray
 SAMPLE_ROWS = 4_000
 """Rows of a sample; the first groups take 4 bytes for each pair of them."""
 
+SHORT_PASSES = 25
+"""Passes from every start; only the likeliest then goes on."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -95,8 +98,8 @@ def select(
 ) -> Selection:
     """Fit every number and shape of components to a sample and take the one of the largest BIC.
 
-    Each is fitted from several of `agglomerate`'s groupings of the sample, and
-    the most likely fit counts.
+    Each is fitted from several of `agglomerate`'s groupings of the sample: all
+    take a few passes, and the most likely one then goes on to its end.
 
     Parameters
     ----------
@@ -128,7 +131,9 @@ def select(
     ----------
     Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 5;
     Wehrens, Buydens, Fraley and Raftery 2004, J. Classif. 21:231-253 (sample,
-    then the whole table).
+    then the whole table); Biernacki, Celeux and Govaert 2003, Comput. Stat.
+    Data Anal. 41:561-575, doi:10.1016/S0167-9473(02)00163-6 (short runs from
+    several starts, the best of which goes on).
 
     Raises
     ------
@@ -189,12 +194,18 @@ def _best_fit(
     """The most likely of the fits from several first groupings, with the name of its grouping; None without any."""
     best: tuple[int, Fit] | None = None
     seen: list[IntArray] = []
+    expect, few = over([sample]), min(SHORT_PASSES, limits[1])
     for small, labels in firsts.items():
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
         start = m_step(hard_statistics(sample, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(over([sample]), start, bounds, tolerance=limits[0], iterations=limits[1])
+        result = fit(expect, start, bounds, tolerance=limits[0], iterations=few)
         if best is None or result.log_likelihoods[-1] > best[1].log_likelihoods[-1]:
             best = small, result
-    return best
+    if best is None or best[1].converged or limits[1] <= few:
+        return best
+    # The pass that the short run ended with is made once more: the long run begins from its estimates.
+    rest = fit(expect, best[1].mixture, bounds, tolerance=limits[0], iterations=limits[1] - few + 1)
+    likelihoods = best[1].log_likelihoods[:-1] + rest.log_likelihoods
+    return best[0], replace(rest, log_likelihoods=likelihoods)
