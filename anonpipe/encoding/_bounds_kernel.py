@@ -81,7 +81,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
     mean /= n
     for value in x:
         squares += (min(max(value + shift, low), high) - mean) ** 2
-    return squares / n
+    return float(squares / n)
 
 
 @nb.njit(cache=True, nogil=True)

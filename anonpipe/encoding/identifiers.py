@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pandas.util import hash_array
 
 from anonpipe.encoding.values import is_date, plain, plain_type
 from anonpipe.errors import InputError
@@ -107,6 +106,8 @@ def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     if pa.types.is_integer(values.type):
         entries["high"] = number_keys(key, values.to_numpy(zero_copy_only=False).view(np.int64))
     elif len(values):
+        from pandas.util import hash_array
+
         objects = values.to_numpy(zero_copy_only=False).astype(object)
         for lane in ("high", "low"):
             entries[lane] = hash_array(objects, hash_key=keyed(key, lane).hex()[:16], categorize=False)

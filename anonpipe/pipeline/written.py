@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +17,9 @@ from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.staged import MEASURE_ROWS
 from anonpipe.storage.release import sha256
 from anonpipe.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str, Any]:
@@ -60,6 +62,8 @@ def _read_back(fitted: Fitted, batch: pa.RecordBatch) -> tuple[FloatArray, dict[
 
 
 def _combinations(fitted: Fitted, cells: FloatArray) -> pd.DataFrame:
+    import pandas as pd
+
     names = fitted.unchanged_names
     frame = pd.DataFrame({name: cells[:, fitted.cells.names.index(name)] for name in names})
     return count_combinations([frame.assign(rows=1)], names)
@@ -67,6 +71,8 @@ def _combinations(fitted: Fitted, cells: FloatArray) -> pd.DataFrame:
 
 def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataFrame:
     """Rows of each combination of the named columns (column `rows`)."""
+    import pandas as pd
+
     together = pd.concat(frames, ignore_index=True)
     if not names:
         return pd.DataFrame({"rows": [int(together["rows"].sum())]})
@@ -82,6 +88,8 @@ def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.
 
 def read_combinations(work: Work, index: int) -> pd.DataFrame:
     """Rows of each combination of unchanged columns in one output file (column `rows`)."""
+    import pandas as pd
+
     return pd.read_parquet(io.BytesIO(work.staging.read(_combinations_file(index))))
 
 

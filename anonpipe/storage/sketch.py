@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
 
 from anonpipe.types import FloatArray, IntArray
 
@@ -177,6 +176,8 @@ def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
     """Logarithm of E exp(-p z^2) of a standardised binomial count, for each p; of large ones that of the normal law."""
     if total > _NORMAL_FROM:
         return np.asarray(-0.5 * np.log1p(2.0 * powers))
+    from scipy.stats import binom
+
     counts = np.arange(total + 1)
     squares = np.square(counts - total * share) / (total * share * (1.0 - share))
     terms = np.log(binom.pmf(counts, total, share) + 1e-300)[:, None] - powers * squares[:, None]

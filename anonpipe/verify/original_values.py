@@ -38,7 +38,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import poisson
 
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -120,6 +119,8 @@ class Chances:
         >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
         1
         """
+        from scipy.stats import poisson
+
         met, explained = np.cumsum(self.met[::-1]), np.cumsum(self.expected[::-1])
         expected = LEEWAY * np.append(explained[1:], explained[-1])  # of chances up to twice as large
         alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.values import is_date, is_number, numbers
 from anonpipe.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def typed(encoder: ColumnEncoder, cells: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
@@ -29,6 +31,8 @@ def typed(encoder: ColumnEncoder, cells: FloatArray, names: tuple[str, ...]) -> 
     names
         Which columns the cells hold.
     """
+    import pandas as pd
+
     return pd.DataFrame({name: _column(encoder, name, cells[:, at]) for at, name in enumerate(names)})
 
 
@@ -47,6 +51,8 @@ def _column(encoder: ColumnEncoder, name: str, values: FloatArray) -> Any:
     if pa.types.is_boolean(plain):
         truths = categories.take(pa.array(np.where(missing, 0, codes), mask=missing))
         return truths.to_pandas()
+    import pandas as pd
+
     return pd.Categorical.from_codes(codes, categories.to_pylist(), ordered=column.kind is Kind.ORDINAL)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, JobError
@@ -18,6 +16,9 @@ from anonpipe.pipeline.evaluation.samples import FOLDER, model_columns, read_pai
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.verify.assessment import RECORDS, AnalysisOutcome, Assessment, NotChecked
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _WHOLE = "assessment.npz"
 
