@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from anonpipe.columns import Scalar
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import columns_used
-from anonpipe.job.model import RecipientAnalysis
+from anonpipe.evaluate.utility import Endpoint, columns_used
+from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.job.plain_yaml import load_yaml
 
 USUAL_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
@@ -151,6 +151,31 @@ def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Nee
             responses.setdefault(response, each.name)
     used = {name: tuple(names) for name, names in users.items() if names}
     return Needs(tuple(analyses), used, survival, responses, subsets)
+
+
+def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
+    """The survival analyses that a job declares: by the roles of its columns, and by its Cox models.
+
+    A Cox model counts whose response is one column, and whose condition lists values of one column; the same
+    time, status and event once.
+
+    Examples
+    --------
+    >>> from anonpipe.job.model import parse_job
+    >>> columns = {"m": {"kind": "integer", "role": "survival_time"},
+    ...     "v": {"kind": "binary", "role": "survival_status", "event": ["Dead"]}}
+    >>> endpoints_of(parse_job({"input": "-", "output": "-", "k": 5, "columns": columns}))
+    (Endpoint(name='', time='m', status='v', event=('Dead',)),)
+    """
+    found: dict[tuple[str, str, tuple[Scalar, ...]], str] = {}
+    if job.time_column is not None and job.event_column is not None:
+        found[job.time_column, job.event_column, tuple(job.columns[job.event_column].event or ())] = ""
+    for each in job.analyses:
+        if each.model == "cox":
+            one = _survival(each, list(job.released))
+            if one.time is not None and one.status is not None and one.event:
+                found.setdefault((one.time, one.status, one.event), each.name)
+    return tuple(Endpoint(name, *of) for of, name in found.items())
 
 
 def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:

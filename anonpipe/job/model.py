@@ -635,11 +635,23 @@ class Job(Options):
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
             if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            if "survival" in needs and not self._follows_survival:
+                raise ValueError(
+                    f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
+                    "roles survival_time and survival_status, or list a Cox model under analyses"
+                )
             if "sensitive" in needs and not (grouped and self.sensitive_columns):
                 raise ValueError(
                     f"gates.{name} needs groups, and a column with role sensitive that is not in strata.by"
                 )
         return self
+
+    @property
+    def _follows_survival(self) -> bool:
+        """Whether there are survival curves to compare."""
+        from anonpipe.job.analyses import endpoints_of  # which reads jobs
+
+        return self.measure.utility and bool(endpoints_of(self))
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from anonpipe.encoding.values import numbers
-from anonpipe.evaluate.utility import correlation_changes, distributions
+from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures
+from anonpipe.job.analyses import endpoints_of
 from anonpipe.moments import merge_all
 from anonpipe.pipeline.collect import original_moments, released_moments
 from anonpipe.pipeline.context import Work
@@ -44,14 +45,14 @@ def gather(
         Whether the steward allowed that records are in earlier releases, too.
     """
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
-    pictures: dict[str, Any] = {"distributions": {}, "correlations": None, "pictured": 0}
+    pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         given = (tables.original, tables.released, tables.kinds)
+        bins = {"internal": bins_for_steward(job.k), "external": bins_for_recipients(job.k)}
+        endpoints = endpoints_of(job)
         pictures = {
-            "distributions": {
-                "internal": distributions(*given, bins_for_steward(job.k)),
-                "external": distributions(*given, bins_for_recipients(job.k)),
-            },
+            "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
+            "survival": {audience: survival_pictures(*given, endpoints, each) for audience, each in bins.items()},
             "correlations": correlation_changes(*given),
             "pictured": len(tables.original),
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +26,11 @@ from anonpipe.report.content import (
     FileLine,
     Interval,
     Line,
+    Panel,
     Picture,
     Report,
     SizeLine,
+    SurvivalPart,
     Unchecked,
 )
 from anonpipe.verify.check import Check
@@ -46,7 +48,7 @@ from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import limit, line, name
 
 if TYPE_CHECKING:
-    from anonpipe.evaluate.utility import CorrelationMatrices, Distribution
+    from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, SurvivalPicture
     from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 
 
@@ -75,6 +77,8 @@ class Facts:
         Name, rows, bytes and SHA-256 of each written file.
     distributions
         Of the columns, for either audience; empty where nothing was measured.
+    survival
+        Survival curves of both tables, likewise.
     correlations
         Of both tables; None where nothing was measured.
     pictured
@@ -100,6 +104,7 @@ class Facts:
     correlations: CorrelationMatrices | None
     pictured: int
     compared: Compared | None = None
+    survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
 
 
 def internal(facts: Facts, version: str | None) -> Report:
@@ -178,6 +183,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
             for line in facts.group_sizes or ()
         ),
         "pictures": tuple(_picture(job, one) for one in facts.distributions.get(audience, ())),
+        "survival": tuple(_survival(one) for one in facts.survival.get(audience, ())),
         "pictured": facts.pictured,
     }
 
@@ -213,6 +219,22 @@ def _picture(job: Job, one: Distribution) -> Picture:
         nulls_released=_null_share(one.released_nulls, one.released_records),
         note=one.note,
     )
+
+
+def _survival(one: SurvivalPicture) -> SurvivalPart:
+    panels = tuple(
+        Panel(
+            column=each.column,
+            group=each.group,
+            times=tuple(round(time, 6) for time in each.times),
+            original=tuple(round(share, 4) for share in each.original),
+            released=tuple(round(share, 4) for share in each.released),
+            records=each.records,
+        )
+        for each in one.panels
+    )
+    end = one.endpoint
+    return SurvivalPart(name=end.name, time=end.time, status=end.status, panels=panels, left_out=one.left_out)
 
 
 def _shares(counts: Sequence[int]) -> tuple[float, ...]:

@@ -109,6 +109,27 @@ class Picture(Part):
     note: str = ""
 
 
+class Panel(Part):
+    """Survival curves of all records, or of a group; see `anonpipe.evaluate.utility.SurvivalPanel`."""
+
+    column: str
+    group: str
+    times: tuple[float, ...]
+    original: tuple[float, ...]
+    released: tuple[float, ...]
+    records: int
+
+
+class SurvivalPart(Part):
+    """Survival curves before and after, of one time and status; `name` is empty for those of the columns' roles."""
+
+    name: str
+    time: str
+    status: str
+    panels: tuple[Panel, ...]
+    left_out: int = 0
+
+
 class Correlations(Part):
     """Correlations of every pair of variables; the original's for the steward only. None: not defined."""
 
@@ -282,6 +303,8 @@ class Report(Part):
         The gates; sizes of groups, empty where a mask forms none.
     pictures, correlations, pictured
         Columns before and after, measured on so many records; 0 for none.
+    survival
+        Survival curves before and after; empty in reports of earlier versions.
     compared
         Figures of both tables, of all records; for the steward only, and None
         in reports of earlier versions.
@@ -318,6 +341,7 @@ class Report(Part):
     pictures: tuple[Picture, ...] = ()
     correlations: Correlations | None = None
     pictured: int = 0
+    survival: tuple[SurvivalPart, ...] = ()
     compared: Compared | None = None
     utility: tuple[Figure, ...] = ()
     risk: tuple[Figure, ...] = ()

@@ -21,7 +21,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from anonpipe.errors import printable
-from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, CurveLine, Figure, Picture, SizeLine
+from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, CurveLine, Figure, Panel, Picture, SizeLine
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
@@ -312,6 +312,32 @@ def curve(line: CurveLine) -> Markup:
         _text((WIDTH + 32) / 2, 145, _fitted(line.x_title, 170), "middle"),
     ]
     return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
+
+
+def survival(panel: Panel) -> Markup:
+    """The share that survives, before as a filled shape, after as a line, by points that k events lie between."""
+    x, y = _scale(0.0, panel.times[-1], 40.0, WIDTH - 12.0), _scale(0.0, 1.0, 130.0, 8.0)
+    before, after = (
+        "L".join(f"{x(time):.1f} {y(share):.1f}" for time, share in zip(panel.times, shares, strict=True))
+        for shares in (panel.original, panel.released)
+    )
+    points = [
+        tag("circle", cx=x(time), cy=y(share), r=1.8, class_="dot")
+        for time, share in zip(panel.times, panel.released, strict=True)
+    ]
+    parts = [
+        tag("path", d=f"M{x(0.0):.1f} 130L{before}V130Z", class_="original"),
+        tag("path", d=f"M{after}", class_="released"),
+        *points,
+        tag("path", d=f"M40 8V130H{WIDTH - 12}", class_="axis frame"),
+        _text(36, 14, "100 %", "end"),
+        _text(36, 73, "50 %", "end"),
+        _text(36, 130, "0", "end"),
+        _text(40, 145, "0"),
+        _text(WIDTH - 12, 145, number(panel.times[-1]), "end"),
+    ]
+    whose = f"{panel.column} {panel.group}" if panel.column else "all records"
+    return _drawing(f"survival of {whose}: original and release", 150, parts)
 
 
 def gauge(figure: Figure) -> Markup:

@@ -188,6 +188,14 @@ def _of_measure(
     )
 
 
+_CHANCE = "x chance"
+
+_BESIDE_CHANCE = (
+    "how much further {} may be from the original than that of another sample of the population: 1 is what two random "
+    "halves of the original, inflated to the sizes compared, pass once in about a thousand times"
+)
+
+
 def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = False) -> Kind:
     """What became of the coefficients of a recipient's model."""
     return Kind(
@@ -409,6 +417,78 @@ _GATED = (
         ),
         "given away of the worst column",
         "a larger k, or for a mask more change, gives away less",
+    ),
+    _of_measure(
+        "utility",
+        Gate(
+            "column_shapes",
+            None,
+            "distributions of columns",
+            _BESIDE_CHANCE.format("the distribution of a column"),
+            above=0,
+            figures=("shapes.beyond_chance",),
+            unmeasured="unmeasured.utility",
+            example=1,
+        ),
+        "distribution of a column, as a multiple of what chance allows",
+        "transform: normal_scores on a column of numbers keeps its distribution; a smaller k keeps more of all",
+        audience=Audience.SEVERAL,
+        unit=_CHANCE,
+    ),
+    _of_measure(
+        "utility",
+        Gate(
+            "pair_shapes",
+            None,
+            "how pairs of columns go together",
+            _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"),
+            above=0,
+            figures=("pairs.beyond_chance",),
+            unmeasured="unmeasured.utility",
+            example=1,
+        ),
+        "how a pair of columns goes together, as a multiple of what chance allows",
+        "mask.method local_synthesis, a smaller k, or strata by the categories that matter keep more of how columns "
+        "go together",
+        audience=Audience.SEVERAL,
+        unit=_CHANCE,
+    ),
+    _of_measure(
+        "utility",
+        Gate(
+            "survival_curves",
+            None,
+            "survival curves",
+            _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k events,"),
+            above=0,
+            figures=("survival.beyond_chance",),
+            unmeasured="unmeasured.utility",
+            needs=("survival",),
+            example=1,
+        ),
+        "survival curve, as a multiple of what chance allows",
+        "transform: normal_scores on the survival time, strata.by with the status, a larger weight of the column whose "
+        "curve is furthest (columns.NAME.weight), or a smaller k",
+        audience=Audience.SEVERAL,
+        unit=_CHANCE,
+    ),
+    _of_measure(
+        "utility",
+        Gate(
+            "told_apart",
+            None,
+            "records told from original ones",
+            "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
+            least=0.5,
+            most=1,
+            figures=("discriminator.auc",),
+            unmeasured="unmeasured.utility",
+            example=0.6,
+        ),
+        "released records told from original ones (AUC)",
+        "transform: normal_scores, mask.method local_synthesis, or a smaller k make records less easy to tell",
+        audience=Audience.SEVERAL,
+        unit="AUC",
     ),
 )
 """Held against a limit of the job, in the order of its `gates`."""

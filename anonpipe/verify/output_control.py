@@ -119,7 +119,7 @@ def on_too_few(records: int | None, k: int) -> bool:
 def released_measures(measured: Iterable[Measurement], k: int) -> tuple[Measurement, ...]:
     """What is not disclosive, was not measured on few records, and does not count fewer than k persons."""
     told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, k))
-    return tuple(_coarsened(_hidden_count(one, k)) for one in told)
+    return tuple(replace(_coarsened(_hidden_count(one, k)), worst=()) for one in told)
 
 
 def _hidden_count(one: Measurement, k: int) -> Measurement:

@@ -15,10 +15,13 @@ from anonpipe.evaluate.utility import (
     CorrelationMatrices,
     Curve,
     Distribution,
+    Endpoint,
     Estimate,
     Fit,
     Measurement,
     ModelComparison,
+    SurvivalPanel,
+    SurvivalPicture,
 )
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
@@ -147,6 +150,16 @@ def distributions(bins: int = 30, names: tuple[str, ...] = (HOSTILE, "income")) 
     return (*numbers, dates, sites)
 
 
+def survival(share: float) -> tuple[SurvivalPicture, ...]:
+    """Curves of all records and of two groups, one of which has few points."""
+    times, after = (0.0, 12.0, 24.5, 60.0), (1.0, 0.81, 0.7, 0.5)
+    panels = (
+        SurvivalPanel("", "", times, (1.0, share, 0.7, 0.4), after, 20_000),
+        SurvivalPanel("site", HOSTILE, times[:2], (1.0, share), after[:2], 100),
+    )
+    return (SurvivalPicture(Endpoint("", "income", "status", ("dead",)), panels, 3),)
+
+
 def comparison() -> ModelComparison:
     """A Cox model whose original coefficients are canaries."""
     after = {
@@ -224,6 +237,7 @@ def facts(failed: bool = False, **changes: Any) -> Facts:
         "group_sizes": [{"from": 5, "to": 5, "groups": 3000}, {"from": 6, "to": 9, "groups": 420}],
         "files": [{"name": "part-00000.parquet", "rows": 20000, "bytes": 123456, "sha256": "ab" * 32}],
         "distributions": {"internal": distributions(), "external": distributions(20)},
+        "survival": {"internal": survival(CANARY_NUMBER), "external": survival(0.8)},
         "correlations": matrices(),
         "pictured": 20000,
     }

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from anonpipe.report import figures
-from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, Figure, Interval, Picture, SizeLine
+from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, Figure, Interval, Panel, Picture, SizeLine
 
 
 def widths(drawing, name):
@@ -37,6 +37,19 @@ def test_unequal_bins_are_drawn_as_densities():
     heights = re.findall(r"V([0-9.]+)", path)
     assert heights[1] == heights[2] == heights[3] != heights[0]  # the same density
     assert figures.bin_names(picture)[0] == "below 0" and figures.bin_names(picture)[-1] == "40 and more"
+
+
+def test_survival_curves_fall_from_the_top_in_time():
+    panel = Panel(
+        column="stage", group="II", times=(0, 10, 20), original=(1, 0.5, 0.25), released=(1, 0.75, 0), records=50
+    )
+    drawn = figures.survival(panel)
+    line = re.search(r'd="M([^"]*)" class="released"', drawn)[1]
+    points = [tuple(map(float, point.split())) for point in line.split("L")]
+    assert points == [(40.0, 8.0), (184.0, 38.5), (328.0, 130.0)]  # 0 to 100 % from the bottom to the top
+    shape = re.search(r'd="M([^"]*)" class="original"', drawn)[1]
+    assert shape == "40.0 130L40.0 8.0L184.0 69.0L328.0 99.5V130Z"
+    assert "survival of stage II" in drawn and ">20<" in drawn
 
 
 def test_dates_are_dates():

@@ -23,6 +23,7 @@ from anonpipe.evaluate.utility._distributions import (
     correlation_changes,
     distributions,
 )
+from anonpipe.evaluate.utility._endpoint import Endpoint
 from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
 from anonpipe.evaluate.utility._hellinger import hellinger_distance
 from anonpipe.evaluate.utility._measurement import Curve, Measurement
@@ -31,6 +32,8 @@ from anonpipe.evaluate.utility._pair_trends import contingency_distance, correla
 from anonpipe.evaluate.utility._propensity import Propensity, propensity
 from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
 from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
+from anonpipe.evaluate.utility._survival_curves import kaplan_meier
+from anonpipe.evaluate.utility._survival_pictures import SurvivalPanel, SurvivalPicture, survival_pictures
 from anonpipe.evaluate.utility._terms import interaction_terms
 from anonpipe.evaluate.utility._tree_propensity import TreePropensity, tree_propensity
 from anonpipe.evaluate.utility._utility import MEASURES, utility
@@ -45,6 +48,7 @@ __all__ = [
     "CorrelationMatrices",
     "Curve",
     "Distribution",
+    "Endpoint",
     "Estimate",
     "Fit",
     "FittedModel",
@@ -52,6 +56,8 @@ __all__ = [
     "ModelComparison",
     "Propensity",
     "Shares",
+    "SurvivalPanel",
+    "SurvivalPicture",
     "TreePropensity",
     "abico",
     "abim",
@@ -70,12 +76,14 @@ __all__ = [
     "hellinger_distance",
     "il1s",
     "interaction_terms",
+    "kaplan_meier",
     "ks_distance",
     "moment_changes",
     "pairwise_correlations",
     "propensity",
     "shares_changed",
     "subgroup_changes",
+    "survival_pictures",
     "tail_changes",
     "total_variation",
     "tree_propensity",

@@ -147,8 +147,8 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         labels, counts = _by_category(column, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
-        inner = _round_edges(known[1] if binning.from_release else np.concatenate(known), whole)
-        inner, counts = _joined(inner, _binned(known, inner), binning)
+        inner = round_edges(known[1] if binning.from_release else np.concatenate(known), whole)
+        inner, counts = joined(inner, binned(known, inner), binning)
         edges = (None, *inner.tolist(), None)
 
     return Distribution(
@@ -166,7 +166,7 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
     )
 
 
-def _round_edges(values: FloatArray, whole: bool) -> FloatArray:
+def round_edges(values: FloatArray, whole: bool) -> FloatArray:
     """Multiples of a round step, up to 37 about the outer quantiles; half a unit below them for whole numbers."""
     low, high = np.quantile(values, [0.01, 0.99])
     if low == high:
@@ -191,13 +191,13 @@ def _round_step(least: float) -> float:
     return next(float(f"{factor * power:.12g}") for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-12))
 
 
-def _binned(known: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray:
+def binned(known: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray:
     """Counts of both tables, shape (2, n_edges + 1)."""
     places = (np.searchsorted(edges, side, side="right") for side in known)
     return np.array([np.bincount(place, minlength=len(edges) + 1) for place in places])
 
 
-def _joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[FloatArray, IntArray]:
+def joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[FloatArray, IntArray]:
     """Bins joined from the left until each has enough; what is left at the end goes to the last."""
     kept, sums = [], [np.zeros(2, dtype=np.int64)]
     for place in range(counts.shape[1]):

@@ -73,6 +73,8 @@ class Measurement:
         and so is one of which nobody says anything.
     columns
         Of how many columns it is the figure; None where that does not matter.
+    worst
+        In which columns it is worst: for the steward, who sees it in the verdict.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Measurement:
     curves: tuple[Curve, ...] = ()
     audience: Audience | None = None
     columns: int | None = None
+    worst: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):

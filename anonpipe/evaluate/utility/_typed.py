@@ -14,6 +14,7 @@ import numpy as np
 
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility._endpoint import Endpoint
 from anonpipe.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Tables:
         Whether row i of the release stands for row i of the original.
     least
         k: what fewer records have in common is not looked at.
+    endpoints
+        Whose survival curves are compared.
     """
 
     columns: tuple[BothColumns, ...]
@@ -68,6 +71,7 @@ class Tables:
     released: int
     paired: bool
     least: int = 1
+    endpoints: tuple[Endpoint, ...] = ()
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,18 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import (
     _basic_statistics,
     _classifiers_measured,
+    _column_shapes,
     _distances,
     _hellinger,
     _missing,
     _moment_changes,
+    _pair_shapes,
     _pair_trends,
     _record_distance,
     _subgroups,
+    _survival_curves,
 )
+from anonpipe.evaluate.utility._endpoint import Endpoint
 from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._typed import Tables, typed_tables
@@ -46,6 +50,9 @@ MEASURES: tuple[Measure, ...] = (
     _subgroups.MEASURE,
     _missing.MEASURE,
     _classifiers_measured.MEASURE,
+    _column_shapes.MEASURE,
+    _pair_shapes.MEASURE,
+    _survival_curves.MEASURE,
 )
 """All measures of utility, in the order of a report; a new one is a line here."""
 
@@ -61,6 +68,7 @@ def utility(
     least: int,
     of: int,
     paired: bool = False,
+    endpoints: Sequence[Endpoint] = (),
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
@@ -79,6 +87,8 @@ def utility(
         Records of the whole table, of which `original` may be a sample.
     paired
         Whether row i of `released` replaces row i of `original`.
+    endpoints
+        Whose survival curves are compared; those are left out whose columns are not among `columns`.
 
     Returns
     -------
@@ -88,7 +98,7 @@ def utility(
 
         *Baseline* is the same figure between two random halves of the
         original: what chance does to tables of half the size. Classifiers
-        have their own.
+        have their own, and so have figures beside chance (`_chance.py`).
 
         *Interval*, where `of` is more than the rows given: Student's, from
         the figures of ten disjoint random parts, and reduced by the share of
@@ -124,6 +134,7 @@ def utility(
     [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
+    tables = replace(tables, endpoints=_survival_curves.compared_endpoints(tables, endpoints))
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:

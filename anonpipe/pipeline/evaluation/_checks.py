@@ -93,7 +93,10 @@ def _of_gate(name: str, limit: float | None, measured: tuple[Measurement, ...]) 
     found, key = gated(name, measured), kind_of(name).key
     if found is None:
         return [] if limit is None else [held(key, None, limit)]
+    if limit is None and "survival" in MEASURED[name].needs and found.value != found.value:
+        return []  # a job without survival analysis is not told that there are no curves
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": found.high is not None}}
+    given |= {"columns": found.worst, "compared": found.columns}
     return [held(key, _judged(name, found), limit, **given)]
 
 

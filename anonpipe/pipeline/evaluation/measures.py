@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anonpipe.columns import Kind
 from anonpipe.errors import EngineError, JobError
 from anonpipe.evaluate.reason import Reason
+from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.evaluation._tables import typed
@@ -95,6 +96,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         least=fitted.job.k,
         of=tables.of,
         paired=fitted.procedure.same_person,
+        endpoints=endpoints_of(fitted.job),
     )
     return len(tables.original), Assessment(utility=found)
 

@@ -46,7 +46,7 @@ def table(rows, seed, nulls=False):
 def measured(old, new, kinds=KINDS, seed=0, least=5, of=None, **options):
     rng = np.random.default_rng(seed)
     found = utility(old, new, kinds, rng=rng, least=least, of=of or len(old), **options)
-    assert len({one.name for one in found}) == len({one.title for one in found}) == len(found) == 29
+    assert len({one.name for one in found}) == len({one.title for one in found}) == len(found) == 35
     for one in found:
         assert one.title and one.source and one.records <= one.of
         assert math.isfinite(one.value) or "Not defined" in one.note or "left out" in one.note or "No ratio" in one.note
@@ -97,12 +97,18 @@ def test_a_copy_changes_nothing():
     for name, one in found.items():
         if name == "discriminator.auc":
             assert one.value == 0.5
+        elif one.name.endswith(".similarity"):
+            assert one.value == 1
+        elif name.startswith("survival."):
+            assert math.isnan(one.value)  # no endpoint was given
         elif one.value != 0:
             # A regression on two equal tables.
             assert one.value == pytest.approx(0, abs=1e-9), name
     shuffled = measured(old, old.sample(frac=1, random_state=0))
     assert all(
-        abs(one.value) < 1e-9 for name, one in shuffled.items() if name not in ("loss.il1s", "discriminator.auc")
+        abs(one.value - name.endswith(".similarity")) < 1e-9
+        for name, one in shuffled.items()
+        if name not in ("loss.il1s", "discriminator.auc") and not name.startswith("survival.")
     )
 
 
@@ -225,6 +231,10 @@ def test_what_of_one_column_tells_of_the_original_is_disclosive():
         "propensity.tree",
         "propensity.tree_ratio",
         "discriminator.auc",
+        "shapes.similarity",
+        "shapes.beyond_chance",
+        "pairs.similarity",
+        "pairs.beyond_chance",
     }
 
 

@@ -1,0 +1,183 @@
+"""Whether each pair of columns goes together as in the original, held against two random halves of it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from anonpipe.audience import Audience
+from anonpipe.evaluate.utility._chance import (
+    LEAST_CELL,
+    LEAST_ROWS,
+    MOST_ROWS,
+    Beyond,
+    Places,
+    Splits,
+    beyond_chance,
+    beyond_measured,
+)
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._typed import BothColumns, Tables
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+BINS = 10
+"""Of equal width, into which a number is cut beside a category: as sdmetrics does."""
+
+MOST_TABLES = 200
+"""Cross tables that are counted; of more columns a keyed choice."""
+
+_NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
+
+
+def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+    """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original beside chance.
+
+    Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
+    total variation of their cross tables, a number in ten bins of equal width,
+    nulls a category of their own. On at most 20,000 records of either table and
+    200 cross tables. Beside chance, cells of fewer than k original records count as one.
+    """
+    part = tables.sample(MOST_ROWS, rng)
+    crossed = _chosen(part, rng)
+    splits = Splits.draw(part.rows, part.released, rng) if part.rows >= LEAST_ROWS else None
+    linear = correlations_apart(*part.number_arrays(), splits)
+    at = list(combinations(range(len(part.numbers)), 2))
+    found_linear, halves_linear = (each[..., [a for a, _ in at], [b for _, b in at]] for each in linear)
+    cells = [_cells(left, right) for left, right in crossed]
+    pooled = [each.pooled(max(part.least, LEAST_CELL)) for each in cells]
+    apart = np.concatenate([found_linear / 2, [each.distance() for each in cells]])
+    found = np.concatenate([found_linear, [each.distance() for each in pooled]])
+    halves = np.empty((0, len(found)))
+    if splits is not None:
+        counted = [each.between_halves(splits.first)[:, None] for each in pooled]
+        halves = np.concatenate([halves_linear, *counted], axis=1)
+    beyond = beyond_chance(found, halves, splits.scale if splits is not None else 1.0)
+    names = [(part.numbers[a].name, part.numbers[b].name) for a, b in at]
+    names += [(left.name, right.name) for left, right in crossed]
+    records = min(part.rows, part.released)
+    return [
+        _similarity(apart, beyond, len(at), records, len(splits.first) if splits is not None else 0, len(part.columns)),
+        beyond_measured(
+            "pairs.beyond_chance",
+            "How a pair of columns goes together, furthest from the original, as a multiple of what chance allows",
+            beyond,
+            names=names,
+            records=records,
+            nothing=_NO_PAIR,
+            note="Correlations, and cross tables with numbers in ten bins.",
+        ),
+    ]
+
+
+def _similarity(apart: FloatArray, beyond: Beyond, linear: int, records: int, splits: int, columns: int) -> Measurement:
+    """The mean over pairs, beside that of halves."""
+    known = np.isfinite(apart)
+    chance = np.where(np.arange(len(apart)) < linear, beyond.chance / 2, beyond.chance)
+    defined = bool(known.any())
+    return Measurement(
+        name="pairs.similarity",
+        title="Similarity of pairs of columns (correlations, cross tables)",
+        value=float(1 - apart[known].mean()) if defined else float("nan"),
+        unit="share",
+        better="higher",
+        source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+        records=records,
+        of=records,
+        audience=Audience.SEVERAL,
+        columns=columns,
+        baseline=float(1 - chance[known].mean()) if defined and splits else None,
+        baseline_is="another sample of the population, from halves of the original" if defined and splits else "",
+        note=f"Mean over {int(known.sum())} pairs." if defined else f"Not defined: {_NO_PAIR}.",
+    )
+
+
+def _chosen(part: Tables, rng: np.random.Generator) -> list[tuple[BothColumns, BothColumns]]:
+    """The pairs of columns that are crossed: all with a category, or some of them."""
+    pairs = [pair for pair in combinations(part.columns, 2) if any(each.kind.coded for each in pair)]
+    if len(pairs) <= MOST_TABLES:
+        return pairs
+    return [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:MOST_TABLES])]
+
+
+def _cells(left: BothColumns, right: BothColumns) -> Places:
+    """The cross table of two columns, cells that neither table has left out."""
+    (one, _), (other, wide) = _codes(left), _codes(right)
+    cells = one * wide + other
+    used, places = np.unique(cells, return_inverse=True)
+    places = places.reshape(-1).astype(np.int64)
+    name = f"{left.name} x {right.name}"
+    return Places(name, places[: len(left.old)], places[len(left.old) :], len(used), False)
+
+
+def _codes(column: BothColumns) -> tuple[IntArray, int]:
+    """A column of both tables one below the other as codes from 0 on, nulls the last, and how many there are."""
+    both, size = np.concatenate([column.old, column.new]), len(column.levels)
+    if not column.kind.coded:
+        known, size = column.old[~np.isnan(column.old)], BINS
+        edges = np.histogram_bin_edges(known, BINS)[1:-1] if len(known) and known.min() < known.max() else np.empty(0)
+        # digitize: a value at an edge is in the upper bin, as there
+        both = np.where(np.isnan(both), np.nan, np.digitize(both, edges))
+    return np.where(np.isnan(both), size, both).astype(np.int64), size + 1
+
+
+def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits | None = None) -> tuple[FloatArray, FloatArray]:
+    """Differences of correlations over the records in which neither of a pair is null.
+
+    Parameters
+    ----------
+    old, new
+        Numbers of both tables, NaN for null, shapes (n_rows, width) and (n_released, width).
+    splits
+        Halves of the original; None for none.
+
+    Returns
+    -------
+    tuple of float64, shapes (width, width) and (n_splits, width, width)
+        Of the tables, and of the halves. NaN where the original has no
+        correlation, infinite where only the release has none.
+
+    Examples
+    --------
+    >>> found, _ = correlations_apart(np.array([[0.0, 1], [1, 2], [2, 3]]), np.array([[0.0, 3], [1, 2], [2, 1]]))
+    >>> found[0].round(9).tolist()
+    [0.0, 2.0]
+    """
+    width = old.shape[1]
+    with np.errstate(invalid="ignore"):
+        middle = np.array([np.nanmean(side) if (~np.isnan(side)).any() else 0.0 for side in old.T])
+        unit = np.array([np.nanmax(np.abs(side)) if (~np.isnan(side)).any() else 1.0 for side in (old - middle).T])
+    sides = [(side - middle) / np.where(unit > 0, unit, 1.0) for side in (old, new)]
+    before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
+    found = np.abs(after - before)
+    found[np.isnan(after) & ~np.isnan(before)] = np.inf
+    if splits is None or not width:
+        return found, np.empty((0 if splits is None else len(splits.first), width, width))
+    whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
+    halves = np.empty((len(splits.first), width, width))
+    for at, half in enumerate(splits.first):
+        one = _sums(sides[0], half)
+        halves[at] = np.abs(_correlation(one) - _correlation(whole - one))
+    return found, halves
+
+
+def _sums(values: FloatArray, rows: BoolArray) -> FloatArray:
+    """Of each two columns, where both are known: records, sums, squares and products, shape (4, width, width)."""
+    part = values[rows]
+    known = ~np.isnan(part)
+    filled, here = np.where(known, part, 0.0), known.astype(np.float64)
+    return np.stack([here.T @ here, filled.T @ here, (filled**2).T @ here, filled.T @ filled])
+
+
+def _correlation(sums: FloatArray) -> FloatArray:
+    """Correlations from such sums; NaN for fewer than two records, or a column that is constant in them."""
+    count, total, squares, products = sums
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = squares - total**2 / count
+        spread = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), spread, np.nan)
+        shared = products - total * total.T / count
+        return np.asarray(np.clip(shared / np.sqrt(spread * spread.T), -1.0, 1.0))
+
+
+MEASURE = Measure(figures=("pairs.similarity", "pairs.beyond_chance"), function=pair_shapes, draws=True)

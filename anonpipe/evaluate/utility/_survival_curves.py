@@ -1,0 +1,253 @@
+"""Whether survival curves are those of the original, overall and by group, held against two random halves of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.audience import Audience
+from anonpipe.columns import Kind, Scalar
+from anonpipe.errors import InputError
+from anonpipe.evaluate.utility._chance import LEAST_ROWS, MOST_ROWS, Splits, beyond_chance, beyond_measured
+from anonpipe.evaluate.utility._endpoint import Endpoint
+from anonpipe.evaluate.utility._measure import Measure
+from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._survival_kernel import curves_apart
+from anonpipe.evaluate.utility._terms_measured import MOST_PARTS
+from anonpipe.evaluate.utility._typed import BothColumns, Tables
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+RECORDS_OF_K, EVENTS_OF_K = 10, 1
+"""Times k that a group has records and events, or it has no curve of its own."""
+
+_STILL_AT_RISK = 0.1
+"""Share of a group's original records that are at risk where its curves are last compared: beyond it a step of one
+record is larger than what is to be seen."""
+
+_NO_SURVIVAL = (
+    "the job declares no survival analysis: columns of roles survival_time and survival_status, or a Cox model of them"
+)
+_SOURCE = "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481"
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """Times and events of one table; NaN and False where one of both is null, and such records count nowhere."""
+
+    times: FloatArray
+    events: BoolArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Who is followed."""
+        return ~np.isnan(self.times)
+
+
+def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Kaplan and Meier's estimate of the share that survives each time, the product-limit.
+
+    Parameters
+    ----------
+    times
+        Finite, one or more.
+    events
+        Whether the event happened then; else the record is censored, and was at risk up to and at that time.
+
+    Returns
+    -------
+    tuple of float64
+        Times of events, ascending, and S(t) = product over t_i <= t of 1 - d_i / n_i after each: d_i events
+        among n_i at risk.
+
+    Raises
+    ------
+    InputError
+        They are not as described.
+
+    References
+    ----------
+    Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481.
+
+    Examples
+    --------
+    >>> at, alive = kaplan_meier([1, 2, 2, 3], [True, True, False, False])
+    >>> at.tolist(), alive.tolist()
+    ([1.0, 2.0], [0.75, 0.5])
+    """
+    t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
+    if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
+        raise InputError("give a finite time and whether the event happened for each of one record or more")
+    at, places = np.unique(t, return_inverse=True)
+    deaths, leaving = np.bincount(places, weights=happened), np.bincount(places)
+    at_risk = leaving[::-1].cumsum()[::-1]
+    alive = np.cumprod(1.0 - deaths / at_risk)
+    return at[deaths > 0], alive[deaths > 0]
+
+
+def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+    """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest beside chance.
+
+    For each endpoint: all records, and each value of each category that 10 k original
+    records and k events have; up to the time at which a tenth of the group (and k records) is at risk.
+    """
+    part = tables.sample(MOST_ROWS, rng)
+    splits = Splits.draw(part.rows, part.released, rng) if part.rows >= LEAST_ROWS else None
+    names: list[tuple[str, ...]] = []
+    titles: list[str] = []
+    found, halves = [np.empty(0)], [np.empty((0 if splits is None else len(splits.first), 0))]
+    for endpoint in part.endpoints:
+        old, new = followed(part, endpoint)
+        prefix = f"{endpoint.name}: " if endpoint.name else ""
+        for column, labels, groups, others in grouped(part, endpoint, old):
+            apart, between = _apart(old, new, groups, others, len(labels), part.least, splits)
+            found.append(apart)
+            halves.append(between)
+            names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
+            titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]
+    each = np.concatenate(found)
+    beyond = beyond_chance(each, np.concatenate(halves, axis=1), splits.scale if splits is not None else 1.0)
+    records, known = min(part.rows, part.released), ~np.isnan(each)
+    largest = float(each[known].max()) if known.any() else math.nan
+    why = "no record has both" if part.endpoints else _NO_SURVIVAL
+    shown = sorted(zip(titles, each.tolist(), strict=True), key=lambda one: -one[1])
+    worst = int(np.nanargmax(each)) if known.any() else 0
+    difference = Measurement(
+        name="survival.difference",
+        title="Largest difference of a survival curve, overall or of a group (Kaplan-Meier)",
+        value=largest,
+        unit="share",
+        better="lower",
+        source=_SOURCE,
+        records=records,
+        of=records,
+        audience=Audience.STEWARD,
+        baseline=float(beyond.chance[worst]) if known.any() else None,
+        baseline_is="the same curve of another sample of the population, from halves of the original"
+        if known.any()
+        else "",
+        note=(
+            f"Groups of {RECORDS_OF_K * part.least} records and {EVENTS_OF_K * part.least} events or more, up to the "
+            "time at which a tenth of the group is at risk."
+            if known.any()
+            else f"Not defined: {why}."
+        ),
+        parts=tuple((title, value) for title, value in shown if value == value)[:MOST_PARTS],
+    )
+    return [
+        difference,
+        beyond_measured(
+            "survival.beyond_chance",
+            "Survival curve furthest from the original, overall or of a group, as a multiple of what chance allows",
+            beyond,
+            names=names,
+            records=records,
+            nothing=why,
+        ),
+    ]
+
+
+def followed(tables: Tables, endpoint: Endpoint) -> tuple[Followed, Followed]:
+    """Times and events of both tables."""
+    columns = {column.name: column for column in tables.columns}
+    time, status = columns[endpoint.time], columns[endpoint.status]
+    happened = _event_codes(status, endpoint.event)
+    sides = []
+    for times, codes in ((time.old, status.old), (time.new, status.new)):
+        known = ~(np.isnan(times) | np.isnan(codes))
+        sides.append(Followed(np.where(known, times, np.nan), np.isin(codes, happened) & known))
+    return sides[0], sides[1]
+
+
+def _event_codes(status: BothColumns, event: Sequence[Scalar]) -> list[float]:
+    """The values of the arrays that mean the event."""
+    if status.kind.coded:
+        return [at for at, level in enumerate(status.levels) if level in event]
+    return [float(value) for value in event if isinstance(value, (int, float))]
+
+
+def compared_endpoints(tables: Tables, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """Those whose columns both tables have, as a number and a status."""
+    kinds = {column.name: column.kind for column in tables.columns}
+    return tuple(
+        each
+        for each in endpoints
+        if each.time in kinds and each.status in kinds and not kinds[each.time].coded and kinds[each.time] != Kind.DATE
+    )
+
+
+def grouped(tables: Tables, endpoint: Endpoint, old: Followed) -> list[tuple[str, tuple[str, ...], IntArray, IntArray]]:
+    """All records, then every category with groups large enough: its name, labels, and the group of each record.
+
+    Groups of both tables; -1 for records of none.
+    """
+    everyone = np.where(old.known, 0, -1)
+    released = np.zeros(tables.released, dtype=np.int64)
+    found: list[tuple[str, tuple[str, ...], IntArray, IntArray]] = []
+    if old.events.any():
+        found.append(("", ("all records",), everyone, released))
+    for column in tables.categories:
+        if column.name == endpoint.status:
+            continue
+        codes, new = (np.where(np.isnan(side), -1, side).astype(np.int64) for side in (column.old, column.new))
+        codes = np.where(old.known, codes, -1)
+        records, events = (
+            np.bincount(codes[which] + 1, minlength=len(column.levels) + 1)[1:] for which in (slice(None), old.events)
+        )
+        kept = np.flatnonzero((records >= RECORDS_OF_K * tables.least) & (events >= max(1, EVENTS_OF_K * tables.least)))
+        if not len(kept):
+            continue
+        place = np.full(len(column.levels) + 1, -1)
+        place[kept] = np.arange(len(kept))
+        labels = tuple(str(column.levels[at]) for at in kept)
+        found.append((column.name, labels, place[codes], place[new]))
+    return found
+
+
+def _apart(
+    old: Followed,
+    new: Followed,
+    groups: IntArray,
+    others: IntArray,
+    count: int,
+    least: int,
+    splits: Splits | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
+    last = _last_times(old.times, groups, count, least)
+    times, every = np.concatenate([old.times, new.times]), np.concatenate([groups, others])
+    order = _in_order(times, every)
+    sides = (order >= len(old.times)).astype(np.int64)
+    events = np.concatenate([old.events, new.events])[order]
+    found = curves_apart(times[order], events, sides, every[order], last)
+    # A group that the release has lost is as far off as can be.
+    lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
+    found = np.where(lost, 1.0, found)
+    if splits is None:
+        return found, np.empty((0, count))
+    own = _in_order(old.times, groups)
+    given = old.times[own], old.events[own]
+    halves = [curves_apart(*given, half[own].astype(np.int64), groups[own], last) for half in splits.first]
+    return found, np.array(halves).reshape(len(halves), count)
+
+
+def _in_order(times: FloatArray, groups: IntArray) -> IntArray:
+    """Records with a time and a group, by time."""
+    order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
+    return np.asarray(order[groups[order] >= 0])
+
+
+def _last_times(times: FloatArray, groups: IntArray, count: int, least: int) -> FloatArray:
+    """Of each group the last time at which a tenth of its records, and k, are at risk."""
+    last = np.empty(count)
+    for group in range(count):
+        own = times[groups == group]
+        still = min(len(own), max(least, math.ceil(_STILL_AT_RISK * len(own))))
+        last[group] = np.partition(own, len(own) - still)[len(own) - still]
+    return last
+
+
+MEASURE = Measure(figures=("survival.difference", "survival.beyond_chance"), function=survival_curves, draws=True)

@@ -1,0 +1,187 @@
+"""Survival curves before and after: as published, as the literal twin, and beside two halves of the original."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.columns import Kind
+from anonpipe.errors import InputError
+from anonpipe.evaluate.utility import Endpoint, kaplan_meier, utility
+from anonpipe.evaluate.utility._survival_curves import MEASURE, compared_endpoints
+from anonpipe.evaluate.utility._survival_kernel import curves_apart
+from anonpipe.evaluate.utility._typed import typed_tables
+from tests.naive import shapes as naive
+
+KINDS = {"months": Kind.CONTINUOUS, "vital": Kind.BINARY, "stage": Kind.ORDINAL, "sex": Kind.BINARY}
+END = Endpoint("", "months", "vital", ("Dead",))
+
+
+def patients(rows, seed, worse=0.0, nulls=0.0):
+    rng = np.random.default_rng(seed)
+    stage = rng.choice(["I", "II", "III"], rows, p=[0.6, 0.3, 0.1])
+    hazard = 0.03 * np.exp(0.7 * (stage == "III") + worse * (stage == "II"))
+    months, censored = rng.exponential(1 / hazard), rng.uniform(0, 120, rows)
+    frame = pd.DataFrame(
+        {
+            "months": np.minimum(months, censored).round(),
+            "vital": np.where(months <= censored, "Dead", "Alive"),
+            "stage": stage,
+            "sex": rng.choice(["f", "m"], rows),
+        }
+    )
+    return frame.mask(rng.random(frame.shape) < nulls) if nulls else frame
+
+
+def measured(old, new, endpoints=(END,), least=5, seed=0, kinds=KINDS):
+    tables = typed_tables(old, new, kinds, least=least)
+    tables = replace(tables, endpoints=compared_endpoints(tables, endpoints))
+    return {one.name: one for one in MEASURE.of(tables, np.random.default_rng(seed))}
+
+
+def test_the_remission_times_of_freireich():
+    """6-mercaptopurine, 21 patients (Freireich et al. 1963, Blood 21:699-716), as textbooks tabulate the estimate."""
+    events, censored = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    at, alive = kaplan_meier(events + censored, [True] * len(events) + [False] * len(censored))
+    assert at.tolist() == [6, 7, 10, 13, 16, 22, 23]
+    assert alive.tolist() == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
+
+
+lists = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
+
+
+@settings(deadline=None, max_examples=60)
+@given(lists, lists, st.integers(0, 6))
+def test_as_the_twins(old, new, last):
+    sides = [[list(part) for part in zip(*side, strict=True)] for side in (old, new)]
+    for times, events in sides:
+        at, alive = kaplan_meier(times, events)
+        expected = naive.kaplan_meier(times, events)
+        assert at.tolist() == [time for time, _ in expected]
+        assert alive.tolist() == pytest.approx([share for _, share in expected])
+        assert ((alive >= 0) & (alive <= 1)).all() and (np.diff(alive) <= 0).all()
+    times = np.array(sides[0][0] + sides[1][0], dtype=float)
+    order = np.argsort(times, kind="stable")
+    side = (np.arange(len(times)) >= len(old)).astype(np.int64)[order]
+    events = np.array(sides[0][1] + sides[1][1])[order]
+    # the same persons as two groups, the second of them with both sides changed
+    twice = np.repeat(np.arange(2), len(times))
+    both = np.argsort(np.tile(times[order], 2), kind="stable")
+    found = curves_apart(
+        np.tile(times[order], 2)[both],
+        np.tile(events, 2)[both],
+        np.concatenate([side, 1 - side])[both],
+        twice[both],
+        np.full(2, float(last)),
+    )
+    assert found.tolist() == pytest.approx([naive.curves_apart(*sides, last)] * 2)
+
+
+def test_as_part_of_all_measures():
+    old, new = patients(300, 5), patients(300, 6)
+    given = {"rng": np.random.default_rng(0), "least": 5, "of": 300}
+    found = {one.name: one for one in utility(old, new, KINDS, **given, endpoints=(END,))}
+    assert found["survival.difference"].value == measured(old, new)["survival.difference"].value
+    assert math.isnan({one.name: one for one in utility(old, new, KINDS, **given)}["survival.difference"].value)
+
+
+def test_as_statsmodels():
+    from statsmodels.duration.survfunc import SurvfuncRight
+
+    frame = patients(400, 1)
+    at, alive = kaplan_meier(frame["months"], frame["vital"] == "Dead")
+    other = SurvfuncRight(frame["months"], (frame["vital"] == "Dead").astype(int))
+    assert at.tolist() == other.surv_times.tolist() and alive.tolist() == pytest.approx(other.surv_prob.tolist())
+
+
+def test_every_group_with_enough_records_and_events():
+    old, new = patients(500, 2, nulls=0.05), patients(300, 3, nulls=0.05)
+    found = measured(old, new)["survival.difference"]
+    expected = {}
+    for title, column, level in [
+        ("all records", None, None),
+        *((f"stage {level}", "stage", level) for level in ("I", "II", "III")),
+        *((f"sex {level}", "sex", level) for level in "fm"),
+    ]:
+        sides = []
+        for frame in (old, new):
+            rows = frame[frame["months"].notna() & frame["vital"].notna()]
+            rows = rows if column is None else rows[rows[column] == level]
+            sides.append((rows["months"].tolist(), (rows["vital"] == "Dead").tolist()))
+        if len(sides[0][0]) >= 50 and sum(sides[0][1]) >= 5:
+            expected[title] = naive.curves_apart(*sides, naive.last_time(sides[0][0], 5))
+    assert 4 <= len(expected) < 6  # stage III is too small
+    assert dict(found.parts) == pytest.approx(expected) and found.value == max(expected.values())
+
+
+def test_another_sample_passes_and_another_curve_does_not():
+    old = patients(4_000, 0)
+    for seed in range(1, 9):
+        one = measured(old, patients(4_000, seed), seed=seed)["survival.beyond_chance"]
+        assert one.high < 1 and 0 < one.baseline < 1
+    worse = measured(old, patients(4_000, 9, worse=0.8))
+    assert worse["survival.beyond_chance"].low > 1
+    assert worse["survival.beyond_chance"].worst == ("months", "vital", "stage")
+    assert worse["survival.difference"].parts[0][0] == "stage II"
+    assert worse["survival.difference"].value > 2 * worse["survival.difference"].baseline
+
+
+def test_a_copy_has_the_same_curves_and_a_lost_group_none():
+    old = patients(600, 4)
+    same = measured(old, old.sample(frac=1, random_state=0))
+    assert same["survival.difference"].value == 0 and same["survival.beyond_chance"].value == 0
+    lost = measured(old, old[old["stage"] != "II"])["survival.difference"]
+    assert dict(lost.parts)["stage II"] == 1.0
+
+
+@pytest.mark.parametrize("event", [("Dead",), ("Alive",), ("Dead", "Alive"), ("Gone",)])
+def test_the_event_is_what_the_endpoint_says(event):
+    old, new = patients(300, 5), patients(300, 6)
+    found = measured(old, new, [Endpoint("", "months", "vital", event)])["survival.difference"]
+    if event == ("Gone",):
+        assert math.isnan(found.value) and "Not defined" in found.note
+        return
+    sides = [(frame["months"].tolist(), frame["vital"].isin(event).tolist()) for frame in (old, new)]
+    expected = naive.curves_apart(*sides, naive.last_time(sides[0][0], 5))
+    assert dict(found.parts)["all records"] == pytest.approx(expected)
+
+
+def test_a_status_of_numbers_or_truths():
+    old, new = patients(300, 5), patients(300, 6)
+    (expected,) = {measured(old, new)["survival.difference"].value}
+    for kind, values, event in (
+        (Kind.INTEGER, [1, 0], 1),
+        (Kind.BINARY, [1, 0], 1),
+        (Kind.BINARY, [True, False], True),
+    ):
+        sides = [f.assign(vital=np.where(f["vital"] == "Dead", *values)) for f in (old, new)]
+        kinds = KINDS | {"vital": kind}
+        found = measured(*sides, [Endpoint("", "months", "vital", (event,))], kinds=kinds)["survival.difference"]
+        assert found.value == expected
+
+
+def test_several_endpoints_and_columns_that_are_not_there():
+    old, new = patients(300, 5), patients(300, 6)
+    cause = Endpoint("of any", "months", "vital", ("Dead", "Alive"))
+    found = measured(old, new, [END, cause, Endpoint("gone", "years", "vital", ("Dead",))])["survival.difference"]
+    assert {"all records", "of any: all records"} <= dict(found.parts).keys()
+    tables = typed_tables(old, new, KINDS)
+    assert compared_endpoints(tables, [Endpoint("", "stage", "vital", ("Dead",))]) == ()
+
+
+def test_what_nobody_can_measure():
+    old = patients(300, 5)
+    for one in measured(old, old, ()).values():
+        assert math.isnan(one.value) and "declares no survival analysis" in one.note
+    tiny = patients(3, 5).assign(vital="Dead")
+    difference, beyond = measured(tiny, tiny).values()
+    assert difference.value == 0 and math.isnan(beyond.value)
+    without = old.assign(months=np.nan)
+    for one in measured(without, old).values():
+        assert math.isnan(one.value)
+    with pytest.raises(InputError, match="one record or more"):
+        kaplan_meier([], [])
