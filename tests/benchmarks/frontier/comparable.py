@@ -1,0 +1,70 @@
+"""Two tables as the measures take them: numbers as floats, categories as texts, rows as points.
+
+This module and `measures`, `cart`, `peers` and `judge` run in the judges'
+environment, where anonpipe is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+MISSING = "(missing)"
+
+Kinds = Mapping[str, str]
+"""Of each column `numerical`, `date` or `categorical`."""
+
+
+def plain(frame: pd.DataFrame, kinds: Kinds) -> pd.DataFrame:
+    """Numbers and dates (as days) as floats, categories as texts, nulls among them.
+
+    Examples
+    --------
+    >>> plain(pd.DataFrame({"x": [1, None], "c": [True, None]}), {"x": "numerical", "c": "categorical"}).values.tolist()
+    [[1.0, 'True'], [nan, '(missing)']]
+    """
+    return pd.DataFrame({name: _column(frame[name], kind) for name, kind in kinds.items()})
+
+
+def _column(values: pd.Series, kind: str) -> pd.Series:
+    values = values.reset_index(drop=True)
+    if kind == "categorical":
+        return values.astype(object).where(values.notna(), MISSING).astype(str)
+    if kind == "date":
+        days = (pd.to_datetime(values) - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
+        return days.astype(float)
+    return pd.to_numeric(values).astype(float)
+
+
+def points(frames: list[pd.DataFrame], kinds: Kinds) -> list[np.ndarray]:
+    """Rows of several plain tables as points: ranks among the rows of the first, in 0 to 1; categories 0 or 1 / sqrt 2.
+
+    Between two values of the first table ranks are interpolated. Two rows that
+    differ in one category are as far apart as the smallest and the largest
+    number. Nulls of numbers lie in the middle, and have a coordinate of their own.
+    """
+    parts: list[list[np.ndarray]] = [[] for _ in frames]
+    for name, kind in kinds.items():
+        columns = [frame[name] for frame in frames]
+        placed = _indicators(columns) if kind == "categorical" else _ranks(columns)
+        for part, coordinates in zip(parts, placed, strict=True):
+            part.append(coordinates)
+    return [np.column_stack(part) for part in parts]
+
+
+def _indicators(columns: list[pd.Series]) -> list[np.ndarray]:
+    known = np.unique(np.concatenate([values.to_numpy(dtype=str) for values in columns]))
+    return [(values.to_numpy(dtype=str)[:, None] == known) / np.sqrt(2) for values in columns]
+
+
+def _ranks(columns: list[pd.Series]) -> list[np.ndarray]:
+    values, counts = np.unique(columns[0].dropna(), return_counts=True)
+    middle = (np.cumsum(counts) - counts / 2) / max(1, counts.sum())
+    placed = []
+    for one in columns:
+        null = one.isna().to_numpy()
+        rank = np.interp(one.fillna(0.0), values, middle) if len(values) else np.zeros(len(one))
+        placed.append(np.column_stack([np.where(null, 0.5, rank), null]))
+    return placed

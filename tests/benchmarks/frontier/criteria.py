@@ -1,0 +1,88 @@
+"""What the default must satisfy on every table, and how close it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Figures = Mapping[str, float]
+"""Means over draws, by the name of the measure."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A limit on a figure.
+
+    Attributes
+    ----------
+    value
+        The figure, from those of the setting and those of two halves of the original.
+    limit
+        From those of two halves.
+    at_least
+        Whether the limit is the least that passes.
+    """
+
+    title: str
+    value: Callable[[Figures, Figures], float]
+    limit: Callable[[Figures], float]
+    at_least: bool = False
+
+    def judge(self, figures: Figures, halves: Figures) -> Judged:
+        value, limit = self.value(figures, halves), self.limit(halves)
+        margin = value - limit if self.at_least else limit - value
+        return Judged(self.title, value, limit, margin, margin >= 0)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A criterion on a table; `margin` is negative where it is not met, NaN where nothing was measured."""
+
+    title: str
+    value: float
+    limit: float
+    margin: float
+    passed: bool
+
+    @property
+    def outcome(self) -> str:
+        return "not measured" if math.isnan(self.margin) else "passed" if self.passed else "failed"
+
+
+def _of(name: str) -> Callable[[Figures, Figures], float]:
+    return lambda figures, _: figures.get(name, math.nan)
+
+
+def _halves(name: str) -> Callable[[Figures], float]:
+    return lambda halves: halves.get(name, math.nan)
+
+
+CRITERIA = (
+    Criterion("column shapes", _of("shapes"), lambda _: 0.995, at_least=True),
+    Criterion(
+        "told apart (AUC), distance from two halves",
+        lambda figures, halves: abs(figures.get("told_apart", math.nan) - halves.get("told_apart", math.nan)),
+        lambda _: 0.05,
+    ),
+    Criterion("survival error, overall", _of("survival"), _halves("survival")),
+    Criterion("survival error, worst category", _of("survival_by"), _halves("survival_by")),
+    Criterion("re-identification", _of("linked"), lambda _: 0.01),
+    Criterion("membership (AUC)", _of("membership"), lambda _: 0.52),
+    Criterion("singling out, one column: low end beyond control", _of("singling_low"), lambda _: 0.0),
+    Criterion("singling out, four columns: low end beyond control", _of("singling_many_low"), lambda _: 0.0),
+    Criterion("exact copies", _of("copies"), _halves("copies")),
+)
+
+
+def judged(figures: Figures, halves: Figures) -> list[Judged]:
+    """All criteria that apply to a table: those of survival only where two halves of it have a curve.
+
+    Examples
+    --------
+    >>> one = judged({"shapes": 0.99}, {"told_apart": 0.5})[0]
+    >>> one.outcome, round(one.margin, 3)
+    ('failed', -0.005)
+    """
+    found = [criterion.judge(figures, halves) for criterion in CRITERIA]
+    return [one for one in found if not (one.title.startswith("survival") and math.isnan(one.limit))]

@@ -1,0 +1,157 @@
+"""Judges all releases of a table that have no figures yet. Runs in the judges' environment.
+
+python -m tests.benchmarks.frontier.judge folder --draws 3 --attacks 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tests.benchmarks.frontier.comparable import Kinds, plain
+from tests.benchmarks.frontier.measures import copies, cox_errors, membership, survival_errors, told_apart
+from tests.benchmarks.frontier.peers import make_baselines, make_peers
+
+Figures = dict[str, float]
+
+
+def of_sdmetrics(original: pd.DataFrame, released: pd.DataFrame, kinds: Kinds) -> Figures:
+    """Column shapes (1 - KS, 1 - total variation) and pair trends (correlations, contingencies) of its quality report.
+
+    From its single metrics: the report of version 0.32 leaves out pairs that
+    are weakly related in the original, and earlier ones did not.
+    """
+    from sdmetrics.single_column import KSComplement, TVComplement
+
+    number = {name for name, kind in kinds.items() if kind != "categorical"}
+    shapes = [
+        (KSComplement if name in number else TVComplement).compute(original[name], released[name]) for name in kinds
+    ]
+    pairs = [_pair(original, released, pair, number) for pair in combinations(kinds, 2)]
+    return {
+        "shapes": float(np.nanmean(shapes)),
+        "worst_shape": float(np.nanmin(shapes)),
+        "pairs": float(np.nanmean(pairs)),
+    }
+
+
+def _pair(original: pd.DataFrame, released: pd.DataFrame, pair: tuple[str, str], number: set[str]) -> float:
+    """A correlation where both are numbers, else a contingency in which numbers have ten bins; NaN for a constant."""
+    from sdmetrics.column_pairs import ContingencySimilarity, CorrelationSimilarity
+
+    both = original[list(pair)].copy(), released[list(pair)].copy()
+    numbers = [name for name in pair if name in number]
+    if any(frame[name].nunique() < 2 for frame in both for name in numbers):
+        return float("nan")
+    if len(numbers) == 2:
+        return float(CorrelationSimilarity.compute(*both))
+    return float(ContingencySimilarity.compute(*both, continuous_column_names=numbers))
+
+
+def of_anonymeter(
+    original: pd.DataFrame, released: pd.DataFrame, control: pd.DataFrame, kinds: Kinds, secret: str, attacks: int
+) -> Figures:
+    """Singling out, linkability, inference: success on the original beyond that on the control, and its interval."""
+    from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator
+
+    frames = dict(zip(("ori", "syn", "control"), _filled([original, released, control], kinds), strict=True))
+    attacks = min(attacks, len(control))
+    names = list(kinds)
+    regression = kinds[secret] != "categorical"
+    evaluators: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+        "singling": (lambda: SinglingOutEvaluator(**frames, n_attacks=attacks, seed=0), {"mode": "univariate"}),
+        "singling_many": (
+            lambda: SinglingOutEvaluator(**frames, n_attacks=attacks, n_cols=4, seed=0),
+            {"mode": "multivariate"},
+        ),
+        "linkability": (
+            lambda: LinkabilityEvaluator(
+                **frames, n_attacks=attacks, aux_cols=(names[::2], names[1::2]), n_neighbors=5
+            ),
+            {"n_jobs": 1},
+        ),
+        "inference": (
+            lambda: InferenceEvaluator(
+                **frames,
+                n_attacks=attacks,
+                aux_cols=[name for name in names if name != secret],
+                secret=secret,
+                regression=regression,
+            ),
+            {"n_jobs": 1},
+        ),
+    }
+    figures: Figures = {}
+    for name, (make, options) in evaluators.items():
+        np.random.seed(0)
+        try:
+            evaluator = make().evaluate(**options)
+            risk, rates = evaluator.risk(confidence_level=0.95), evaluator.results(confidence_level=0.95)
+        except RuntimeError:  # no predicate singled anyone out
+            continue
+        figures |= {name: float(risk.value), f"{name}_low": float(risk.ci[0]), f"{name}_high": float(risk.ci[1])}
+        figures |= {f"{name}_attack": rates.attack_rate.value, f"{name}_control": rates.control_rate.value}
+    return figures
+
+
+def _filled(frames: list[pd.DataFrame], kinds: Kinds) -> list[pd.DataFrame]:
+    """Nulls of numbers at the original's median: its distances know none."""
+    numbers = [name for name, kind in kinds.items() if kind != "categorical"]
+    return [frame.fillna({name: frames[0][name].median() for name in numbers}) for frame in frames]
+
+
+def judge(folder: Path, about: dict[str, Any], table: dict[str, Any], attacks: int) -> Figures:
+    """All figures of a release."""
+    kinds = table["kinds"]
+    original, released, control = (
+        plain(pd.read_parquet(folder / about.get(name, f"{name}.parquet")), kinds)
+        for name in ("original", "released", "control")
+    )
+    figures = of_sdmetrics(original, released, kinds)
+    figures["told_apart"] = told_apart(original, released, kinds)
+    figures["copies"] = copies(original, released)
+    area, low, high = membership(original, control, released, kinds)
+    figures |= {"membership": area, "membership_low": low, "membership_high": high}
+    if table["time"]:
+        whole, worst = survival_errors(original, released, table["time"], table["event"], table["by"])
+        mean, most = cox_errors(original, released, kinds, table["time"], table["event"])
+        figures |= {"survival": whole, "survival_by": worst, "cox": mean, "cox_worst": most}
+    return figures | of_anonymeter(original, released, control, kinds, table["secret"], attacks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--attacks", type=int, default=200)
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    table = json.loads((given.folder / "table.json").read_text())
+    with tempfile.TemporaryDirectory(dir=given.folder) as scratch:
+        folder = given.folder.resolve()
+        os.chdir(scratch)  # some tools leave logs where they are called
+        make_baselines(folder, given.draws)
+        make_peers(folder, table["kinds"], given.draws)
+        for told in sorted((folder / "releases").glob("*.json")):
+            about = json.loads(told.read_text())
+            if "released" not in about or "figures" in about:
+                continue
+            began = time.perf_counter()
+            about["figures"] = judge(folder, about, table, given.attacks)
+            told.write_text(json.dumps(about))
+            print(f"{table['name']}: {told.stem} judged, {time.perf_counter() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

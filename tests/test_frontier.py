@@ -1,0 +1,215 @@
+"""The parts of the benchmark of risk and utility that need no other tool; see `tests.benchmarks.frontier`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.duration.survfunc import SurvfuncRight
+
+from anonpipe.job.model import parse_job, parse_setting
+from anonpipe.propose.propose import propose_job
+from tests.benchmarks.frontier import cart, measures, peers, show
+from tests.benchmarks.frontier.comparable import plain, points
+from tests.benchmarks.frontier.criteria import CRITERIA, judged
+from tests.benchmarks.frontier.settings import METHODS, TRANSFORMS, grid
+from tests.benchmarks.frontier.tables import capped, costs, halves, trial
+
+KINDS = {"x": "numerical", "y": "numerical", "c": "categorical"}
+HALVES = {"shapes": 0.99, "told_apart": 0.5, "survival": 0.03, "survival_by": 0.1, "copies": 0.002, "membership": 0.5}
+GOOD = HALVES | {"shapes": 0.999, "linked": 0.002, "singling_low": -0.01, "singling_many_low": 0.0}
+
+
+def table(rows, seed=0):
+    """y follows x, c follows the sign of x; a tenth of y is null."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(rows)
+    y = np.where(rng.random(rows) < 0.1, np.nan, 2 * x + 0.1 * rng.standard_normal(rows))
+    return plain(pd.DataFrame({"x": x, "y": y, "c": np.where(x > 0, "up", "down")}), KINDS)
+
+
+def test_sequential_cart_takes_values_of_donors_and_keeps_relations():
+    original = table(2_000)
+    made = cart.sequential_cart(original, KINDS, np.random.default_rng(1))
+    assert len(made) == len(original)
+    for name in KINDS:
+        assert made[name].isin(original[name]).all()
+    assert ((made["x"] > 0) == (made["c"] == "up")).mean() > 0.99
+    assert abs(made["y"].isna().mean() - 0.1) < 0.03
+    assert made["x"].corr(made["y"]) > 0.9
+    assert measures.told_apart(original, made, KINDS) < 0.55
+
+
+def test_donors_are_of_the_same_leaf_and_all_of_them_are_drawn():
+    known, new = np.array([7, 3, 7, 5, 3]), np.repeat([3, 5, 7], 50)
+    donors = cart._donors(known, new, np.random.default_rng(0))
+    assert (known[donors] == new).all()
+    assert set(donors) == {0, 1, 2, 3, 4}
+
+
+def test_halves_share_no_row_lose_none_and_are_the_same_again():
+    frame = pd.DataFrame({"row": range(1_001)})
+    kept, control = halves(frame, 0.7, 5)
+    assert (len(kept), len(control)) == (701, 300)
+    assert sorted([*kept["row"], *control["row"]]) == list(range(1_001))
+    assert kept.equals(halves(frame, 0.7, 5)[0])
+    assert not kept.equals(halves(frame, 0.7, 6)[0])
+    assert len(capped(frame, 100, 1)) == 100
+    assert capped(frame, 2_000, 1) is frame
+
+
+def test_the_survival_curve_is_that_of_statsmodels():
+    rng = np.random.default_rng(3)
+    time, event = rng.integers(1, 20, 300).astype(float), rng.random(300) < 0.6
+    times, alive, risk = measures.survival(time, event)
+    other = SurvfuncRight(time, event.astype(int))
+    at = np.searchsorted(times, other.surv_times)
+    np.testing.assert_allclose(alive[at], other.surv_prob)
+    np.testing.assert_array_equal(risk[at], other.n_risk)
+
+
+def test_survival_errors_are_the_largest_distance_of_the_curves():
+    time = np.arange(1.0, 101.0)
+    original = pd.DataFrame({"time": time, "dead": "yes", "stage": "one"})
+    released = original.assign(time=np.minimum(time + 30, 130.0))
+    arguments = "time", ("dead", "yes")
+    assert measures.survival_error(original, original, *arguments) == 0
+    assert measures.survival_error(original, released, *arguments) == pytest.approx(0.3)
+    both = pd.concat([original, original.assign(stage="two")], ignore_index=True)
+    shifted = pd.concat([original, released.assign(stage="two")], ignore_index=True)
+    assert measures.survival_errors(both, shifted, *arguments, "stage") == pytest.approx((0.15, 0.3))
+    assert measures.survival_errors(both, original, *arguments, "stage")[1] == 1.0
+
+
+def test_cox_coefficients_move_by_standard_errors():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(800)
+    kinds = {"x": "numerical", "time": "numerical", "dead": "categorical"}
+    original = pd.DataFrame({"x": x, "time": rng.exponential(np.exp(-0.5 * x)), "dead": "True"})
+    same = measures.cox_errors(original, original, kinds, "time", ("dead", True))
+    broken = measures.cox_errors(original, original.assign(x=rng.permutation(x)), kinds, "time", ("dead", True))
+    assert same == (0, 0)
+    assert broken[0] > 5
+
+
+def test_attacks_find_copies_and_nothing_in_another_sample():
+    original, control, other = table(600, 1), table(400, 2), table(600, 3)
+    assert measures.copies(original, original) == 1
+    assert measures.copies(original, other) == 0
+    assert measures.membership(original, control, original, KINDS)[0] > 0.98
+    assert measures.told_apart(original, other, KINDS) == pytest.approx(0.5, abs=0.08)
+    assert measures.told_apart(original, other.assign(y=other["y"].abs()), KINDS) > 0.7
+
+
+def test_points_are_ranks_and_categories_are_as_far_apart_as_the_ends():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 1_000.0], "c": ["a", "b", "a", "a"]})
+    more = pd.DataFrame({"x": [2.5, np.nan, -9.0], "c": ["a", "b", "other"]})
+    found, other = points([frame, more], {"x": "numerical", "c": "categorical"})
+    np.testing.assert_allclose(found[:, 0], [0.125, 0.375, 0.625, 0.875])
+    np.testing.assert_allclose(other[:, :2], [[0.5, 0], [0.5, 1], [0.125, 0]])
+    assert np.linalg.norm(found[0, 2:] - found[1, 2:]) == pytest.approx(1)
+    assert np.linalg.norm(found[0, 2:] - other[2, 2:]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_membership_is_chance_for_a_table_of_others(seed):
+    """Also where members and released rows are as many: no measure by the members' own ranks."""
+    area, low, high = measures.membership(*(table(500, 10 * seed + at) for at in range(3)), KINDS)
+    assert abs(area - 0.5) < 1.7 * (high - low) / 2
+    assert high - low < 0.09
+
+
+WORSE = {
+    "column shapes": {"shapes": 0.994}, "told apart (AUC), distance from two halves": {"told_apart": 0.44},
+    "survival error, overall": {"survival": 0.031}, "survival error, worst category": {"survival_by": 0.11},
+    "re-identification": {"linked": 0.011}, "membership (AUC)": {"membership": 0.521},
+    "singling out, one column: low end beyond control": {"singling_low": 0.001},
+    "singling out, four columns: low end beyond control": {"singling_many_low": 0.001},
+    "exact copies": {"copies": 0.003},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", [one.title for one in CRITERIA])
+def test_each_criterion_fails_alone(title):
+    assert all(one.passed for one in judged(GOOD, HALVES))
+    assert [one.title for one in judged(GOOD | WORSE[title], HALVES) if not one.passed] == [title]
+
+
+def test_what_is_not_measured_does_not_pass():
+    without = {name: value for name, value in GOOD.items() if name != "linked"}
+    [one] = [one for one in judged(without, HALVES) if one.title == "re-identification"]
+    assert (one.passed, one.outcome) == (False, "not measured")
+    plain_halves = {name: value for name, value in HALVES.items() if not name.startswith("survival")}
+    assert not any(one.title.startswith("survival") for one in judged(GOOD, plain_halves))
+
+
+@pytest.mark.parametrize("made", [costs, trial])
+def test_every_setting_is_a_job_on_the_made_tables(made, tmp_path):
+    from anonpipe.job.model import load_job
+
+    one = made(2_000)
+    one.frame.to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "table.parquet"), "out", 5))
+    numbers = [name for name, kind in one.kinds.items() if kind != "categorical"]
+    tried = list(grid())
+    assert len(tried) == sum(len(ks) * (len(TRANSFORMS) if changes else 1) for _, ks, changes in METHODS)
+    assert len({(setting.method, setting.k) for setting in tried}) == len(tried)
+    for setting in tried:
+        given = [*one.settings, *setting.arguments(numbers)[1::2]]
+        job = load_job(tmp_path / "job.yaml", dict(map(parse_setting, given)))
+        assert job.k == setting.k
+        assert parse_job(job.model_dump(mode="json")) == job
+
+
+def test_baselines_share_no_row_with_their_counterpart(tmp_path):
+    (tmp_path / "releases").mkdir()
+    for name, first in (("original", 0), ("control", 700)):
+        pd.DataFrame({"row": range(first, first + 300)}).to_parquet(tmp_path / f"{name}.parquet")
+    peers.make_baselines(tmp_path, 2)
+    for told in (tmp_path / "releases").glob("*.json"):
+        about = json.loads(told.read_text())
+        first, second = (key for key in ("original", "control", "released") if key in about)
+        rows = [set(pd.read_parquet(tmp_path / about[key])["row"]) for key in (first, second)]
+        assert not rows[0] & rows[1]
+        assert len(rows[0] | rows[1]) == 300
+
+
+def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
+    releases = tmp_path / "pima" / "releases"
+    releases.mkdir(parents=True)
+    told = {"table": "", "k": None, "refused": False, "seconds": 1.0, "released": "x.parquet"}
+    first = METHODS[0][0]
+    for draw, shapes in enumerate((0.99, 0.999)):
+        more = {"pairs": 0.9, "singling": 0.01, "singling_many": 0.02}
+        for who, method, k in (("anonpipe", first, 5), ("peer", "cart", None), ("baseline", show.HALVES, None)):
+            about = told | {"who": who, "method": method, "k": k, "draw": draw, "linked": 0.002}
+            about |= {"table": "pima", "refused": who == "anonpipe" and draw == 1}
+            about["figures"] = GOOD | more | {"shapes": shapes}
+            (releases / f"{method}{draw}.json").write_text(json.dumps(about))
+    failed = told | {"table": "pima", "who": "anonpipe", "method": "noise", "k": 5, "draw": 0, "problem": "no way"}
+    (releases / "noise.json").write_text(json.dumps(failed))
+    figures = show.collect(tmp_path)
+    made = show.summary(figures)
+    own = made[made["method"] == first].iloc[0]
+    assert own["shapes"] == pytest.approx(0.9945)
+    assert own["shapes_half"] == pytest.approx(12.706 * 0.0045, rel=1e-3)
+    assert own["refused"]
+    text = show.text(made, figures)
+    assert f"{first}, k=5 (r)" in text
+    assert "noise, k=5: not made. no way" in text
+    found = show.criteria_of_all(made)
+    assert list(found[found["outcome"] == "failed"]["criterion"]) == ["column shapes"]
+    assert f"{first}, k=5" in show.criteria_text(found, first, 5)
+    show.draw_map(made, tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_column_that_is_not_released_goes_with_its_settings():
+    whole = trial(500)
+    left = whole.without(["nodes"])
+    assert "nodes" in whole.kinds
+    assert "nodes" not in left.kinds
+    assert "nodes" not in left.frame
+    assert set(whole.settings) - set(left.settings) == {"columns.nodes.bounds=[0, null]"}
