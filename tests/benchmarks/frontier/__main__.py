@@ -2,11 +2,11 @@
 
     python3 -m venv ~/.cache/anonpipe/judges
     ~/.cache/anonpipe/judges/bin/pip install --no-deps -r tests/benchmarks/frontier/requirements.txt
-    python -m tests.benchmarks.frontier [--tables pima colon] [--settings default local] [--k 5] [--draws 3]
+    python -m tests.benchmarks.frontier [--tables pima colon] [--settings 'default*' 'local*'] [--k 5] [--draws 3]
 
 Of every table 70 % are anonymised and 30 % are the control that nobody saw,
-by a fixed seed. Each setting (`settings`) releases it by `anonpipe run`, once a
-secret, on the job that `anonpipe init` proposes with the bounds of the code
+by a fixed seed. Each setting (`settings`) releases it by the stages of `anonpipe run`,
+once a secret, on the job that `anonpipe init` proposes with the bounds of the code
 book; what the usual gates refuse is run again with open gates, and marked. The
 judges live in an environment of their own, whose pins never reach ours: they
 read Parquet files in a folder that only its owner may open and that is deleted
@@ -22,13 +22,14 @@ original as the release of the other, and another sample of the same
 population (half of the control).
 
 Written are `figures.csv` (a row a release), `frontier.csv` and `.json` (means
-and intervals), `criteria.csv`, `frontier.txt` (what is printed) and
-`frontier.png`, the map.
+and intervals), `criteria.csv`, `frontier.txt` (what is printed), `frontier.md`
+(the tables of docs/frontier.md) and `frontier.png`, the map.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -39,8 +40,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.frontier import show
+from tests.benchmarks.frontier.page import page
 from tests.benchmarks.frontier.releases import prepare, release
-from tests.benchmarks.frontier.settings import METHODS, grid
+from tests.benchmarks.frontier.settings import grid
 from tests.benchmarks.frontier.tables import AT_HAND, MADE, capped, load
 
 REPOSITORY = Path(__file__).parents[3]
@@ -53,6 +55,7 @@ def main() -> None:
         sys.exit(f"{given.judges} is not there; make the judges' environment:\n{_environment(given.judges.parents[1])}")
     given.out.mkdir(parents=True, exist_ok=True)
     with _folder(given.folder) as folder:
+        _same(folder, {name: getattr(given, name) for name in ("rows", "seed", "attacks")})
         for name in given.tables:
             try:
                 table = load(name, given.seed)
@@ -68,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*AT_HAND, *MADE]
     parser.add_argument("--tables", nargs="+", choices=names, default=names, metavar="NAME")
-    parser.add_argument("--settings", nargs="*", default=[], help="parts of names; all settings without")
+    parser.add_argument("--settings", nargs="*", default=[], help="patterns of names (`settings`); all without")
     parser.add_argument("--k", type=int, nargs="*", default=[])
     parser.add_argument("--draws", type=int, default=3, help="secrets")
     parser.add_argument("--rows", type=int, default=5_000, help="most rows of a table, before it is split")
@@ -95,6 +98,14 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _same(folder: Path, options: dict[str, int]) -> None:
+    """Refuse to go on with what was made or judged by other options."""
+    told = folder / "options.json"
+    if told.exists() and (before := json.loads(told.read_text())) != options:
+        sys.exit(f"{folder} was begun with {before}, and {options} are given; give the same, or another folder")
+    told.write_text(json.dumps(options))
+
+
 def _try(folder: Path, table, given: argparse.Namespace) -> None:
     """Release a table by every setting, and have it all judged."""
     table = prepare(folder, table, given.seed)
@@ -116,13 +127,13 @@ def _write(folder: Path, out: Path) -> None:
     figures = show.collect(folder)
     made = show.summary(figures)
     found = show.criteria_of_all(made)
-    first, ks, _ = METHODS[0]
     figures.to_csv(out / "figures.csv", index=False)
     made.to_csv(out / "frontier.csv", index=False)
     made.to_json(out / "frontier.json", orient="records", indent=1)
     found.to_csv(out / "criteria.csv", index=False)
-    told = show.text(made, figures) + ("\n" + show.criteria_text(found, first, ks[0]) if len(found) else "")
+    told = show.text(made, figures) + ("\n" + show.criteria_text(found) if len(found) else "")
     (out / "frontier.txt").write_text(told + "\n")
+    (out / "frontier.md").write_text(page(made))
     show.draw_map(made, out / "frontier.png")
 
 

@@ -16,6 +16,8 @@ class Criterion:
 
     Attributes
     ----------
+    measure
+        Whose figure is shown.
     value
         The figure, from those of the setting and those of two halves of the original.
     limit
@@ -25,6 +27,7 @@ class Criterion:
     """
 
     title: str
+    measure: str
     value: Callable[[Figures, Figures], float]
     limit: Callable[[Figures], float]
     at_least: bool = False
@@ -32,7 +35,7 @@ class Criterion:
     def judge(self, figures: Figures, halves: Figures) -> Judged:
         value, limit = self.value(figures, halves), self.limit(halves)
         margin = value - limit if self.at_least else limit - value
-        return Judged(self.title, value, limit, margin, margin >= 0)
+        return Judged(self.title, self.measure, value, limit, margin, margin >= 0)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Judged:
     """A criterion on a table; `margin` is negative where it is not met, NaN where nothing was measured."""
 
     title: str
+    measure: str
     value: float
     limit: float
     margin: float
@@ -59,19 +63,22 @@ def _halves(name: str) -> Callable[[Figures], float]:
 
 
 CRITERIA = (
-    Criterion("column shapes", _of("shapes"), lambda _: 0.995, at_least=True),
+    Criterion("column shapes", "shapes", _of("shapes"), lambda _: 0.995, at_least=True),
     Criterion(
         "told apart (AUC), distance from two halves",
+        "told_apart",
         lambda figures, halves: abs(figures.get("told_apart", math.nan) - halves.get("told_apart", math.nan)),
         lambda _: 0.05,
     ),
-    Criterion("survival error, overall", _of("survival"), _halves("survival")),
-    Criterion("survival error, worst category", _of("survival_by"), _halves("survival_by")),
-    Criterion("re-identification", _of("linked"), lambda _: 0.01),
-    Criterion("membership (AUC)", _of("membership"), lambda _: 0.52),
-    Criterion("singling out, one column: low end beyond control", _of("singling_low"), lambda _: 0.0),
-    Criterion("singling out, four columns: low end beyond control", _of("singling_many_low"), lambda _: 0.0),
-    Criterion("exact copies", _of("copies"), _halves("copies")),
+    Criterion("survival error, overall", "survival", _of("survival"), _halves("survival")),
+    Criterion("survival error, worst category", "survival_by", _of("survival_by"), _halves("survival_by")),
+    Criterion("re-identification", "linked", _of("linked"), lambda _: 0.01),
+    Criterion("membership (AUC)", "membership", _of("membership"), lambda _: 0.52),
+    Criterion("singling out, one column: low end beyond control", "singling", _of("singling_low"), lambda _: 0.0),
+    Criterion(
+        "singling out, four columns: low end beyond control", "singling_many", _of("singling_many_low"), lambda _: 0.0
+    ),
+    Criterion("exact copies", "copies", _of("copies"), _halves("copies")),
 )
 
 

@@ -30,9 +30,9 @@ def gaussian_copula(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataF
     }
     metadata = Metadata.load_from_dict({"tables": {"table": {"columns": sdtypes}}})
     model = GaussianCopulaSynthesizer(metadata)
-    model.fit(original)
+    model.fit({"table": original})
     model._set_random_state(draw)
-    return model.sample(len(original))
+    return model.sample(len(original))["table"]
 
 
 def cart(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:

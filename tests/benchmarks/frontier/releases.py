@@ -1,34 +1,37 @@
-"""Releases of a table by `anonpipe run`, each by a process of its own, as a steward makes them."""
+"""Releases of a table, by the stages of `anonpipe run` in memory, on the job that `anonpipe init` proposes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 import yaml
 
+from anonpipe import anonymize
+from anonpipe.api import Anonymized
+from anonpipe.errors import AnonpipeError
+from anonpipe.job.model import load_job, parse_setting
+from anonpipe.propose.propose import propose_job
+from anonpipe.verify import words
+from anonpipe.verify.catalogue import GATES
 from tests.benchmarks.frontier.settings import Setting
 from tests.benchmarks.frontier.tables import Table, halves
 
 OPEN = (
-    "mean=99", "covariance=99", "covariance_with_keys=99", "mean_in_unit=99", "category_share=1", "null_share=1",
-    "rows_under_k=1000000000", "unchanged_record_rate=1", "local_suppression_rate=1",
-)  # fmt: skip
+    *(f"gates.{name}={gate.most or 1_000_000_000:.0f}" for name, gate in GATES.items() if gate.usual is not None),
+    "measure.utility=false",
+    "measure.risk=false",
+)
 """Gates through which nearly everything goes: a refused setting is looked at, too."""
-GATE_FAILED = 3
 
 
 def prepare(folder: Path, table: Table, seed: int) -> Table:
-    """Write what is anonymised and the control, what the judge is told, and the job that is proposed.
+    """Write what is anonymised and the control, what the judge is told, and the job that is proposed; only once.
 
     Returns
     -------
@@ -36,13 +39,11 @@ def prepare(folder: Path, table: Table, seed: int) -> Table:
         Without the columns that the proposed job does not release.
     """
     (folder / "releases").mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept, control = halves(table.frame, 0.7, seed)
-    kept.to_parquet(folder / "original.parquet")
-    control.to_parquet(folder / "control.parquet")
-    proposed = _anonpipe(folder, "init", "original.parquet", "--output", "out")
-    proposed.check_returncode()
-    (folder / "job.yaml").write_text(proposed.stdout)
-    columns = yaml.safe_load(proposed.stdout)["columns"]
+    if not (folder / "table.json").exists():
+        for name, rows in zip(("original", "control"), halves(table.frame, 0.7, seed), strict=True):
+            rows.to_parquet(folder / f"{name}.parquet")
+        (folder / "job.yaml").write_text(propose_job(str(folder / "original.parquet"), str(folder / "out"), 5))
+    columns = yaml.safe_load((folder / "job.yaml").read_text())["columns"]
     left = table.without([name for name, said in columns.items() if said["role"] in ("dropped", "identifier")])
     (folder / "table.json").write_text(json.dumps(left.described))
     return left
@@ -58,52 +59,36 @@ def release(folder: Path, table: Table, setting: Setting, draw: int) -> dict[str
     if told.exists():
         return dict(json.loads(told.read_text()))
     began = time.perf_counter()
-    done = _run(folder, table, setting, draw, ())
-    refused = done.returncode == GATE_FAILED
-    if refused:
-        done = _run(folder, table, setting, draw, OPEN)
     about: dict[str, Any] = {"who": "anonpipe", "method": setting.method, "k": setting.k, "draw": draw}
-    about |= {"refused": refused, "seconds": round(time.perf_counter() - began, 1)}
-    if done.returncode:
-        about["problem"] = " ".join((done.stderr or done.stdout).split())[:300] or f"exit code {done.returncode}"
-    else:
-        _read_release(folder / "out" / "release").to_pandas().to_parquet(told.with_suffix(".parquet"))
-        about |= {"released": f"releases/{name}.parquet", "linked": _linked(folder / "out" / "steward")}
+    about["refused"] = False
+    try:
+        made = _anonymized(folder, table, setting, draw)
+        about |= {"linked": _linked(made), "refused": not made.passed}
+        if not made.passed:
+            about["why"] = "; ".join(f"{words.named(one)}: {words.line(one).measured}" for one in made.verdict.failed)
+            made = _anonymized(folder, table, setting, draw, OPEN)
+        if made.passed:
+            made.table.to_parquet(told.with_suffix(".parquet"))
+            about["released"] = f"releases/{name}.parquet"
+        else:
+            about["problem"] = f"refused with open gates: {words.named(made.verdict.failed[0])}"
+    except AnonpipeError as error:
+        about["problem"] = " ".join(str(error).split())[:300]
+    about["seconds"] = round(time.perf_counter() - began, 1)
     told.write_text(json.dumps(about))
     return about
 
 
-def _run(
-    folder: Path, table: Table, setting: Setting, draw: int, gates: tuple[str, ...]
-) -> subprocess.CompletedProcess[str]:
-    for used in ("out", "home", "staging"):
-        shutil.rmtree(folder / used, ignore_errors=True)
-    changes = (*table.settings, *(f"gates.{gate}" for gate in gates), "measure.utility=false")
-    options = [part for change in changes for part in ("--set", change)]
-    masked = [name for name, kind in table.kinds.items() if kind != "categorical"]
-    return _anonpipe(
-        folder, "run", "job.yaml", "--workers", "1", "--quiet", *options, *setting.arguments(masked), draw=draw
-    )
+def _anonymized(folder: Path, table: Table, setting: Setting, draw: int, gates: tuple[str, ...] = ()) -> Anonymized:
+    numbers = [name for name, kind in table.kinds.items() if kind != "categorical"]
+    changes = (*table.settings, *setting.changes_of(numbers), *gates)
+    job = load_job(folder / "job.yaml", dict(map(parse_setting, changes)))
+    os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"frontier {draw}".encode()).hexdigest()
+    return anonymize(pd.read_parquet(folder / "original.parquet"), job)
 
 
-def _anonpipe(folder: Path, *arguments: str, draw: int = 0) -> subprocess.CompletedProcess[str]:
-    private = {
-        "ANONPIPE_HOME": str(folder / "home"),
-        "ANONPIPE_STAGING": str(folder / "staging"),
-        "ANONPIPE_SECRET": hashlib.sha256(f"frontier {draw}".encode()).hexdigest(),
-        "COLUMNS": "200",
-    }
-    command = [sys.executable, "-m", "anonpipe", *arguments]
-    return subprocess.run(command, cwd=folder, env=os.environ | private, capture_output=True, text=True, check=False)
-
-
-def _read_release(version: Path) -> pa.Table:
-    return pa.concat_tables([pq.read_table(path) for path in sorted(version.glob("part-*.parquet"))])
-
-
-def _linked(steward: Path) -> float | None:
-    """Records whose nearest released one is their own, from the steward's report; None where there is no such thing."""
-    [report] = steward.glob("*report.json")
-    found = {one["name"]: one["value"] for one in json.loads(report.read_text())["risk"]}
+def _linked(made: Anonymized) -> float | None:
+    """Records whose nearest released one is their own, from the report; None where there is no such thing."""
+    found = {one.name: one.value for one in made.report.risk}
     linked = found.get("linkage.first", found.get("linkage.expected"))
     return None if linked is None else float(linked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 
 @dataclass(frozen=True)
@@ -21,19 +22,19 @@ class Setting:
     k: int
     changes: tuple[str, ...]
 
-    def arguments(self, numbers: Sequence[str]) -> list[str]:
-        """Options of `anonpipe run`.
+    def changes_of(self, numbers: Sequence[str]) -> list[str]:
+        """What goes to `--set` of `anonpipe run`, for a table with these columns that are masked and no category.
 
         Examples
         --------
-        >>> Setting("own", 5, ("columns.*.transform=log", "cluster.method=kd_tree")).arguments(["a", "b.c"])[1::2]
+        >>> Setting("own", 5, ("columns.*.transform=log", "cluster.method=kd_tree")).changes_of(["a", "b.c"])
         ['k=5', 'columns."a".transform=log', 'columns."b.c".transform=log', 'cluster.method=kd_tree']
         """
         changes = [f"k={self.k}"]
         for change in self.changes:
             several = change.startswith("columns.*.")
             changes += [change.replace("*", f'"{name}"', 1) for name in numbers] if several else [change]
-        return [part for change in changes for part in ("--set", change)]
+        return changes
 
 
 def _groups(synthesize: str, cluster: str = "{method: mdav}") -> tuple[str, ...]:
@@ -49,6 +50,7 @@ BOTH, FIVE = (5, 20), (5,)
 
 METHODS: tuple[tuple[str, tuple[int, ...], tuple[str, ...]], ...] = (
     ("default of init", BOTH, ()),
+    ("mdav + micro_perturbation", BOTH, _groups("method: micro_perturbation")),
     ("mdav + micro_perturbation, centred", BOTH, _groups("method: micro_perturbation, form: centred")),
     ("mdav + gaussian, expected", BOTH, _groups("method: gaussian, moments: expected")),
     ("mdav + gaussian, exact", BOTH, _groups("method: gaussian")),
@@ -72,16 +74,25 @@ TRANSFORMS: dict[str, tuple[str, ...]] = {
 }
 """What every method but the default is tried with, by what that adds to its name."""
 
+UNSCORED = ("generalize",)
+"""Methods whose rows are to be alike across strata, where scores would part them again."""
+
+
+def _transforms(method: str, changes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    if not changes:
+        return {"": ()}
+    return {"": TRANSFORMS[""]} if method in UNSCORED else TRANSFORMS
+
 
 def grid(wanted: Sequence[str] = (), ks: Sequence[int] = ()) -> Iterator[Setting]:
-    """The settings whose names hold one of the texts, all where there is none.
+    """The settings whose names fit one of the patterns, all where there is none.
 
     Examples
     --------
-    >>> [(one.method, one.k) for one in grid(["default", "noise", "mdav + centroid, normal"], [5])]
-    [('default of init', 5), ('mdav + centroid, normal scores', 5), ('noise', 5), ('noise, normal scores', 5)]
+    >>> [(one.method, one.k) for one in grid(["default*", "noise*", "mdav + centroid"], [5])]
+    [('default of init', 5), ('mdav + centroid', 5), ('noise', 5), ('noise, normal scores', 5)]
     """
     for method, values, changes in METHODS:
-        for added, also in ({"": ()} if not changes else TRANSFORMS).items():
-            if not wanted or any(text in method + added for text in wanted):
+        for added, also in _transforms(method, changes).items():
+            if not wanted or any(fnmatchcase(method + added, pattern) for pattern in wanted):
                 yield from (Setting(method + added, k, (*changes, *also)) for k in values if not ks or k in ks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +56,19 @@ def text(made: pd.DataFrame, figures: pd.DataFrame) -> str:
 
 def _part(name: str, part: pd.DataFrame, figures: pd.DataFrame) -> Iterable[str]:
     shown = [measure for measure in SHOWN if measure in part and part[measure].notna().any()]
-    titles = [_title(row) for row in part.to_dict("records")]
+    titles = [title(row) for row in part.to_dict("records")]
     width = max(map(len, titles))
     yield f"\n{name}: means of {part['draws'].max()} draws, ± half a 95 % interval; (r): refused by the usual gates"
     yield " " * width + "".join(f"{SHOWN[measure]:>15}" for measure in shown)
-    for title, row in zip(titles, part.to_dict("records"), strict=True):
-        yield f"{title:<{width}}" + "".join(f"{_cell(row, measure):>15}" for measure in shown)
+    for told, row in zip(titles, part.to_dict("records"), strict=True):
+        yield f"{told:<{width}}" + "".join(f"{_cell(row, measure):>15}" for measure in shown)
     failed = figures[(figures["table"] == name) & (figures["problem"].fillna("") != "")]
     for row in failed.drop_duplicates(["method", "k"]).to_dict("records"):
-        yield f"{_title(row)}: not made. {row['problem']}"
+        yield f"{title(row)}: not made. {row['problem']}"
 
 
-def _title(row: dict[str, Any]) -> str:
+def title(row: Mapping[str, Any]) -> str:
+    """A setting's name, its k, and whether the usual gates refuse it."""
     k = row["k"]
     return row["method"] + (f", k={k:.0f}" if k == k and k else "") + (" (r)" if row["refused"] else "")
 
@@ -100,8 +101,9 @@ def criteria_of_all(made: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([criteria_table(made, method, k) for method, k in settings], ignore_index=True)
 
 
-def criteria_text(found: pd.DataFrame, method: str, k: int) -> str:
-    """Those of one setting in full, and how many every setting meets."""
+def criteria_text(found: pd.DataFrame) -> str:
+    """Those of the first setting in full, and how many every setting meets."""
+    method, k = found[["method", "k"]].iloc[0]
     own = found[(found["method"] == method) & (found["k"] == k)]
     lines = [f"\ncriteria, {method}, k={k} (margin below 0: not met)"]
     for row in own.to_dict("records"):

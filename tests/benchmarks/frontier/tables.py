@@ -31,7 +31,8 @@ class Table:
     by
         Column by which survival curves are drawn.
     secret
-        Sensitive column, which is to be inferred from all others.
+        Sensitive column, which is to be inferred from all others; a number is none below zero, of which the judge
+        takes every guess for right.
     """
 
     name: str
@@ -105,7 +106,7 @@ def flights() -> Table:
         "month": [1, 12], "day": [1, 31], "dep_time": [1, 2400], "arr_time": [1, 2400], "hour": [0, 24],
         "minute": [0, 59], "air_time": [0, None], "distance": [0, None],
     }  # fmt: skip
-    return Table("flights", _csv("flights_num10.csv"), "arr_delay", _bounded(bounds))
+    return Table("flights", _csv("flights_num10.csv"), "air_time", _bounded(bounds))
 
 
 def thyroid() -> Table:
