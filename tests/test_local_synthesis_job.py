@@ -211,3 +211,19 @@ def test_what_a_user_is_told(tmp_path, table):
     places = pa.table(people(80)).select(["place", "status"])
     with pytest.raises(JobError, match="needs a column of numbers"):
         small.run(job_of(tmp_path, places, only_places))
+
+
+def test_a_stratum_too_small_for_its_covariances_joins_another_and_the_plan_says_why(tmp_path):
+    """Of 8 records: more than k, but the gates of a run of their own would refuse what decoding makes of them."""
+    merged = {"by": ["status"], "small": "merge"}
+    limits = {"unchanged_record_rate": 1.0, "local_suppression_rate": 1.0}
+    job = job_of(tmp_path, people(600, 8), k=5, strata=merged, gates=limits)
+    reason = "8 records of strata under 100, which local_synthesis needs for covariances"
+    assert any(reason in warning for warning in preview(job).warnings)
+    assert small.run(job).verdict.passed
+    assert small.released(job)["status"].to_pylist() == ["a"] * 600
+
+
+def test_without_merging_a_stratum_stays_on_its_own(tmp_path):
+    job = job_of(tmp_path, people(600, 30), k=5, strata={"by": ["status"]})
+    assert [rows for _, rows in preview(job).strata] == [570, 30]

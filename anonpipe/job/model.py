@@ -59,7 +59,9 @@ class Strata(Options):
     key, sensitive). `use_event` splits a survival status by event/censored
     instead of by its values. `small` says what becomes of a stratum of fewer
     than k records: `error`; `drop` its records; `merge` it into the largest
-    stratum of the same event status, whose values its records then take.
+    stratum of the same event status, whose values its records then take. With
+    a mask whose records are of no person, `merge` and `drop` look at how many
+    records covariances need; `anonpipe plan` says how many.
     """
 
     by: tuple[str, ...] = ()

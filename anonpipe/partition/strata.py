@@ -34,6 +34,9 @@ class Strata:
         Records of each stratum.
     dropped
         Records of dropped small strata.
+    least
+        Which strata are small, in words: those under k=5, or under what a
+        method needs.
     """
 
     positions: tuple[int, ...]
@@ -42,6 +45,7 @@ class Strata:
     recoded: tuple[int, ...]
     rows: tuple[int, ...]
     dropped: int
+    least: str = ""
 
     def assign(self, cells: FloatArray) -> IntArray:
         """The stratum of each record, shape (n_rows,); -1 for records to be dropped."""
@@ -70,6 +74,7 @@ def build_strata(
     event: tuple[int, npt.NDArray[np.bool_]] | None,
     by_event: bool,
     names: Sequence[str],
+    needed: tuple[int, str] | None = None,
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records.
 
@@ -82,6 +87,9 @@ def build_strata(
         its codes whether it means that the event happened.
     by_event
         Split that column by event and censored instead of by its codes.
+    needed
+        How many records a stratum needs where that is more than k, and whose
+        need it is; None for k.
 
     Raises
     ------
@@ -94,6 +102,7 @@ def build_strata(
     >>> strata.stratum, strata.recoded, strata.rows
     ((0, 1, 1), (0, 2, 2), (50, 63))
     """
+    least, told = needed if needed is not None and needed[0] > k else (k, f"k={k}")
     combinations = np.arange(len(counts))
     codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
     happened = np.zeros(len(counts), dtype=bool)
@@ -105,15 +114,15 @@ def build_strata(
             canonical[event[0]] = np.where(happened, np.argmax(event[1]), np.argmin(event[1]))
             base = np.asarray(np.ravel_multi_index(tuple(canonical), tuple(sizes)))
     rows = np.bincount(base, weights=counts, minlength=len(counts)).astype(np.int64)
-    is_small = (rows > 0) & (rows < k)
+    is_small = (rows > 0) & (rows < least)
     if is_small.any() and small == "error":
-        raise InputError(_small_message(names, int(is_small.sum()), int(rows[is_small].sum()), k))
+        raise InputError(_small_message(names, int(is_small.sum()), int(rows[is_small].sum()), told))
     target = np.where(rows > 0, combinations, -1)
     recoded = combinations.copy()
     for tiny in np.flatnonzero(is_small):
         target[tiny] = -1
         if small == "merge":
-            target[tiny] = _host(int(tiny), rows, is_small, happened, names, k)
+            target[tiny] = _host(int(tiny), rows, is_small, happened, names, told)
             best = np.flatnonzero(base == target[tiny])
             recoded[base == tiny] = best[np.argmax(counts[best])]
     final = target[base]
@@ -121,7 +130,7 @@ def build_strata(
     stratum = np.where((final >= 0) & (counts > 0), np.searchsorted(kept, final), -1)
     sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
     if not len(kept):
-        raise InputError(f"no stratum of {_joined(names)} has k={k} records; lower k or take fewer strata columns")
+        raise InputError(f"no stratum of {_joined(names)} has {told} records; lower k or take fewer strata columns")
     return Strata(
         tuple(positions),
         tuple(sizes),
@@ -129,6 +138,7 @@ def build_strata(
         tuple(recoded.tolist()),
         tuple(sums.tolist()),
         int(counts[stratum < 0].sum()),
+        told,
     )
 
 
@@ -138,22 +148,22 @@ def _host(
     is_small: npt.NDArray[np.bool_],
     happened: npt.NDArray[np.bool_],
     names: Sequence[str],
-    k: int,
+    told: str,
 ) -> int:
     """The largest stratum with the same event status; the first of equals."""
-    fit = (rows >= k) & ~is_small & (happened == happened[tiny])
+    fit = (rows > 0) & ~is_small & (happened == happened[tiny])
     if not fit.any():
         raise InputError(
-            f"a stratum of {_joined(names)} has {rows[tiny]} records, fewer than k={k}, and no stratum of the same "
+            f"a stratum of {_joined(names)} has {rows[tiny]} records, fewer than {told}, and no stratum of the same "
             "event status to be merged into; set strata.small: drop, or lower k"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
 
-def _small_message(names: Sequence[str], strata: int, rows: int, k: int) -> str:
+def _small_message(names: Sequence[str], strata: int, rows: int, told: str) -> str:
     many = "1 stratum has" if strata == 1 else f"{strata} strata have"
     return (
-        f"{many} fewer than k={k} records in column {_joined(names)} ({rows} rows in all); "
+        f"{many} fewer than {told} records in column {_joined(names)} ({rows} rows in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
         "or strata.small: drop (their records are left out), or lower k"
     )

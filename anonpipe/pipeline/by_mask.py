@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -121,13 +122,41 @@ def _checked(job: Job, masker: Masker, told: Features, strata: Strata) -> list[s
         return []
     channels, apart = told.width + told.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
-    if rows < channels + 2:
-        remedy = "set mask.scope to table, or take fewer strata" if apart else "mask fewer columns"
+    if rows < _least(told):
+        remedy = "mask fewer columns"
+        if apart:
+            remedy = "set strata.small to merge or drop, or mask.scope to table, or take fewer strata"
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {channels + 2} for {channels} feature "
+            f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
             f"columns; {remedy}"
         )
     return []
+
+
+def _least(told: Features) -> int:
+    """Records that moments of all channels, and a record's share in them, need: two more than channels."""
+    return told.width + told.conditioning + 2
+
+
+EXCHANGED = 5.0
+"""Times 1 / n, in standard deviations squared, how near categories that are exchanged bring covariances of n records.
+
+One exchange moves the covariance of two dummies by up to 4 / (n - 1). Measured
+of three numbers and two categories: 0.35 off at 8 records, 0.2 at 20, 0.1 at 40, 0.05 at 80.
+"""
+
+
+def needed(masker: Masker, told: Features, covariance: float) -> tuple[int, str] | None:
+    """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
+
+    As many as moments need, also for masks that keep those of groups: of fewer
+    who knows part of a record can solve for the rest (`small_groups`); and as
+    many as it takes that decoding can stay within the limit on covariances.
+    """
+    if masker.same_person or (masker.link != "none" and not masker.grouped):
+        return None
+    least = max(_least(told), math.ceil(EXCHANGED / covariance))
+    return least, f"{least}, which {masker.name} needs for covariances of {_least(told) - 2} feature columns"
 
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:

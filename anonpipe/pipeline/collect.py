@@ -55,6 +55,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         rows_out=sum(result["rows"] for result in written),
         rows_under_k=_rows_under_k(work, fitted, cut),
         unchanged_records=sum(result["as_they_were"] for result in decoded),
+        equal_by_chance=sum(result["by_chance"] for result in decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
         handed_on=handed_on(job, values),
         unchanged=tuple(fitted.unchanged_names),

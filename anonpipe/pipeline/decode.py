@@ -25,7 +25,7 @@ from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, assign_to_files, partition_cells, shuffled
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import unchanged_records
+from anonpipe.verify.unchanged import equal_by_chance, unchanged_records
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -144,12 +144,15 @@ def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[st
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
     method, made = fitted.procedure, fitted.synthesized
     before, after = cells[:, made], decoded.cells[:, made]
-    unchanged = (unchanged_records(before, after, g.order, g.starts, fitted.job.k) for g in decoded.groupings)
+    k = fitted.job.k
+    unchanged = (unchanged_records(before, after, g.order, g.starts, k) for g in decoded.groupings)
     smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
         "as_they_were": max(unchanged),
+        # Records of no person meet original ones as another sample would, unless a person has several rows.
+        "by_chance": 0 if method.same_person or fitted.job.rows_per_unit == "many" else equal_by_chance(before, k),
         "smallest_group": None if method.groups_counted is None else smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
         "column_sums": exact_sums(decoded.features) if method.exact_columns else [],

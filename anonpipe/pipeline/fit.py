@@ -11,12 +11,14 @@ import pyarrow as pa
 from anonpipe.encoding.alike import warn_of_repeats
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.identifiers import Repeats, check_repeats, is_run, repeats_in
-from anonpipe.encoding.rare import suppress_rare
+from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
+from anonpipe.methods.masking import MASKERS
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
+from anonpipe.pipeline import by_mask
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
@@ -47,7 +49,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan) -> Resolved:
     warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
-    strata = strata_of(job, ColumnEncoder.fit(by_name(schema), job.columns, scan), scan)
+    encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
+    strata = strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata)
@@ -110,7 +113,20 @@ def trace_of(work: Work) -> Trace:
     return Trace(digest, work.job.digest(), work.source.rows, tuple(work.job.released), sketches)
 
 
-def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan) -> Strata:
+def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) -> tuple[int, str] | None:
+    """How many records the mask needs in a stratum, where smaller ones are merged or dropped; None for k.
+
+    Of all categories: without the rare ones, which differ by stratum, it can only need fewer.
+    """
+    if job.mask is None or not job.masks_strata or not job.strata.by or job.strata.small == "error":
+        return None
+    every = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
+    return by_mask.needed(
+        MASKERS[job.mask.method], every.encoders.told(job.k, scanned.rows), job.gates.limits["covariance"]
+    )
+
+
+def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int, str] | None) -> Strata:
     """The strata that the job asks for, from the counts of the scan."""
     names = job.strata.by
     positions = [encoder.names.index(name) for name in names]
@@ -122,11 +138,11 @@ def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan) -> Strata:
     if job.event_column in names:
         position = encoder.names.index(str(job.event_column))
         event = (names.index(str(job.event_column)), encoder.event_codes(position))
-    return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names)
+    return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names, needed)
 
 
 def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:
-    """What became of records in strata under k: columns and counts, no value."""
+    """What became of records in small strata: columns and counts, no value."""
     if not job.strata.by:
         return []
     counts = scanned.combination_counts(encoder, job.strata.by)
@@ -134,11 +150,11 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     whose, found = ", ".join(map(repr, job.strata.by)), []
     if merged:
         found.append(
-            f"strata.small is merge: {merged:,} records of strata under k={job.k} take the values of larger strata in "
-            f"{whose}, which is otherwise released unchanged"
+            f"strata.small is merge: {merged:,} records of strata under {strata.least} take the values of larger "
+            f"strata in {whose}, which is otherwise released unchanged"
         )
     if strata.dropped:
-        found.append(f"strata.small is drop: {strata.dropped:,} records of strata under k={job.k} are left out")
+        found.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
     return found
 
 

@@ -315,9 +315,10 @@ _GATED = (
             0.01,
             "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
-            "fewer than k persons share",
+            "fewer than k persons share; of records of no person beyond what another sample would have",
             least=0,
         ),
+        remedy="take a larger k, a mask whose records are of no person, or coarser steps, at which k persons are alike",
     ),
     Kind(
         "local_suppression",

@@ -128,6 +128,7 @@ class Evidence:
     rows_out: int
     rows_under_k: int
     unchanged_records: int
+    equal_by_chance: int
     suppressed: tuple[float, str]
     handed_on: tuple[int, str]
     unchanged: tuple[str, ...]
@@ -226,7 +227,8 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     handed_on, column = evidence.handed_on
     files = {"files": evidence.files, "k": k}
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
-    equal = evidence.unchanged_records / max(1, evidence.rows_out)
+    beyond = max(0, evidence.unchanged_records - evidence.equal_by_chance)
+    equal = beyond / max(1, evidence.rows_out)
     columns = (column,) if column else ()
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),

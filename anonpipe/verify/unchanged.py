@@ -40,6 +40,33 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     return int(np.isin(after + inside, (before + inside)[rare]).sum())
 
 
+def equal_by_chance(original: FloatArray, k: int) -> int:
+    """Of as many other records of the same population, how many are expected to equal an original row that is rare.
+
+    A record of a new sample equals one of those that occur r times with
+    probability (r + 1) N(r + 1) / n, where N(r + 1) are the values that occur
+    once more often: so as many as there are original rows of 2 to k alike.
+
+    Parameters
+    ----------
+    original
+        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
+    k
+        Smallest group.
+
+    References
+    ----------
+    Good 1953, Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7.
+
+    Examples
+    --------
+    >>> equal_by_chance(np.array([[1.0], [1.0], [2.0], [3.0], [3.0], [3.0]]), 2)
+    2
+    """
+    counts = np.unique(exact_rows(original), return_counts=True)[1]
+    return int(counts[(counts >= 2) & (counts <= k)].sum())
+
+
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
     """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
 

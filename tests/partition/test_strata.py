@@ -43,6 +43,15 @@ def test_merging_loses_nobody_and_respects_the_event(counts, k):
             assert counts[strata.recoded[code]] >= min(k, max(counts))
 
 
+@pytest.mark.parametrize("small", ["merge", "drop"])
+def test_what_a_method_needs_counts_where_it_is_more_than_k(small):
+    counts, need = np.array([50, 12, 60]), (20, "20, which a method needs")
+    strata = build_strata(counts, [0], [3], 5, small, None, False, ["a"], need)
+    assert strata.rows == ((50, 72) if small == "merge" else (50, 60))
+    assert strata.least == "20, which a method needs"
+    assert build_strata(counts, [0], [3], 15, small, None, False, ["a"], (3, "3")).least == "k=15"
+
+
 def test_small_stratum_message_names_column_rows_and_remedies():
     with pytest.raises(InputError) as caught:
         build_strata(np.array([100, 4]), [0], [2], 20, "error", None, False, ["status"])

@@ -97,7 +97,8 @@ def evidence(expectation: Expectation, seed: int = 1, n: int = 4000, **changes) 
     content = {
         "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
-        "unchanged_records": 0, "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
+        "unchanged_records": 0, "equal_by_chance": 0,
+        "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
         "feature_columns": (0, 1, None),
         "original": original, "released": released, "synthesized": made,
@@ -160,6 +161,7 @@ def test_honest_runs_pass(expectation):
         ({"beyond_limits": 1}, "beyond declared"),
         ({"rows_under_k": 1}, "occur fewer than 5"),
         ({"unchanged_records": 41}, "equal an original one"),
+        ({"unchanged_records": 81, "equal_by_chance": 40}, "equal an original one"),
         ({"suppressed": (0.051, "c")}, "because their category is rare"),
     ],
 )
