@@ -24,5 +24,6 @@ class Reason(StrEnum):
     AVERAGED_UNDEFINED = "averaged, undefined"
     ONE_COLUMN = "one column"
     NO_CLASS = "no class"
+    NO_STRATA = "no strata"
     REFUSED = "refused"
     WITHHELD = "withheld"

@@ -637,6 +637,8 @@ class Job(Options):
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
             if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            if "strata" in needs and not self.strata.by:
+                raise ValueError(f"gates.{name} limits what is told of strata, and strata.by names none")
             if "survival" in needs and not self._follows_survival:
                 raise ValueError(
                     f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "

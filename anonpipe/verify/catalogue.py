@@ -63,7 +63,7 @@ class Gate:
         Of such a gate the key of what is told where nothing was measured.
     needs
         What else the job must have: of `measure` the part, `risk` or
-        `utility`, that is to be on; `hold_out`; `sensitive`.
+        `utility`, that is to be on; `hold_out`; `sensitive`; `strata`; `survival`.
     example
         A limit to be named as an example.
     """
@@ -420,6 +420,25 @@ _GATED = (
         "a larger k, or for a mask more change, gives away less",
     ),
     _of_measure(
+        "risk",
+        Gate(
+            "stratum_inference",
+            None,
+            "inference of the stratum",
+            "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the other "
+            "columns: of what others' records do not tell anyway, of the column of strata.by with most",
+            least=0,
+            most=1,
+            figures=("strata.inference",),
+            unmeasured="unmeasured.strata",
+            needs=("strata",),
+            example=0.3,
+        ),
+        "given away of a person's stratum to who finds the person",
+        "groups lie inside strata, so that who is found is known to be of one stratum: a larger k or mask.method "
+        "local_synthesis finds fewer; a column that is left out of strata.by, with role masked, is synthesised too",
+    ),
+    _of_measure(
         "utility",
         Gate(
             "column_shapes",
@@ -624,6 +643,7 @@ REASONS: dict[Reason, str] = {
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
+    Reason.NO_STRATA: "the job has no strata",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }

@@ -12,6 +12,7 @@ from anonpipe.evaluate.risk import (
     _linkage,
     _membership,
     _probabilistic,
+    _stratum,
 )
 from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
@@ -20,7 +21,17 @@ from anonpipe.evaluate.risk._collusion import Collusion, collusion
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
 from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
-from anonpipe.evaluate.risk._known import Alike, ClassShares, Found, Guessed, Known, Link, Pairs, WholeGroups
+from anonpipe.evaluate.risk._known import (
+    Alike,
+    ClassShares,
+    Found,
+    Guessed,
+    Known,
+    Link,
+    Pairs,
+    StratumGuesses,
+    WholeGroups,
+)
 from anonpipe.evaluate.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
 from anonpipe.evaluate.risk._linkage import Linkage, score_linkage
@@ -35,6 +46,7 @@ from anonpipe.evaluate.risk._probabilistic import (
     probabilistic_bound,
 )
 from anonpipe.evaluate.risk._ranks import Ranks
+from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
 
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
@@ -48,6 +60,7 @@ MEASURES: tuple[Measure, ...] = (
     _membership.MEASURE,
     _attribute_inference.MEASURE,
     _closest_record.MEASURE,
+    _stratum.MEASURE,
 )
 """All measures of risk, in the order of a report; a new one is a line here."""
 
@@ -80,6 +93,8 @@ __all__ = [
     "RandomGroups",
     "Ranks",
     "Scale",
+    "StratumGuesses",
+    "StratumInference",
     "WholeGroups",
     "attribute_inference",
     "class_risk",
@@ -99,4 +114,5 @@ __all__ = [
     "predictions",
     "probabilistic_bound",
     "score_linkage",
+    "stratum_inference",
 ]

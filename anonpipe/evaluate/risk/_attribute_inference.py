@@ -23,7 +23,7 @@ from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
 Guess = Literal["nearest", "trees"]
-_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class AttributeInference:
                 value=worst.risk,
                 unit="share",
                 better="lower",
-                source=_SOURCE,
+                source=SOURCE,
                 records=self.records,
                 of=self.of,
                 audience=Audience.ENOUGH,
@@ -153,7 +153,7 @@ class AttributeInference:
                 value=self.success,
                 unit="share",
                 better="near baseline",
-                source=_SOURCE,
+                source=SOURCE,
                 records=self.records,
                 of=self.of,
                 low=self.success_low,
@@ -286,7 +286,7 @@ def attribute_inference(
         guess=guess,
         tolerance=tolerance,
         columns=tuple(
-            _risk(titles[at], right[:n, place], right[n:, place], constant[place], tail)
+            risk_of_column(titles[at], right[:n, place], right[n:, place], constant[place], tail)
             for place, at in enumerate(secrets)
         ),
         success=success,
@@ -324,8 +324,18 @@ def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
     return right
 
 
-def _risk(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
-    """Share of what is not guessed of controls that is guessed of members, with its interval."""
+def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
+    """Share of what is not guessed of controls that is guessed of members, with its interval.
+
+    Parameters
+    ----------
+    name, constant
+        As in `AttributeRisk`.
+    members, controls
+        Whether each guess is right.
+    tail
+        Chance with which the interval errs on either side.
+    """
     attack, control = float(members.mean()), float(controls.mean())
     if control == 1.0:
         return AttributeRisk(name, attack, control, constant, math.nan, None, None)

@@ -12,7 +12,7 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.methods.grouping import ClassDisclosure
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Link = Literal["none", "own", "unknown"]
 
@@ -114,6 +114,33 @@ class Guessed:
     categories: Sequence[int]
 
 
+@dataclass(frozen=True, eq=False)
+class StratumGuesses:
+    """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata.
+
+    Attributes
+    ----------
+    members
+        Whether the closest released record has the value of each record looked for.
+    controls
+        The same of held-out records; without them, whether the closest other
+        original record has the value of each record looked for.
+    linked
+        Whether the closest released record is of its own group, or its own; None where
+        none stands for a group or a record.
+    commonest
+        Share of the commonest value among the records looked for.
+    held
+        Whether the controls were held out.
+    """
+
+    members: BoolArray
+    controls: BoolArray
+    linked: BoolArray | None
+    commonest: float
+    held: bool
+
+
 class Known(Protocol):
     """What an intruder may know, and what the method says of itself.
 
@@ -187,6 +214,10 @@ class Known(Protocol):
     @property
     def classes(self) -> Mapping[str, ClassShares] | Reason:
         """What groups tell of the class columns."""
+
+    @property
+    def strata(self) -> Mapping[str, StratumGuesses] | Reason:
+        """Guesses of the columns that make the strata."""
 
     @property
     def smallest_group(self) -> int | Reason | None:

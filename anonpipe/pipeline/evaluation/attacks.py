@@ -13,7 +13,7 @@ from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import feature_names
+from anonpipe.pipeline.evaluation.known import feature_names, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
     Queries,
     fewest_alike,
@@ -30,7 +30,7 @@ from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.steps import learnt_groups
-from anonpipe.types import IntArray
+from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.assessment import NotChecked
 from anonpipe.verify.catalogue import SAID
 
@@ -189,6 +189,37 @@ class KnownOfRun:
         sizes = self.counted.tallied_sizes if self.grouped else None
         pairs = zip(shares.items(), self.counted.whole.classes, strict=True)
         return {name: risk.ClassShares(one, share, sizes) for (name, share), one in pairs}
+
+    @property
+    def strata(self) -> dict[str, risk.StratumGuesses] | Reason:
+        """Guesses of the columns that make the strata."""
+        names = self.fitted.job.strata.by
+        if not names:
+            return Reason.NO_STRATA
+        held = None if self._no_control else held_cells(self.work, self.fitted)
+        linked = self._linked_without_strata()
+        found = {}
+        for at, name in enumerate(names):
+            own = self.queries.own_strata[:, at]
+            members, others = (self._stratum_of(which, name) == own for which in ("strata_release", "strata_original"))
+            if held is not None:
+                others = self._stratum_of("strata_held", name) == stratum_numbers(self.fitted, held)[name]
+            commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
+            found[name] = risk.StratumGuesses(members, others, linked, commonest, held is not None)
+        return found
+
+    def _stratum_of(self, which: str, name: str) -> IntArray:
+        """The value of a stratum column in the closest record of a search."""
+        told = found_in(self.work, self.cut, which, name).groups
+        assert told is not None  # as it was asked for
+        return told[:, 0]
+
+    def _linked_without_strata(self) -> BoolArray | None:
+        """Of whom the closest released record is their own, or of their own group; None where there is none such."""
+        found = found_in(self.work, self.cut, "strata_release", "groups")
+        if self.own_group is not None and found.groups is not None:
+            return np.asarray(found.groups[:, 0] == self.own_group)
+        return None if self.own_row is None else np.asarray(found.nearest.rows[:, 0] == self.own_row)
 
     @property
     def smallest_group(self) -> int | Reason | None:

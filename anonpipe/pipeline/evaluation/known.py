@@ -6,10 +6,11 @@ import numpy as np
 
 from anonpipe.columns import Role
 from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.counts import row_numbers
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.scan import MOST_DUMMIES
 from anonpipe.pipeline.fitted import Fitted
-from anonpipe.types import FloatArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
@@ -21,6 +22,20 @@ def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
     """
     beside, scale = _unchanged(fitted)
     return np.concatenate([masked_features(fitted, cells), beside.encode(cells) * scale], axis=1)
+
+
+def without_strata(fitted: Fitted) -> BoolArray:
+    """Which of these numbers say nothing of the columns that make the strata, shape (width,)."""
+    names = known_unchanged(fitted)
+    widths = [table.shape[1] for table in ConditioningEncoder.fit(fitted.cells, fitted.scan, names).tables]
+    of_strata = [name in fitted.job.strata.by for name in names]
+    return ~np.repeat([False, *of_strata], [fitted.features.width, *widths])
+
+
+def stratum_numbers(fitted: Fitted, cells: FloatArray) -> dict[str, IntArray]:
+    """Of each column that makes the strata a number of each record's value: equal where values are."""
+    places = {name: fitted.cells.names.index(name) for name in fitted.job.strata.by}
+    return {name: row_numbers(cells[:, [place]]) for name, place in places.items()}
 
 
 def masked_features(fitted: Fitted, cells: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_features, known_unchanged
+from anonpipe.pipeline.evaluation.known import known_features, known_unchanged, stratum_numbers
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
@@ -102,6 +102,8 @@ class Queries:
         Its group and how many records that has; -1 and 0 for no groups.
     own_alike
         A number of its group and its unchanged columns; see `alike_numbers`.
+    own_strata
+        Of each column that makes the strata a number of its value, shape (n_queries, n_columns).
     ranked_original, ranked_released
         Some records of both tables, to take ranks from.
     """
@@ -112,6 +114,7 @@ class Queries:
     own_group: IntArray
     own_size: IntArray
     own_alike: IntArray
+    own_strata: IntArray
     ranked_original: FloatArray
     ranked_released: FloatArray
 
@@ -169,6 +172,7 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
         "own_group": labels,
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),
+        "own_strata": np.column_stack([np.empty((len(at), 0), np.int64), *stratum_numbers(fitted, own).values()]),
     }
 
 
@@ -288,7 +292,8 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
 
     Records whose columns are to be guessed go into a file of their own.
     """
-    names = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "original", "released")
+    asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata")
+    names = (*asked, "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
     if fitted.procedure.spans_parts:
         queries[names.index("own_size")] = looked_up(*group_sizes(work, cut), queries[names.index("own_group")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -13,7 +13,7 @@ from anonpipe.encoding.counts import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate.risk import Coding, Found, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_features
+from anonpipe.pipeline.evaluation.known import known_features, stratum_numbers, without_strata
 from anonpipe.pipeline.evaluation.samples import (
     FOLDER,
     GuessedCells,
@@ -36,22 +36,53 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries = cut.rows_before(index), read_queries(work)
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
-    found = _in_release(work, fitted, cells, queries, begin)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else alike_numbers(fitted, cells, groups)
+    released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
+    found = _in_release(work, fitted, released, queries, begin)
+    told: Told = {"release": of_groups, "ranks": of_groups}
+    if by_strata := _knowing_no_stratum(work, fitted, released, queries, begin):
+        found |= by_strata
+        of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
+        told |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
-    del cells
-    original = known_features(fitted, partition_cells(work, fitted, cut, index))
-    found["original"] = nearest(
-        original, queries.features, NEIGHBOURS, offset=begin, without=queries.own_original, values=True
-    )
-    _save(work, index, found, {"groups": groups, "alike": alike}, begin, arrays)
-    return {"rows": len(original)}
+    del cells, released
+    cells = partition_cells(work, fitted, cut, index)
+    found |= _in_original(fitted, known_features(fitted, cells), queries, begin)
+    told["strata_original"] = stratum_numbers(fitted, cells)
+    _save(work, index, found, told, begin, arrays)
+    return {"rows": len(cells)}
 
 
-def _in_release(work: Work, fitted: Fitted, cells: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
+Told = dict[str, Mapping[str, IntArray]]
+"""Of what was found under a name, what is told of each of the partition's rows."""
+
+
+def _knowing_no_stratum(
+    work: Work, fitted: Fitted, released: FloatArray, queries: Queries, begin: int
+) -> dict[str, Nearest]:
+    """The closest released record in all columns but those of the strata; nothing where there are none."""
+    if not fitted.job.strata.by:
+        return {}
+    kept, held = without_strata(fitted), held_cells(work, fitted)
+    asked = {"strata_release": queries.features}
+    if len(held):
+        asked["strata_held"] = known_features(fitted, held)
+    return {name: nearest(released[:, kept], each[:, kept], 1, offset=begin) for name, each in asked.items()}
+
+
+def _in_original(fitted: Fitted, original: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
+    """The nearest other originals of what is looked for; where there are strata, also without knowing these."""
+    features, own = queries.features, queries.own_original
+    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
+    if fitted.job.strata.by:
+        kept = without_strata(fitted)
+        found["strata_original"] = nearest(original[:, kept], features[:, kept], 1, offset=begin, without=own)
+    return found
+
+
+def _in_release(work: Work, fitted: Fitted, released: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
     """The nearest released records of what is looked for."""
-    released = known_features(fitted, cells)
     found = {"release": nearest(released, queries.features, NEIGHBOURS, offset=begin, values=True)}
     found["ranks"] = _by_ranks(released, queries, begin)
     if len(held := held_cells(work, fitted)):
@@ -88,7 +119,7 @@ def _save(
     work: Work,
     index: int,
     found: dict[str, Nearest],
-    told: dict[str, IntArray],
+    told: Told,
     begin: int,
     arrays: dict[str, npt.NDArray[Any]],
 ) -> None:
@@ -97,8 +128,8 @@ def _save(
         arrays |= {f"{name}.squared": one.squared, f"{name}.rows": one.rows}
         if one.values is not None:
             arrays[f"{name}.values"] = one.values
-        for what in told if name in ("release", "ranks") else ():
-            of_rows = told[what][np.maximum(one.rows - begin, 0)]
+        for what, values in told.get(name, {}).items():
+            of_rows = values[np.maximum(one.rows - begin, 0)]
             arrays[f"{name}.{what}"] = np.where(one.rows >= 0, of_rows, -1)
     work.staging.write_record(_file(index), arrays)
 
@@ -114,10 +145,11 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     ----------
     name
         `release`, `original` (the sampled records in the release, and among
-        the other originals), `ranks`, or `held_release` (the held-out ones in
-        the release).
+        the other originals), `ranks`, `held_release` (the held-out ones in
+        the release); without knowing the strata `strata_release`, `strata_original`, `strata_held`.
     told
-        `groups`, or `alike` for numbers as of `alike_numbers`; None for neither.
+        `groups`, `alike` for numbers as of `alike_numbers`, or of a search without strata the name
+        of a column that makes them; None for none.
     """
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Coding, Guesses, attribute_inference, guess_nearest
-from anonpipe.evaluate.risk._attribute_inference import _risk
+from anonpipe.evaluate.risk._attribute_inference import risk_of_column
 from anonpipe.evaluate.risk._interval import difference
 from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
 from tests.naive import attacks as naive
@@ -95,7 +95,7 @@ def test_the_interval_covers_the_risk():
     covered = 0
     for _ in range(100):
         members, controls = rng.random(200) < 0.6, rng.random(50) < 0.2
-        column = _risk("x", members, controls, 0.0, 0.025)
+        column = risk_of_column("x", members, controls, 0.0, 0.025)
         covered += column.low <= 0.5 <= column.high
     assert 92 <= covered < 100
 

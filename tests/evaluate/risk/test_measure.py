@@ -31,7 +31,7 @@ def test_what_is_missing_is_told_as_a_reason():
     nothing = SimpleNamespace(
         own_row=None, own_group=None, unlinked=Reason.NO_LINK, pairs=Reason.NO_PAIRS, groups=Reason.NO_GROUPS,
         classes=Reason.NO_CLASS, held=Reason.NO_HOLD_OUT, guessed=Reason.FEW_HELD, grouped=False, features=("x", "y"),
-        smallest_group=Reason.AVERAGED_UNDEFINED,
+        smallest_group=Reason.AVERAGED_UNDEFINED, strata=Reason.NO_STRATA,
     )  # fmt: skip
     told = {key: measure.of(nothing) for key, measure in BY_KEY.items() if key not in ("lasko", "closest_record")}
     assert told == {
@@ -44,6 +44,7 @@ def test_what_is_missing_is_told_as_a_reason():
         "sensitive": Reason.NO_CLASS,
         "membership": Reason.NO_HOLD_OUT,
         "attribute_inference": Reason.FEW_HELD,
+        "strata": Reason.NO_STRATA,
     }
 
 
