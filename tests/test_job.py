@@ -60,6 +60,15 @@ def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
         load_job(path, {"k.deep": 3})
 
 
+def test_an_option_of_a_column_that_the_job_does_not_have_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
+    with pytest.raises(JobError, match=r"cannot set columns.agee.role: the job has no column 'agee'; it has 'age'"):
+        load_job(path, {"columns.agee.role": "drop"})
+    new = {"columns.sex.role": "masked", "columns.sex.kind": "binary"}
+    assert list(load_job(path, new).columns) == ["age", "sex"]
+
+
 DOTTED = {"blood.pressure": {"kind": "integer"}, 'a"b.c=d': {"kind": "integer"}, "plain": {"kind": "integer"}}
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
@@ -991,6 +991,7 @@ def _overridden(content: Any, overrides: dict[str, Any]) -> tuple[Any, tuple[str
         if renamed != bool(notices):
             raise JobError(f"--set {other} and --set {dotted} are one key under its old and its new name; give one")
         found = (*found, *notices)
+        _refuse_new_column(content, dotted, parts, overrides)
         _put(content, dotted, list(parts), value)
     return content, found
 
@@ -1055,6 +1056,18 @@ def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:
     if not isinstance(content, dict):
         raise JobError(f"cannot set {dotted}: {'.'.join(path)} is not a mapping in the job")
     content[last] = value
+
+
+def _refuse_new_column(content: dict[str, Any], dotted: str, parts: Sequence[str], overrides: dict[str, Any]) -> None:
+    """Stop where an option is set of a column that the job does not have, and that gets no kind either."""
+    known = content.get("columns", {})
+    if parts[0] != "columns" or len(parts) != 3 or not isinstance(known, dict) or parts[1] in known:
+        return
+    if any(name in ".".join(parts[1:]) for name in known if "." in name):
+        return  # a name that holds a dot, see below
+    if not any(_parts(other)[1:] == [parts[1], "kind"] for other in overrides):
+        named = ", ".join(map(repr, known))
+        raise JobError(f"cannot set {dotted}: the job has no column {parts[1]!r}; it has {named}")
 
 
 def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> None:
