@@ -305,23 +305,44 @@ def _refuse_damaged(release: str, problems: list[str]) -> None:
 @app.command()
 def verify(
     release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
+    ] = None,
+    seen: Annotated[
+        str | None, typer.Option("--seen", help="A version that was there before: an older one is refused")
+    ] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
-    """Check a published release against its manifest: checksums, rows and schema."""
+    """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
     from anonpipe.storage.release import check, read_manifest, resolve
+    from anonpipe.storage.signature import read_public_key
 
     form = _form(as_json, quiet)
-    problems = check(release)
+    problems = check(release, None if key is None else read_public_key(key), seen)
     where = resolve(release)
     manifest = read_manifest(where)
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
+        told["signature"] = "not looked at" if key is None else "refused" if problems else "of this key"
         display.as_json({"intact": not problems, "version": where.root, **told, "problems": problems})
     _refuse_damaged(release, problems)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
         display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are as published")
+        if key is not None:
+            display.line(f"signed by the owner of {key}")
+        else:
+            display.line("who published it was not looked at; with the steward's public key: --key steward.pub")
+
+
+@app.command("key")
+def public_key() -> None:
+    """Print the public key by which recipients know this steward's releases."""
+    from anonpipe.rng import steward_secret
+    from anonpipe.storage.signature import public_pem, signing_key
+
+    sys.stdout.write(public_pem(signing_key(steward_secret()).public_key()).decode())
 
 
 @app.command()

@@ -23,6 +23,7 @@ from anonpipe.report import documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, versions
 from anonpipe.storage import release_log as release_log
+from anonpipe.storage.signature import signing_key
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 
@@ -89,7 +90,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
     told = {f"_{file}": content for file, content in documents(external(facts)).items()}
     try:
-        published = release.publish(files, listed, where, told, name, before_switch)
+        published = release.publish(files, listed, where, told, name, before_switch, signing_key(steward_secret()))
     except BaseException:
         _take_back(run, where, name)
         raise

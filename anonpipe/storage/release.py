@@ -1,6 +1,6 @@
 """Atomic publication: a new versioned folder, then one switch of the pointer.
 
-    output/versions/<version>/part-00000.parquet ... _manifest.json _report.json _report.html
+    output/versions/<version>/part-00000.parquet ... _manifest.json _manifest.json.sig _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
     output/steward/         reports for the steward alone, one a version and one of a run that failed;
@@ -26,16 +26,19 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, InputError, OutputError
 from anonpipe.files import sync_path, write_atomic
+from anonpipe.storage.signature import fingerprint, is_signed
 from anonpipe.storage.versions import (
     FAILED,
     LINK,
     MANIFEST,
     POINTER,
+    SIGNATURE,
     STEWARD,
     VERSIONS,
     Place,
@@ -44,6 +47,7 @@ from anonpipe.storage.versions import (
     done,
     forget_private,
     is_plain,
+    is_version,
     known_versions,
     led_to,
     missing_folders,
@@ -147,6 +151,7 @@ def publish(
     documents: Mapping[str, bytes] | None = None,
     version: str | None = None,
     before_switch: Callable[[], None] = lambda: None,
+    signer: Ed25519PrivateKey | None = None,
 ) -> Published:
     """Copy verified files and their manifest into a new version, then switch the pointer.
 
@@ -164,6 +169,8 @@ def publish(
     before_switch
         Called when the version is complete and no pointer leads to it yet;
         what it raises prevents the release.
+    signer
+        The key that signs the manifest, which then names it; None for none.
 
     Returns
     -------
@@ -178,7 +185,8 @@ def publish(
         Another run publishes to the same output, and does not end.
     """
     with alone(where), contextlib.ExitStack() as quiet:
-        return _publish(files, manifest, where, documents or {}, version or new_version(where), before_switch, quiet)
+        name = version or new_version(where)
+        return _publish(files, manifest, where, documents or {}, name, before_switch, signer, quiet)
 
 
 def _publish(
@@ -188,14 +196,17 @@ def _publish(
     documents: Mapping[str, bytes],
     version: str,
     before_switch: Callable[[], None],
+    signer: Ed25519PrivateKey | None,
     quiet: contextlib.ExitStack,
 ) -> Published:
     """Publish under the lock; from the switch on Ctrl-C is only noted."""
-    listed = manifest | {"documents": [_entry(name, content) for name, content in documents.items()]}
+    listed = {"version": version, **manifest, "documents": [_entry(*document) for document in documents.items()]}
+    if signer is not None:
+        listed["signed_by"] = fingerprint(signer.public_key())
     reason = None
     try:
         begin(where, version)
-        _copy_version(files, listed, where, version, documents)
+        _copy_version(files, listed, where, version, documents, signer)
         before_switch()
         quiet.enter_context(interrupts.held())
         switch(where, version)
@@ -261,7 +272,12 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
 
 
 def _copy_version(
-    files: Sequence[Path], manifest: dict[str, Any], where: Place, version: str, documents: Mapping[str, bytes]
+    files: Sequence[Path],
+    manifest: dict[str, Any],
+    where: Place,
+    version: str,
+    documents: Mapping[str, bytes],
+    signer: Ed25519PrivateKey | None,
 ) -> None:
     """On a disk: copy under a hidden name, sync, rename. On an object store: the pointer alone decides."""
     folder = where.path(VERSIONS, f".{version}" if where.local else version)
@@ -276,7 +292,9 @@ def _copy_version(
             _sync(out)
         if sha256(target, where.filesystem) != expected[path.name]:
             raise OSError(f"{path.name} differs after copying")
-    for name, content in {**documents, MANIFEST: json.dumps(manifest, indent=2).encode()}.items():
+    told = json.dumps(manifest, indent=2).encode()
+    signed = {} if signer is None else {SIGNATURE: signer.sign(told)}
+    for name, content in {**documents, **signed, MANIFEST: told}.items():
         with where.filesystem.open(f"{folder}/{name}", "wb") as out:
             out.write(content)
             _sync(out)
@@ -369,15 +387,33 @@ def read_manifest(where: Place) -> dict[str, Any]:
     raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
 
 
-def check(url: str) -> list[str]:
-    """Compare a published release with its manifest; returns what is wrong (nothing: all is well)."""
+def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> list[str]:
+    """Compare a published release with its manifest; returns what is wrong (nothing: all is well).
+
+    Parameters
+    ----------
+    url
+        An output, or the folder of a version.
+    key
+        The steward's public key, which must have signed the manifest; without
+        one nothing is said of where the release comes from.
+    seen
+        Name of a version that was there before: an older one is a step back.
+
+    Raises
+    ------
+    InputError
+        There is no release, its manifest cannot be read, or `seen` is no name of a version.
+    """
+    if seen is not None and not is_version(seen):
+        raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
     manifest = read_manifest(where)
-    problems = []
+    problems = _check_origin(where, manifest, key) + _check_order(where, manifest, key, seen)
     documents = manifest.get("documents", [])
     listed = {entry["name"] for entry in [*manifest["files"], *documents]}
     present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
-    problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST})]
+    problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST, SIGNATURE})]
     for entry in [*manifest["files"], *documents]:
         name = entry["name"]
         if name not in present:
@@ -388,6 +424,35 @@ def check(url: str) -> list[str]:
             problems.append(f"{name}: SHA-256 differs from the manifest")
         elif entry not in documents:
             problems += _check_parquet(where, entry, manifest)
+    return problems
+
+
+def _check_origin(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey | None) -> list[str]:
+    """What speaks against the steward having published this manifest."""
+    if key is None:
+        return []
+    try:
+        signature = where.filesystem.cat_file(where.path(SIGNATURE))
+    except OSError:
+        return [f"{SIGNATURE}: missing: the release is not signed"]
+    if is_signed(where.filesystem.cat_file(where.path(MANIFEST)), signature, key):
+        return []
+    if manifest.get("signed_by") == fingerprint(key):
+        return [f"{SIGNATURE}: is not of this manifest: it was changed, or its signature"]
+    return [f"{SIGNATURE}: is of another key than the one given"]
+
+
+def _check_order(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey | None, seen: str | None) -> list[str]:
+    """What speaks against this being the version that it stands for, and the newest."""
+    name = os.path.basename(os.path.realpath(where.root)) if where.local else where.root.rstrip("/").rsplit("/", 1)[-1]
+    named = manifest.get("version")
+    problems = []
+    if named is None and key is not None:
+        problems.append("the manifest does not name its version")
+    elif named is not None and is_version(name) and name != named:
+        problems.append(f"the folder is called {name}, and the manifest is of {named}")
+    if seen is not None and order(str(named or name)) < order(seen):
+        problems.append(f"{named or name} is older than {seen}, which was there before")
     return problems
 
 

@@ -37,6 +37,8 @@ from anonpipe.files import drafted, sync_path, write_atomic
 
 MANIFEST = "_manifest.json"
 """Readers of Parquet folders pass over names that begin with an underscore."""
+SIGNATURE = "_manifest.json.sig"
+"""Of the manifest's bytes, see `anonpipe.storage.signature`."""
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"
@@ -108,9 +110,20 @@ def order(version: str) -> tuple[int, str]:
     return (int(counted[1]) if counted else 0, version)
 
 
+def is_version(name: str) -> bool:
+    """Whether it is the name of a version.
+
+    Examples
+    --------
+    >>> is_version("v000012-5d1c09aa"), is_version("../v000012-5d1c09aa")
+    (True, False)
+    """
+    return (_COUNTED.fullmatch(name) or _TIMED.fullmatch(name)) is not None
+
+
 def known_versions(where: Place) -> list[str]:
     """The versions of an output in the order of publication; other folders do not count."""
-    found = [name for name in names(where, VERSIONS) if _COUNTED.fullmatch(name) or _TIMED.fullmatch(name)]
+    found = [name for name in names(where, VERSIONS) if is_version(name)]
     return sorted(found, key=order)
 
 
