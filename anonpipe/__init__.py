@@ -34,6 +34,10 @@ __all__ = sorted(_PLACES)
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("anonpipe")
     raise AttributeError(f"module 'anonpipe' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+import anonpipe
 from anonpipe.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,3 +45,4 @@ def test_flows_do_not_depend_on_the_name_of_their_package():
 def test_the_version_is_told():
     answer = CliRunner().invoke(app, ["--version"])
     assert answer.exit_code == 0 and answer.stdout == f"anonpipe {version('anonpipe')}\n"
+    assert anonpipe.__version__ == version("anonpipe")
