@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anonpipe.compare import Study
     from anonpipe.pipeline.run import Outcome
     from anonpipe.report import Report
-    from anonpipe.report.content import Compared
+    from anonpipe.report.content import Compared, Figure
     from anonpipe.verify.verdict import Verdict
 
 
@@ -231,13 +231,17 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
     found = report.compared
     if found is None:
         return
+    chance = _beside_chance(report)
     if form is Form.JSON:
-        as_json(found.model_dump(mode="json"))
-        return
-    if form is Form.QUIET:
-        for text in _largest(found):
+        as_json(found.model_dump(mode="json") | {"beside_chance": {name: one.value for name, one in chance.items()}})
+    elif form is Form.QUIET:
+        for text in _largest(found, chance):
             line(text)
-        return
+    else:
+        _show_tables(found, chance, most_pairs)
+
+
+def _show_tables(found: Compared, chance: dict[str, Figure], most_pairs: int) -> None:
     if found.numbers:
         out.print(_number_table(found))
     if found.shares:
@@ -249,11 +253,24 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
             figures = (pair.original, pair.released, pair.released - pair.original)
             table.add_row(escape(f"{pair.first} ~ {pair.second}"), *(f"{value:+.3f}" for value in figures))
         out.print(table)
+    if chance:
+        table = _figures_table("furthest from the original; 1: what chance allows", "of all", "release", "half to half")
+        for name, one in chance.items():
+            table.add_row(name, _four(one.value), _four(one.baseline))
+        out.print(table)
     if found.left_out:
         line(f"not compared, as they have many values and are released unchanged: {', '.join(found.left_out)}")
 
 
-def _largest(found: Compared) -> list[str]:
+def _beside_chance(report: Report) -> dict[str, Figure]:
+    """What is held against two random halves of the original, where it was measured."""
+    titles = {"shapes": "columns", "pairs": "pairs of columns", "survival": "survival curves"}
+    found = {one.name: one for one in report.utility}
+    named = {title: found.get(f"{family}.beyond_chance") for family, title in titles.items()}
+    return {title: one for title, one in named.items() if one is not None and one.value is not None}
+
+
+def _largest(found: Compared, chance: dict[str, Figure]) -> list[str]:
     """The largest change of each kind."""
     means = [
         (abs(one.mean_released - one.mean) / one.sd, one.name)
@@ -267,6 +284,9 @@ def _largest(found: Compared) -> list[str]:
         if changes:
             change, name = max(changes)
             told.append(f"largest change of a {what}: {change:.3g}{unit}{f' ({name})' if change else ''}")
+    if chance:
+        each = ", ".join(f"{name} {_four(one.value)}" for name, one in chance.items())
+        told.append(f"largest differences as a multiple of what chance allows: {each}")
     return told
 
 

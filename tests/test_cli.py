@@ -186,10 +186,16 @@ def test_summary_hides_categories_under_k(call, tmp_path):
     table = table.set_column(2, "place", pa.array(place))
     job = tmp_path / "job.yaml"
     content = small.content(tmp_path, small.write_table(tmp_path, table), gates={"category_share": 0.1})
+    content["measure"] = {"risk": False}
     job.write_text(yaml.safe_dump(content))
     assert call("run", job).code == 0
     answer = call("summary", job, "--picture", tmp_path / "a.png")
     assert answer.code == 0 and CANARY not in answer.out and "north" in answer.out
+    assert "pairs of columns" in answer.out and "survival" not in answer.out
+    told = json.loads(call("summary", job, "--json").out)["beside_chance"]
+    assert told.keys() == {"columns", "pairs of columns"} and all(value > 0 for value in told.values())
+    quiet = call("summary", job, "--quiet").out
+    assert f"what chance allows: columns {told['columns']:.4g}, pairs of columns" in quiet
 
 
 def test_summary_without_a_release(call, job_file):

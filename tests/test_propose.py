@@ -166,10 +166,10 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_can_be_met(
     plain, scored = tmp_path / "plain.csv", propose._scored
     pa.csv.write_csv(pa.table({"height": np.arange(60) / 7, "site": ["a", "b", "c"] * 20}), plain)
     monkeypatch.setattr(propose, "_scored", lambda: True)
-    assert proposed(csv) == {"column_shapes": 1, "survival_curves": 1, "stratum_inference": 0.6}
+    assert proposed(csv) == {"column_shapes": 1, "survival_curves": 1, "stratum_inference": 0.85}
     assert proposed(plain) == {"column_shapes": 1}
     monkeypatch.setattr(propose, "_scored", lambda: False)  # columns masked as they are do not keep their shape
-    assert proposed(csv) == {"stratum_inference": 0.6} and proposed(plain) == {}
+    assert proposed(csv) == {"stratum_inference": 0.85} and proposed(plain) == {}
     job = parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
     assert scored() == (job.columns["x"].transform == "normal_scores")
 
