@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,15 @@ from anonpipe.rng import trial_secret
 ROWS = 6_000
 
 
-def warm(told: Callable[[str], None] = lambda _: None) -> Path:
+def warm(told: Callable[[str], None] = lambda _: None, only: Collection[str] | None = None) -> Path:
     """Compile what is not compiled yet.
 
     Parameters
     ----------
     told
         Called with what is compiled next.
+    only
+        Names of methods, or "measures"; None for everything.
 
     Returns
     -------
@@ -51,12 +53,14 @@ def warm(told: Callable[[str], None] = lambda _: None) -> Path:
     if place is None:
         raise OutputError("no private folder for compiled code can be written; set NUMBA_CACHE_DIR to one")
     for name in METHODS:
-        told(name)
-        _group(name)
+        if only is None or name in only:
+            told(name)
+            _group(name)
     with tempfile.TemporaryDirectory(prefix="anonpipe-warm-") as folder, trial_secret(secrets.token_bytes(32)):
         for name, job in _jobs(Path(folder)):
-            told(name)
-            assess_only(job)
+            if only is None or name in only:
+                told(name)
+                assess_only(job)
     return place
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from anonpipe.warm import warm
 
-from anonpipe.methods.grouping import cluster, refine
+NEEDED = ("mdav", "measures")
+"""The usual job with all measures: so long as the checks take."""
 
 
 def main() -> None:
-    """Group and refine a small table; numba keeps what it has compiled beside the sources."""
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(300, 3))
-    refine(features, cluster(features, 5, "mdav", rng=rng, block_rows=100), 5)
+    """Compile; numba keeps it in the user's cache."""
+    warm(only=NEEDED)
 
 
 if __name__ == "__main__":
