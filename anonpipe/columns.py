@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -53,6 +54,20 @@ class Role(StrEnum):
         return self.released and not self.synthesized
 
 
+TRANSFORMS: Mapping[str, str] = {
+    "normal_scores": "masked by the normal scores of their ranks, and released with the distribution that they had "
+    "(inside each stratum, survival times also by event): values that k or more records hold keep their shares, others "
+    "are drawn around means of k or more neighbouring values. The mean is kept where no few records make it up, as "
+    "their extremes are drawn in; with them go variance and ordinary correlations of long-tailed columns, whose ranks "
+    "are correlated as before. Other means and covariances that were held against the original are those of the scores",
+    "log": "masked by logarithms, whose means and covariances were held against the original's; of the values "
+    "themselves only the mean was, and their distribution was not kept",
+    "none": "masked as they are: means and covariances were held against the original's, and the shape of the "
+    "distribution was not kept",
+}
+"""What became of a masked number or date by each `transform`, in words for recipients."""
+
+
 class Column(BaseModel):
     """One column as the job declares it.
 
@@ -90,7 +105,10 @@ class Column(BaseModel):
         values with a long tail to the right (Lasko & Vinterbo 2010, section
         IV.A). The lower bound must be declared, above 0, or 0 with a step,
         which is then added to every value before. What methods keep of
-        means and covariances holds for the logarithms. `none`: neither.
+        means and covariances holds for the logarithms. `none`: the values as
+        they are. A job that says nothing has `normal_scores`, and `none` where
+        its methods need the column's own scale (`mask: generalize`, whose
+        intervals are of the unit; distances in parts of the range).
     """
 
     # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
@@ -139,7 +157,7 @@ class Column(BaseModel):
         return self
 
     def _check_transform(self) -> None:
-        if self.scored and (not self.role.synthesized or self.kind.coded):
+        if self.scored and not self.can_be_scored:
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
@@ -151,6 +169,11 @@ class Column(BaseModel):
                 "transform log needs a lower bound in bounds: above 0, or 0 together with a step, which is added to "
                 "every value so that 0 has a logarithm"
             )
+
+    @property
+    def can_be_scored(self) -> bool:
+        """Whether the column can be masked by normal scores: numbers and dates that are masked."""
+        return self.role.synthesized and not self.kind.coded
 
     @property
     def scored(self) -> bool:

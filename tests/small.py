@@ -33,6 +33,18 @@ COLUMNS: dict[str, Any] = {
     "place": {"kind": "categorical"},
 }
 
+
+def unscored(columns: dict[str, Any]) -> dict[str, Any]:
+    """The same columns, of which masked numbers and dates are masked as they are: for tests of methods on values."""
+    plain = ("continuous", "integer", "date")
+    masked = {
+        name
+        for name, column in columns.items()
+        if column.get("kind") in plain and column.get("role", "masked") in ("masked", "survival_time")
+    }
+    return {name: {"transform": "none"} | column if name in masked else column for name, column in columns.items()}
+
+
 OFF: dict[str, Any] = {"utility": False, "risk": False}
 """No measures, which take seconds; for tests of other things."""
 

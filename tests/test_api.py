@@ -186,6 +186,7 @@ def test_progress_is_told():
         "group",
         "count groups",
         "count groups",  # once more, for the lower bound of the information loss
+        "rank",
         "decode",
         "write",
         "compare values",
@@ -265,7 +266,7 @@ def test_categories_that_are_no_text_and_integers_that_gain_nulls():
 
 def test_warnings_are_returned_redraws_among_them(tmp_path):
     table = small.plain_table(300)
-    job = {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}
+    job = {"k": 5, "columns": small.unscored(small.COLUMNS), "measure": small.OFF}
     for k in (5, 6):  # what is given back in memory is no release, and stands in no log
         warnings = anonymize(table, job | {"k": k}).warnings
         assert any("'income' has no bounds" in warning for warning in warnings)
@@ -282,7 +283,11 @@ def test_warnings_are_returned_redraws_among_them(tmp_path):
 # --- what is handed back ----------------------------------------------------------------------------------------------
 
 PLAIN = {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}
-FAILING = PLAIN | {"gates": {"covariance": 1e-12, "mean": 1e-12}, "synthesize": {"method": "gaussian"}}
+FAILING = PLAIN | {
+    "columns": small.unscored(small.COLUMNS),
+    "gates": {"covariance": 1e-12, "mean": 1e-12},
+    "synthesize": {"method": "gaussian"},
+}
 
 
 def test_measures_and_both_reports_are_handed_back(tmp_path):

@@ -118,7 +118,7 @@ def test_from_init_to_verify(call, tmp_path):
         "3 workers",
         "memory     about ",
         "gates      mean=0.02",
-        "warning: columns ",
+        "step 1, by normal scores",
     ):
         assert words in answer.out, words
     assert re.search(r"vital_status 1: \d+ records", answer.out)

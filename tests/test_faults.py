@@ -59,8 +59,19 @@ def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path,
     assert [told for told in outcomes if told[2] not in ("same", "refused 5")] == []
 
 
-@pytest.mark.parametrize("file", ["job.json", "run.key", "routed/c/0/0", "channels/0/c/1/0", "file_rows.json"])
-def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file):
+@pytest.mark.parametrize(
+    ("file", "stage"),
+    [
+        ("job.json", "decode"),
+        ("run.key", "decode"),
+        ("routed/c/0/0", "decode"),
+        ("channels/0/c/1/0", "rank"),
+        ("channels/scored-0.npz", "decode"),
+        ("channels/scores.npz", "decode"),
+        ("file_rows.json", "write"),
+    ],
+)
+def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file, stage):
     """Found by who reads it next; what is left goes, so that a flow that always resumes is not stuck."""
     given = staging.case(tmp_path, "groups")
     small.run(given)
@@ -68,7 +79,7 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, file)
     shutil.rmtree(given.output)
 
     def on_progress(news):
-        if (news.stage, news.done) == ("decode" if file != "file_rows.json" else "write", 0):
+        if (news.stage, news.done) == (stage, 0):
             tasks.context.cache_clear()
             (path,) = (path for path in small.stagings() if path.is_dir())
             staging.deleted(path / file, np.random.default_rng(0))
@@ -94,7 +105,7 @@ def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
             channels[rows // 2, -1] = bad
             staged.write(0, channels)
             with pytest.raises(DamagedError, match=f"groups are not of the {rows} records of their part"):
-                tasks.run_task(records, "decode", 0)
+                tasks.run_task(records, "scores", 0)
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -151,7 +151,8 @@ def test_distances_by_range_group_otherwise(tmp_path):
     data = table()
     grouped = {}
     for distance in ("z_score", "range"):
-        given = job(tmp_path / distance, data, cluster={"distance": distance}, synthesize={"method": "centroid"})
+        how = {"cluster": {"distance": distance}, "synthesize": {"method": "centroid"}}
+        given = job(tmp_path / distance, data, columns=small.unscored(COLUMNS), **how)
         assert small.run(given).version
         grouped[distance] = small.released(given).to_pandas().groupby(["age", "income"]).size()
     spread = {distance: groups.index.get_level_values("age").nunique() for distance, groups in grouped.items()}

@@ -194,7 +194,7 @@ def test_digest_follows_what_decides_the_release_and_nothing_else():
 
 
 def test_missing_bounds_are_a_warning_and_declared_ones_are_not():
-    job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous"}}))
+    job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous", "transform": "none"}}))
     assert [w for w in job.warnings() if "bounds" in w and "'income'" in w] and len(job.warnings()) == 1
 
 

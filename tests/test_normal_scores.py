@@ -4,11 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 from anonpipe import anonymize
+from anonpipe.compare._settings import grid
+from anonpipe.encoding.quantiles import Quantiles
 from anonpipe.encoding.radix import Radix
-from anonpipe.encoding.scores import Ranks
+from anonpipe.encoding.scores import Ranks, ScoredColumn
+from anonpipe.encoding.values import Grid
 from anonpipe.errors import JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.methods.masking import MASKERS
@@ -161,10 +166,37 @@ def test_scales_that_scores_do_not_have_are_refused(changes, text):
         parse_job({"input": "x.parquet", "output": "out", "k": 5, "columns": columns, **changes})
 
 
-def test_a_job_that_says_none_is_one_that_says_nothing():
-    columns = {"a": {"kind": "integer", "transform": "none"}, "b": {"kind": "categorical", "transform": "none"}}
-    job = parse_job({"input": "x.parquet", "output": "out", "k": 5, "columns": columns})
-    assert not any(column.scored or column.offset is not None for column in job.columns.values())
+UNSAID = {
+    "a": {"kind": "integer", "bounds": [0, 9]},
+    "b": {"kind": "categorical"},
+    "c": {"kind": "date", "bounds": ["1990-01-01", "2020-12-31"]},
+    "d": {"kind": "continuous", "role": "key"},
+    "e": {"kind": "continuous", "bounds": [0, 9], "transform": "none"},
+    "f": {"kind": "continuous", "bounds": [1, 9], "transform": "log"},
+    "g": {"kind": "continuous", "role": "survival_time", "bounds": [0, 9]},
+}
+
+
+def scored(**changes):
+    job = parse_job({"input": "x.parquet", "output": "out", "k": 5, "columns": UNSAID, **changes})
+    again = parse_job(job.model_dump(mode="json"))
+    assert again == job and again.digest() == job.digest()
+    return [name for name, column in job.columns.items() if column.scored]
+
+
+def test_masked_numbers_and_dates_of_which_nothing_is_said_are_masked_by_scores():
+    assert scored() == scored(mask={"method": "noise"}) == ["a", "c", "g"]
+
+
+def test_but_not_where_the_method_needs_their_own_scale():
+    assert scored(mask={"method": "generalize"}) == scored(cluster={"method": "mdav", "distance": "range"}) == []
+
+
+def test_a_setting_that_is_compared_has_what_is_usual_for_it():
+    base = parse_job({"input": "x.parquet", "output": "out", "k": 5, "columns": UNSAID})
+    by_name = {each.method: each.job(base) for each in grid(base, ["mask:generalize", "mdav+pca"], [5])}
+    assert not any(column.scored for column in by_name["mask:generalize"].columns.values())
+    assert [by_name["mdav+pca"].columns[name].transform for name in "aef"] == ["normal_scores", "none", "log"]
 
 
 def test_restored_times_are_given_back_as_they_were():
@@ -236,3 +268,69 @@ def test_strata_of_k_records_and_of_fewer_than_k_values(values):
     assert made.groupby("place")["b"].count().to_dict() == frame.groupby("place")["b"].count().to_dict()
     assert (made["c"] == 3).all() and made["d"].isin([0, 1]).all()
     assert made[made["place"] == "x"]["a"].mean() == pytest.approx(frame["a"][:5].mean(), abs=0.5)
+
+
+def test_a_record_that_is_left_as_it_was_is_counted_though_its_values_are_means():
+    """Scores as they were go back to means of k: no value equals an original one, and all rows are still persons'."""
+    frame = table()[["income", "share", "months"]]
+    columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in frame}
+    job = {"k": K, "columns": columns, "measure": small.OFF, "mask": {"method": "noise", "amount": 1e-18}}
+    made, verdict, _ = anonymize(frame, job)
+    (failed,) = [check for check in verdict.checks if check.blocks]
+    assert made is None and failed.key == "records.unchanged" and failed.measured > 0.99
+    opened, *_ = anonymize(frame, job | {"gates": {"unchanged_record_rate": 1}})
+    assert not set(opened["income"]) & set(frame["income"])
+    assert anonymize(frame, job | {"mask": {"method": "noise"}})[1].passed
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_value_is_released_on_the_other_side_of_0(sign):
+    """The lowest run reaches half as far below its mean as the next one is above it, and would end below 0."""
+    rng = np.random.default_rng(5)
+    values = sign * np.append(rng.uniform(0.1, 0.5, 6), rng.uniform(40, 60, 94))
+    frame = pd.DataFrame({"a": values, "b": rng.normal(size=100)})
+    columns = {name: {"kind": "continuous"} for name in frame}
+    made, *_ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF, "gates": OPEN})
+    assert (sign * made["a"] > 0).all()
+
+
+def one_check(frame, key, **changes):
+    columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in frame}
+    _, verdict, _ = anonymize(frame, {"k": K, "columns": columns, "measure": small.OFF, "gates": OPEN} | changes)
+    return next(check for check in verdict.checks if check.key == key)
+
+
+def test_mean_and_variance_in_units_are_those_that_are_known_before_any_draw():
+    """An extreme that is drawn in moves both by much; nothing of it is in the checks that recipients see."""
+    frame = table()[["income", "share", "months"]]
+    calm = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
+    frame.loc[3, "income"] = 98_765_432.0
+    wild = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
+    assert all(check.measured < 1e-9 and check.limit == 0.1 for check in calm + wild)
+
+
+def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
+    known = ScoredColumn.released_moments.func
+    monkeypatch.setattr(ScoredColumn, "released_moments", property(lambda self: (known(self)[0], 0.9 * known(self)[1])))
+    found = one_check(table()[["income", "share", "months"]], "variance.own_unit")
+    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-6)
+
+
+def test_records_that_are_to_be_alike_may_lose_what_their_groups_lose():
+    frame = table(60)[["income", "share", "months"]]
+    found = one_check(frame, "variance.own_unit", synthesize={"method": "centroid"})
+    assert not found.blocks and found.limit > 0.12 and found.measured > 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(-9, 30), min_size=6, max_size=90), st.integers(2, 9), st.sampled_from([None, 1.0, 4.0]))
+def test_known_moments_are_those_of_all_released_values(values, k, step):
+    found = Radix.of(np.array(values, dtype=float))
+    fitted = Quantiles.fit(found, k) if len(values) >= k else None
+    if fitted is None:
+        return
+    grid = Grid(step, -np.inf, np.inf)
+    column = ScoredColumn("a", 0, grid, None, np.zeros((1, 1), dtype=int), (Ranks.of(found),), (fitted,))
+    released = grid.round(fitted.at((np.arange(len(values)) + 0.5) / len(values)))
+    mean, sd = column.released_moments
+    assert np.isclose(mean, released.mean()) and np.isclose(sd, released.std(ddof=1), atol=1e-9)

@@ -32,7 +32,7 @@ def call(capsys, monkeypatch):
 def job_file(tmp_path):
     path = tmp_path / "job.yaml"
     data = small.write_table(tmp_path, small.plain_table(400))
-    path.write_text(yaml.safe_dump(small.content(tmp_path, data)))
+    path.write_text(yaml.safe_dump(small.content(tmp_path, data, small.unscored(small.COLUMNS))))
     return path
 
 

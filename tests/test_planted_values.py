@@ -19,6 +19,7 @@ COLUMNS = {
     "months": {"kind": "continuous", "role": "survival_time", "step": 0.1},
     "status": {"kind": "categorical", "role": "survival_status", "event": ["Dead"]},
 }
+PLAIN = small.unscored(COLUMNS)
 LOOSE = {"mean": 9, "covariance": 99, "covariance_with_keys": 99, "unchanged_record_rate": 1, "rows_under_k": ROWS}
 OPTIONS = {"suppression": {"share": 0.5}, "synthesis": {"draw": "quantiles"}}
 HANDING_ON = [
@@ -55,8 +56,9 @@ def _handed_on(verdict):
     ],
     ids=str,
 )
-def test_no_method_hands_on_a_planted_value(how):
-    job = {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF} | how
+@pytest.mark.parametrize("columns", [COLUMNS, PLAIN], ids=["normal scores", "as they are"])
+def test_no_method_hands_on_a_planted_value(how, columns):
+    job = {"k": 5, "columns": columns, "gates": LOOSE, "measure": small.OFF} | how
     released, verdict, _ = anonymize(_table(), job)
     assert released is not None, [check for check in verdict.lines if check.outcome == "failed"]
     assert np.abs(released["cost"].to_numpy() - COST).min() > 1
@@ -66,6 +68,6 @@ def test_no_method_hands_on_a_planted_value(how):
 
 @pytest.mark.parametrize("how", HANDING_ON, ids=str)
 def test_what_hands_on_values_is_not_released(how):
-    job = {"k": 5, "columns": COLUMNS, "gates": LOOSE, "measure": small.OFF} | how
+    job = {"k": 5, "columns": PLAIN, "gates": LOOSE, "measure": small.OFF} | how
     released, verdict, _ = anonymize(_table(), job)
     assert released is None and _handed_on(verdict).outcome == "failed"

@@ -67,7 +67,7 @@ def test_a_mean_that_few_records_make_up_is_told_to_the_steward(tmp_path, larges
 
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
     table = months()
-    columns = {"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}}
+    columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})
     job = small.job(tmp_path, table, columns, gates=LOOSE, mask={"method": "noise"})
     plan = preview(job)
     assert any("surv_mm" in line and "lower bound 0, as none is declared" in line for line in plan.lines())
@@ -144,25 +144,28 @@ def test_a_model_without_fit_is_a_note_of_the_verdict():
 
 
 @pytest.mark.parametrize(
-    ("method", "repeated", "warned"),
+    ("method", "repeated", "warned", "transform"),
     [
-        ("micro_perturbation", 40, "100 %"),
-        ("micro_perturbation", 30, "75 %"),
-        ("gaussian", 30, "75 %"),
-        ("gaussian", 10, None),
+        ("micro_perturbation", 40, "100 %", "none"),
+        ("micro_perturbation", 40, "99 %", "normal_scores"),  # equal values have different scores: one group is mixed
+        ("micro_perturbation", 30, "75 %", "normal_scores"),
+        ("gaussian", 30, "75 %", "normal_scores"),
+        ("gaussian", 30, "75 %", "none"),
+        ("gaussian", 10, None, "normal_scores"),
     ],
 )
-def test_tables_of_repeated_rows_are_told(tmp_path, method, repeated, warned):
+def test_tables_of_repeated_rows_are_told(tmp_path, method, repeated, warned, transform):
     rng = np.random.default_rng(0)
     rows = np.repeat(rng.normal(size=(repeated, 2)), 10, axis=0)
     rows = np.concatenate([rows, 50 + rng.normal(size=(400 - len(rows), 2))])
     table = pa.table({"a": rows[:, 0], "b": rows[:, 1]})
-    job = small.job(tmp_path, table, {"a": NUMBER, "b": NUMBER}, synthesize={"method": method}, gates=LOOSE)
+    columns = dict.fromkeys("ab", NUMBER | {"transform": transform})
+    job = small.job(tmp_path, table, columns, synthesize={"method": method}, gates=LOOSE)
     told = [each for each in small.run(job).warnings if "without any spread" in each]
     assert len(told) == (warned is not None)
     if warned is not None:
         assert told[0].startswith(f"{warned} of the rows") and "one row per person" in told[0]
-        assert ("noise" in told[0]) == (method == "micro_perturbation" and repeated < 40)
+        assert ("noise" in told[0]) == (method == "micro_perturbation" and warned != "100 %")
 
 
 def test_rows_without_spread_like_a_plain_count():

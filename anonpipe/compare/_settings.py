@@ -69,7 +69,11 @@ class Setting:
         JobError
             The job does not allow it.
         """
-        return parse_job(base.model_dump(mode="json") | self.sections | {"k": self.k})
+        content = base.model_dump(mode="json")
+        for column in content["columns"].values():
+            if column["transform"] == "normal_scores":  # what there is unsaid, but for methods that cannot have it
+                column["transform"] = None
+        return parse_job(content | self.sections | {"k": self.k})
 
     @property
     def overrides(self) -> tuple[str, ...]:

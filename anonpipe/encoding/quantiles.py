@@ -99,11 +99,21 @@ class Quantiles:
         """Of what it releases, before rounding."""
         return float(np.diff(self.edges) @ self.centres / max(1, self.rows))
 
-    @property
-    def variance(self) -> float:
-        """Of the same, with n in the denominator."""
-        spread = np.square(self.centres - self.mean) + np.square(self.halves) / 3.0
-        return float(np.diff(self.edges) @ spread / max(1, self.rows))
+    def at_ranks(self, most: int = 64) -> tuple[FloatArray, FloatArray]:
+        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly.
+
+        Examples
+        --------
+        >>> values, records = Quantiles.fit(Radix.of(np.array([0, 0, 0, 1, 2, 3, 4, 5, 6])), 3).at_ranks()
+        >>> values.round(3).tolist(), records.tolist()
+        ([0.0, 1.333, 2.0, 2.667, 4.0, 5.0, 6.0], [3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+        """
+        records = np.diff(self.edges)
+        points = np.where(self.halves > 0.0, np.clip(records, 1, most), 1)
+        piece = np.repeat(np.arange(len(points)), points)
+        number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
+        values = self.centres[piece] + self.halves[piece] * ((2.0 * number + 1.0) / points[piece] - 1.0)
+        return values, (records / points)[piece]
 
     def at(self, positions: FloatArray) -> FloatArray:
         """The values at some positions from 0 to 1, shape (n,)."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from anonpipe.columns import Role
 from anonpipe.encoding.cells import ColumnEncoder
@@ -98,6 +99,22 @@ class Ranks:
         mean = (low - high) * self.rows / np.maximum(width, 1.0)
         return np.asarray(np.where(equal & ~np.isnan(values), mean, self.scores(values)))
 
+    def ties(self, scores: FloatArray) -> FloatArray:
+        """Scores of which those of one value, that several records have, are one number, beyond all scores.
+
+        Others are rounded, so that what was turned to and fro is the same.
+
+        Examples
+        --------
+        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
+        >>> ranks.ties(np.array([-1.15, -0.3, 0.1, 1.15, np.nan])).tolist()
+        [-1.15, 101.0, 101.0, 1.15, nan]
+        """
+        ranks = ndtr(scores) * self.rows
+        at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
+        tied = (np.append(self.at_low, 0.0)[at] > 1.0) & (ranks < self.before[at] + np.append(self.at_low, 0.0)[at])
+        return np.where(tied, 100.0 + at, np.round(scores, 6))
+
     def _places(self, values: FloatArray) -> tuple[IntArray, BoolArray, FloatArray, FloatArray]:
         """The bin of each value, whether it is its smallest, and the ranks that begin with it: from where, how many."""
         at = np.searchsorted(self.high, values, side="left")
@@ -153,13 +170,20 @@ class ScoredColumn:
         """How far the mean of what may be released is from the column's, before rounding and whatever is drawn."""
         return sum(each.rows * each.shift for each in self.quantiles) / max(1, self.rows)
 
-    @property
-    def sd(self) -> float:
-        """Standard deviation of what may be released, before rounding; n in the denominator."""
-        rows = np.array([each.rows for each in self.quantiles], dtype=np.float64) / max(1, self.rows)
-        means = np.array([each.mean for each in self.quantiles])
-        variances = np.array([each.variance for each in self.quantiles])
-        return float(np.sqrt(rows @ (variances + np.square(means - rows @ means))))
+    @cached_property
+    def released_moments(self) -> tuple[float, float]:
+        """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn.
+
+        The n released scores of a class take the positions (i - 1/2) / n, each
+        once, equal ones in random order. So which record gets which value is
+        drawn, and the values are not: neither mean nor variance of the column
+        has a sampling error. What remains are records that are to be alike and share the
+        middle of their positions, and pieces of more points than are looked at here.
+        """
+        values, records = map(np.concatenate, zip(*(each.at_ranks() for each in self.quantiles), strict=True))
+        values, n = self.grid.round(values), max(1.0, float(records.sum()))
+        mean = float(values @ records / n)
+        return mean, float(np.sqrt(np.square(values - mean) @ records / max(1.0, n - 1.0)))
 
     @property
     def rows(self) -> int:
@@ -186,6 +210,14 @@ class ScoredColumn:
         for at, inside in _each(which):
             out[inside] = self.ranks[at].middles(cells[inside, self.position])
         return out
+
+    def put_ties(self, original: FloatArray, released: FloatArray, stratum: IntArray) -> None:
+        """Put `Ranks.ties` in the place of values, and of released scores."""
+        which = self.classes_of(original, stratum)
+        for at, inside in _each(which):
+            ranks, values, scores = self.ranks[at], original[inside, self.position], released[inside, self.position]
+            original[inside, self.position] = ranks.ties(ranks.scores(values))
+            released[inside, self.position] = ranks.ties(scores)
 
     def released(
         self, scores: FloatArray, which: IntArray, found: Radix, rng: np.random.Generator | None
@@ -245,15 +277,25 @@ class Scores:
         """The columns by where they stand among the cells."""
         return {each.position: each for each in self.columns}
 
-    def shift(self, position: int) -> float:
-        """`ScoredColumn.shift` of a column; 0 of one without scores."""
-        column = self.by_position().get(position)
-        return 0.0 if column is None else column.shift
-
     def count(self, released: FloatArray, without: Sequence[int] = ()) -> Counted:
         """Count released scores, cells of which some columns (`without`) hold values already."""
         stratum = self.strata.assign(released)
         return Counted(tuple(_counted(each, released, stratum, each.position in without) for each in self.columns))
+
+    def ties(
+        self, original: FloatArray, released: FloatArray, without: Sequence[int] = ()
+    ) -> tuple[FloatArray, FloatArray]:
+        """Cells of records, and of what a method made of them, in which equal numbers tell that nothing was changed.
+
+        A score that is left as it was goes back to a mean of k values, and
+        no comparison of values sees that its record is still that of one
+        person. So scores are compared, those of one value being equal.
+        """
+        stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
+        for each in self.columns:
+            if each.position not in without:
+                each.put_ties(original, released, stratum)
+        return original, released
 
     def put_values(
         self, released: FloatArray, counted: Counted, rng: np.random.Generator | None, without: Sequence[int] = ()
@@ -291,6 +333,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
     if joined is None:
         raise InputError(f"column {name!r} has fewer than k={k} values; give it role dropped, or lower k")
     found, grid = found.moved(joined), cells.grid(position)
+    low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     return ScoredColumn(
         name,
@@ -299,8 +342,14 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
         status,
         joined[fine],
         tuple(map(Ranks.of, each)),
-        tuple(Quantiles.fit(one, k, grid.low, grid.high) for one in each),
+        tuple(Quantiles.fit(one, k, low, high) for one in each),
     )
+
+
+def _signed(found: Radix, grid: Grid) -> tuple[float, float]:
+    """The bounds, and 0 as one where no value is on its other side: an outermost run may reach beyond its values."""
+    low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
+    return low, min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
 
 
 def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int | None:

@@ -657,6 +657,22 @@ class Job(Options):
 
         return self.measure.utility and bool(endpoints_of(self))
 
+    @model_validator(mode="after")
+    def _usual_transforms(self) -> Job:
+        """Say of each column by what it is masked where the job does not; last, as it depends on the methods."""
+        usual = {name: each.model_copy(update={"transform": "normal_scores"}) for name, each in self._unsaid.items()}
+        self.columns.update(usual)
+        return self
+
+    @property
+    def _unsaid(self) -> dict[str, Column]:
+        """Masked numbers and dates of which nothing is said, and that can be masked by normal scores."""
+        own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
+        by_range = self.cluster is not None and self.cluster.distance == "range"
+        if own_scale or by_range:
+            return {}
+        return {name: column for name, column in self.columns.items() if column.can_be_scored and not column.transform}
+
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names.
 
@@ -798,7 +814,7 @@ class Job(Options):
         unbounded = [
             repr(name) + _open_side(*column.numeric_bounds)
             for name, column in self.released.items()
-            if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+            if column.can_be_scored and not column.scored and None in column.numeric_bounds
         ]
         if unbounded:
             whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
@@ -853,6 +869,9 @@ class Job(Options):
         content = self.model_dump(mode="json", exclude=set(left_out))
         if self.decode.probability_step is None:  # what is not asked for draws no other noise
             del content["decode"]["probability_step"]
+        for column in content["columns"].values():
+            if column["transform"] == "none":  # the same values as when nothing was said of it, and nothing was usual
+                column["transform"] = None
         text = "".join((json.dumps(aliases.as_first_named(content), sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 

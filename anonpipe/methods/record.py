@@ -345,6 +345,10 @@ class Masker(Replacing):
     permutes
         Whether it permutes along axes, so that `expect` is told the largest
         size of a record along each, as the option `largest`.
+    own_scale
+        Whether what it releases is of the columns' own scale, such as ends of
+        intervals, and means nothing of scores: a job that says nothing then
+        masks values as they are.
     identical_rows
         Whether each part's rows are equal in groups of the option k or more,
         with the default options.
@@ -370,6 +374,7 @@ class Masker(Replacing):
     exact_covariance: bool
     exact_columns: bool
     link: Link
+    own_scale: bool = False
     identical_rows: bool = False
     grouped: bool = False
     leaves_scores: bool = False

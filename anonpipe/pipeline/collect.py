@@ -217,10 +217,12 @@ REPEATED = 0.5
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     """What the steward should know of the values that were made; the shares tell of extremes, and are not released."""
-    return _beyond_original(work, cut) + _repeated_rows(fitted, learnt_groups(work, fitted, cut))
+    decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
+    repeated = sum(result["without_spread"] for result in decoded)
+    return _beyond_original(work, fitted, cut) + _repeated_rows(learnt_groups(work, fitted, cut), repeated)
 
 
-def _beyond_original(work: Work, cut: Cut) -> list[str]:
+def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     """Of each column without bounds the share of released values that no original one reaches."""
     results = [result["beyond_original"] for result in work.staging.results("write").read_all(cut.files)]
     shares: dict[str, float] = {}
@@ -231,7 +233,8 @@ def _beyond_original(work: Work, cut: Cut) -> list[str]:
     worst = sorted(shares, key=lambda name: -shares[name])
     found = [
         f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
-        "declare bounds from the code book, or for a skewed column transform: normal_scores"
+        "declare bounds from the code book"
+        + ("" if fitted.job.columns[name].scored else ", or leave out transform: normal scores keep the distribution")
         for name in worst[:MOST_TOLD]
     ]
     if len(worst) > MOST_TOLD:
@@ -243,12 +246,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %"
 
 
-def _repeated_rows(fitted: Fitted, groups: TableGroups | None) -> list[str]:
+def _repeated_rows(groups: TableGroups | None, repeated: int) -> list[str]:
     """Whether most rows lie in groups without any spread, of which nothing is masked."""
     if groups is None:
         return []
-    whole = groups.whole
-    repeated, rows = whole.without_spread, whole.grouped.total.n
+    rows = groups.whole.grouped.total.n
     share = repeated / max(1, rows)
     if share <= REPEATED:
         return []

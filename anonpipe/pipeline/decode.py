@@ -25,7 +25,7 @@ from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, assign_to_files, partition_cells, shuffled
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import equal_by_chance, unchanged_records
+from anonpipe.verify.unchanged import equal_by_chance, rows_without_spread, unchanged_records
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -77,18 +77,25 @@ def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Scored, Flo
     return Scored(decoded, channels[:, -1:]), cells
 
 
-def _with_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Scored, FloatArray]:
-    """The same with values in the place of scores, by their ranks among those of the whole table."""
+def _with_values(
+    work: Work, fitted: Fitted, cut: Cut, index: int
+) -> tuple[Scored, FloatArray, tuple[FloatArray, FloatArray]]:
+    """The same with values in the place of scores, by their ranks among those of the whole table; and `Scores.ties`."""
     made: Scored = load_record(work, _scored_file(index), _KINDS)
     decoder = fitted.procedure.decoder
-    rng = None if decoder.identical else work.rng("ranks", index)
-    _scores(fitted).put_values(made.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
-    return made, partition_cells(work, fitted, cut, index)
+    rng, scores = None if decoder.identical else work.rng("ranks", index), _scores(fitted)
+    cells = partition_cells(work, fitted, cut, index)
+    as_ties = scores.ties(cells, made.decoded.cells, decoder.restored)
+    scores.put_values(made.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
+    return made, cells, as_ties
 
 
 def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
-    made, cells = (_made if fitted.scores is None else _with_values)(work, fitted, cut, index)
+    if fitted.scores is None:
+        (made, cells), as_ties = _made(work, fitted, cut, index), None
+    else:
+        made, cells, as_ties = _with_values(work, fitted, cut, index)
     decoded, channels, scope = made.decoded, made.channels, scope_of(fitted, cut, index)
     if fitted.procedure.kept_together:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
@@ -102,7 +109,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
         **kept,
-        **counted_rows(fitted, cells, decoded),
+        **counted_rows(fitted, cells, decoded, as_ties),
     }
 
 
@@ -140,12 +147,18 @@ def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
     return made if fitted.procedure.decoder.intervals is None else np.concatenate([made, decoded.added], axis=1)
 
 
-def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[str, Any]:
+def counted_rows(
+    fitted: Fitted, cells: FloatArray, decoded: Decoded, as_ties: tuple[FloatArray, FloatArray] | None
+) -> dict[str, Any]:
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
     method, made = fitted.procedure, fitted.synthesized
-    before, after = cells[:, made], decoded.cells[:, made]
-    k = fitted.job.k
-    unchanged = (unchanged_records(before, after, g.order, g.starts, k) for g in decoded.groupings)
+    before, k = cells[:, made], fitted.job.k
+    both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
+    unchanged = (
+        unchanged_records(original[:, made], released[:, made], g.order, g.starts, k)
+        for original, released in both
+        for g in decoded.groupings
+    )
     smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
     return {
         "synthesized": Moments.of(decoded.features),
@@ -153,6 +166,7 @@ def counted_rows(fitted: Fitted, cells: FloatArray, decoded: Decoded) -> dict[st
         "as_they_were": max(unchanged),
         # Records of no person meet original ones as another sample would, unless a person has several rows.
         "by_chance": 0 if method.same_person or fitted.job.rows_per_unit == "many" else equal_by_chance(before, k),
+        "without_spread": min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings),
         "smallest_group": None if method.groups_counted is None else smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
         "column_sums": exact_sums(decoded.features) if method.exact_columns else [],

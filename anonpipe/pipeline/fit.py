@@ -169,7 +169,7 @@ def extremes_warnings(fitted: Fitted) -> list[str]:
         f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, and its "
         "mean and sum are not kept: tell the recipients, who must not add it up"
         for each in moved
-        if abs(each.shift) > MOST_DRAWN_IN * each.sd
+        if abs(each.shift) > MOST_DRAWN_IN * each.released_moments[1]
     ]
 
 

@@ -151,7 +151,7 @@ class Fitted:
     @cached_property
     def view(self) -> View:
         """The variables on which the release is verified."""
-        return view_of(self.cells, self.scan, self.job.as_probabilities, self.scores)
+        return view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
 
     @cached_property
     def synthesized(self) -> list[int]:
@@ -184,9 +184,13 @@ class Fitted:
 
 
 def view_of(
-    encoder: ColumnEncoder, scan: Scan, as_probabilities: Collection[str] = (), scores: Scores | None = None
+    encoder: ColumnEncoder,
+    scan: Scan,
+    as_probabilities: Collection[str] = (),
+    scores: Scores | None = None,
+    restored: Collection[int] = (),
 ) -> View:
-    """The verified variables of a scanned table, of which some columns may be released as probabilities."""
+    """The verified variables of a scanned table; see `build_view`."""
     columns = dict(zip(encoder.names, encoder.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}
     counts = {name: scan.code_counts(name) for name in coded}
@@ -195,4 +199,5 @@ def view_of(
     log_mean = {name: scan.columns[name].log_mean for name in columns}
     log_sd = {name: scan.columns[name].log_sd for name in columns}
     told: Any = {"log_mean": log_mean, "log_sd": log_sd, "as_probabilities": as_probabilities, "scores": scores}
+    told["restored"] = restored
     return build_view(columns, mean, sd, counts, **told)

@@ -23,8 +23,6 @@ class GroupCounts:
         Moments of the records in their groups.
     sizes, groups
         Sizes that occur, ascending, and how many groups have each.
-    without_spread
-        Rows in groups whose rows are one and the same, in the grouping with fewest.
     noise
         Scatter of the draws that exact noise will be made of; None for other methods.
     spread
@@ -36,7 +34,6 @@ class GroupCounts:
     grouped: GroupedMoments
     sizes: IntArray
     groups: IntArray
-    without_spread: int
     noise: NoiseScatter | None
     spread: GroupSpread | None
     classes: tuple[ClassDisclosure, ...]
@@ -48,7 +45,6 @@ class GroupCounts:
             self.grouped.merge(other.grouped),
             sizes,
             groups,
-            self.without_spread + other.without_spread,
             None if self.noise is None or other.noise is None else self.noise.merge(other.noise),
             None if self.spread is None or other.spread is None else self.spread.merge(other.spread),
             tuple(one.merge(two) for one, two in zip(self.classes, other.classes, strict=True)),

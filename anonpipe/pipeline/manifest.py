@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from anonpipe.columns import TRANSFORMS
 from anonpipe.job.model import Job
 from anonpipe.pipeline.collect import group_sizes
 from anonpipe.pipeline.context import Work
@@ -32,7 +33,8 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "rows_per_unit": job.rows_per_unit,
         "methods": _methods(job),
         "schema": release.describe_schema(fitted.schema),
-        "columns": _columns(fitted),
+        "columns": (columns := _columns(fitted)),
+        "transforms": {name: told for name, told in TRANSFORMS.items() if name in _transforms(columns)},
         "group_sizes": None
         if (sizes := group_sizes(work, fitted, cut)) is None
         else group_size_histogram(sizes, job.k),
@@ -51,10 +53,18 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
         name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
     }
+    restored = fitted.procedure.decoder.restored
+    for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
+        if column.can_be_scored and at not in restored:
+            told[name]["transform"] = column.transform or "none"
     told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         told |= fitted.probabilities.described()
     return {name: told[name] for name in fitted.schema.names}
+
+
+def _transforms(columns: dict[str, dict[str, Any]]) -> set[str]:
+    return {told["transform"] for told in columns.values() if "transform" in told}
 
 
 def _methods(job: Job) -> dict[str, Any]:

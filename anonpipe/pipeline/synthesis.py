@@ -31,7 +31,6 @@ from anonpipe.pipeline.group_counts import (
 )
 from anonpipe.pipeline.grouping import Layout
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import rows_without_spread
 
 SYNTHESIZE = "synthesize"
 """The stream of what synthesizers draw."""
@@ -164,7 +163,6 @@ def _counted(
         grouped=grouped.moments(),
         sizes=sizes,
         groups=groups,
-        without_spread=min(rows_without_spread(grouped.features, *each) for each in grouped.sorted),
         noise=exact,
         spread=GroupSpread.of(grouped.features, order, starts) if chosen.guarantee.needs_spread else None,
         classes=tuple(

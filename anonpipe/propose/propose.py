@@ -72,12 +72,6 @@ _UNIT_NUMBERS = frozenset(
 _NO_SURVIVAL = frozenset(
     ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
 )
-FEW_TO_JUDGE = 50
-"""Fewer values than this tell nothing of their distribution's tail."""
-
-LONG_TAIL = 2.0
-"""Skewness above which a logarithm is proposed."""
-
 BESIDE_CHANCE = 1
 """Proposed limit of differences of distributions and survival curves, as a multiple of what chance allows."""
 
@@ -146,8 +140,6 @@ class Guess:
         Values of a survival status that mean the event; empty where the steward has to fill them in.
     weight
         In distances, in units of another column's, with its reason; None for 1.
-    skewed
-        Whether masking its logarithm is worth a thought.
     ordered
         Whether its categories have an order in the input, which the steward has to declare.
     """
@@ -157,7 +149,6 @@ class Guess:
     reason: str = ""
     event: tuple[Scalar, ...] = ()
     weight: tuple[int, str] | None = None
-    skewed: bool = False
     ordered: bool = False
 
 
@@ -369,22 +360,13 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
-    return Guess(kind, Role.MASKED, skewed=kind in (Kind.CONTINUOUS, Kind.INTEGER) and _long_tail(look))
+    return Guess(kind, Role.MASKED)
 
 
 _DECIMAL_COMMAS = (
     "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
     "they are codes, kind: categorical, role: masked"
 )
-
-
-def _long_tail(look: Look) -> bool:
-    """Whether no number is negative, and their skewness is above that of an exponential distribution."""
-    if look.numbers is None or look.filled < FEW_TO_JUDGE:
-        return False
-    present = look.numbers[~np.isnan(look.numbers)]
-    spread = present.std() if len(present) else 0.0
-    return bool(spread > 0 and present.min() >= 0 and np.mean(((present - present.mean()) / spread) ** 3) > LONG_TAIL)
 
 
 def _kind(look: Look) -> Kind:

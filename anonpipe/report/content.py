@@ -50,12 +50,16 @@ class Line(Part):
 
 
 class ColumnLine(Part):
-    """A column: what it is and what was done with it; `kind` is empty for those that the input does not have."""
+    """A column: what it is and what was done with it; `kind` is empty for those that the input does not have.
+
+    `transform` is empty where there is none to speak of, and in reports of earlier versions.
+    """
 
     name: str
     kind: str
     treatment: Treatment
     limits: str
+    transform: str = ""
 
 
 class MethodLine(Part):

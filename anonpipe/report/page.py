@@ -131,5 +131,5 @@ def _template(name: str) -> Template:
     )
     environment.globals["figures"] = figures
     environment.globals["counted"] = words.counted
-    environment.filters |= {"percent": figures.percent, "number": figures.number}
+    environment.filters |= {"percent": figures.percent, "number": figures.number, "transforms": words.transforms}
     return environment.get_template(name)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.identifiers import many_rows
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
@@ -85,6 +86,22 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
+_BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}
+
+
+def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
+    """What became of the masked numbers and dates, in a sentence for each way in which they were masked.
+
+    Examples
+    --------
+    >>> line = ColumnLine(name="age", kind="integer", treatment="synthetic", limits="", transform="logarithms")
+    >>> transforms([line])[0][:37]
+    'age: masked by logarithms, whose mean'
+    """
+    named = {key: [line.name for line in columns if line.transform == word] for key, word in _BY.items()}
+    return tuple(f"{', '.join(names)}: {TRANSFORMS[key]}." for key, names in named.items() if names)
+
+
 def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
     """The columns of the files, in their order, and for the steward those of the input that are not in them.
 
@@ -101,6 +118,7 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
             kind=told.get("kind", ""),
             treatment=told["treatment"],
             limits="" if external or name not in job.columns else _limits(job.columns[name]),
+            transform=_BY.get(told.get("transform", ""), ""),
         )
         for name, told in written.items()
     ]

@@ -347,11 +347,28 @@ _GATED = (
             "mean_in_unit",
             0.1,
             "means of columns that are masked on another scale",
-            "for columns with a transform, whose logarithms or scores the other limits are held against: how far the "
-            "mean of the values themselves may be from the original, in standard deviations of these",
+            "for columns whose logarithms or scores the other limits are held against: how far the mean of the values "
+            "themselves may be from the original's, or of scores from what the quantile function is known to release, "
+            "in standard deviations",
             above=0,
         ),
-        remedy="leave out transform of the column, or raise gates.mean_in_unit",
+        remedy="give the column transform: none, or raise gates.mean_in_unit",
+    ),
+    Kind(
+        "variance.own_unit",
+        "variance, in its own unit, of a column masked by normal scores",
+        _FILES,
+        Audience.SEVERAL,
+        unit="sd x sd",
+        gate=Gate(
+            "variance_in_unit",
+            0.1,
+            "variances of columns that are masked by normal scores",
+            "for columns masked by normal scores: how far the variance of the values themselves may be from that which "
+            "the quantile function is known to release, in parts of this",
+            above=0,
+        ),
+        remedy="declare a finer step, give the column transform: none, or raise gates.variance_in_unit",
     ),
     _of_measure(
         "risk",

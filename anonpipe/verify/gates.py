@@ -393,16 +393,37 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
             compared=len(with_nulls & synthetic),
         ),
     ]
-    if own_unit.any():
-        off = compared.mean_off[own_unit]
-        limit = limits["mean_in_unit"] + view.moved[own_unit]
-        checks.append(compared.against("mean.own_unit", off, limit, evidence, own_unit))
+    checks += _in_unit(compared, evidence, limits)
     if kept.any():
         beside = np.ix_(valued, kept)
         limit = compared.allowance(evidence)[1][beside] + limits["covariance_with_keys"]
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
     return checks
+
+
+def _in_unit(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+    """Means of columns that are masked on another scale, as they are, and variances where the release's are known.
+
+    What normal scores release of a column is known before any draw but for
+    its order (`ScoredColumn.released_moments`), and is what mean and variance are held against:
+    not the original's, from which an extreme that was drawn in could be worked out.
+    Chance has no part in either, so that the limits are the job's alone. Only records that are to be alike share
+    the middle of their positions: they may lose of the variance what their method takes of the score's.
+    Of logarithms the mean is that of the original, and of the variance nothing is promised.
+    """
+    own_unit, known = evidence.view.own_unit, ~np.isnan(evidence.view.known_variance)
+    found = []
+    if own_unit.any():
+        off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
+        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"], evidence, own_unit))
+    if known.any():
+        off = _apart(np.diag(compared.released.covariance), evidence.view.known_variance)
+        by = evidence.by
+        taken = np.diag(compared.allowance(evidence)[1]) if isinstance(by, GroupEvidence) and by.identical else 0.0
+        limit = np.broadcast_to(limits["variance_in_unit"] + taken, off.shape)
+        found.append(compared.against("variance.own_unit", off[known], limit[known], evidence, known))
+    return found
 
 
 def _told_only(compared: Compared, evidence: Evidence) -> list[Check]:

@@ -8,7 +8,7 @@ covariances of any column can be held against one limit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,8 @@ class Variable:
     category
         The category's position that the variable indicates, or None for a number.
     mean, sd
-        Of the original column (for an indicator, of the indicator).
+        Of the original column (for an indicator, of the indicator); where the
+        release's are known, these.
     synthesized
         Whether the column's values are replaced.
     offset, least
@@ -41,17 +42,18 @@ class Variable:
         bound: others that masking lifts to it are measured as they are, so
         that a bound that cuts the data is seen.
     own_unit
-        Whether it is such a column once more, as it is: no method promises
-        its mean, which is compared by a limit of its own.
+        Whether it is a column on another scale once more, as it is: its mean
+        is compared by a limit of its own.
     probability
         Whether the release tells a probability of the category in each
         record, not the category.
     scored
         Whether the column is masked by normal scores. The variable is then the
         mean score of the records of the value: what the value says of the score.
-    moved
-        How far such a column's own mean is moved by what may be released of
-        it, whatever is drawn, in standard deviations: extremes that are drawn in.
+    known_variance
+        Of such a column as it is, the variance that its release has whatever
+        is drawn, in this unit: 1, or 0 of a constant; its mean is 0. None for others. Of the
+        original, these differ: by extremes that are drawn in.
     """
 
     column: str
@@ -65,7 +67,7 @@ class Variable:
     own_unit: bool = False
     probability: bool = False
     scored: bool = False
-    moved: float = 0.0
+    known_variance: float | None = None
 
     @property
     def on_other_scale(self) -> bool:
@@ -96,13 +98,14 @@ class View:
 
     @property
     def own_unit(self) -> npt.NDArray[np.bool_]:
-        """Which variables are columns as they are that are masked by their logarithms, shape (n_variables,)."""
+        """Which variables are columns as they are that are masked on another scale, shape (n_variables,)."""
         return np.array([variable.own_unit for variable in self.variables], dtype=bool)
 
     @property
-    def moved(self) -> FloatArray:
-        """How far their means are moved whatever is drawn, shape (n_variables,)."""
-        return np.array([variable.moved for variable in self.variables])
+    def known_variance(self) -> FloatArray:
+        """The variances that the release has whatever is drawn, NaN where that is not known, shape (n_variables,)."""
+        known = [np.nan if each.known_variance is None else each.known_variance for each in self.variables]
+        return np.array(known, dtype=np.float64)
 
     @property
     def probability(self) -> npt.NDArray[np.bool_]:
@@ -174,6 +177,7 @@ def build_view(
     log_sd: Mapping[str, float] | None = None,
     as_probabilities: Collection[str] = (),
     scores: Scores | None = None,
+    restored: Collection[int] = (),
 ) -> View:
     """Choose the variables of a table; an ordinal counts as a number and by its categories.
 
@@ -195,8 +199,11 @@ def build_view(
         Columns whose categories are released as probabilities.
     scores
         The columns that are masked by normal scores.
+    restored
+        Positions of columns that are released with their original values.
     """
     variables: list[Variable] = []
+    released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):
         synthesized = column.role.synthesized
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
@@ -207,11 +214,11 @@ def build_view(
                 variables.append(Variable(name, position, None, *own, synthesized, column.offset, least))
             if column.scored:
                 variables.append(Variable(name, position, None, 0.0, 1.0, synthesized, scored=True))
-            unit, shift = sd[name] or 1.0, 0.0 if scores is None else scores.shift(position)
-            own_unit, moved = by_logarithm or column.scored, abs(shift) / unit
-            variables.append(
-                Variable(name, position, None, mean[name], unit, synthesized, own_unit=own_unit, moved=moved)
-            )
+            known = None if position in restored else released.get(position)
+            centre, spread = (mean[name], sd[name]) if known is None else known
+            variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
+            number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
+            variables.append(replace(number, known_variance=variance))
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return View(tuple(variables), scores)

@@ -58,9 +58,9 @@ from anonpipe.pipeline import group_counts
 from tests.methods.grouping.data import reference_folder, standardized
 
 COLUMNS = {
-    "months": {"kind": "integer", "role": "survival_time", "bounds": [0, 360]},
+    "months": {"kind": "integer", "role": "survival_time", "bounds": [0, 360], "transform": "none"},
     "vital": {"kind": "binary", "role": "survival_status", "event": ["Dead"]},
-    "age": {"kind": "integer", "bounds": [0, 110]},
+    "age": {"kind": "integer", "bounds": [0, 110], "transform": "none"},  # as the authors mask it
     "sex": {"kind": "binary"},
     "stage": {"kind": "categorical"},
     "subsite": {"kind": "categorical"},

@@ -26,6 +26,7 @@ def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
         ("covariance.stratum", "covariance in each stratum", "wider bounds"),
         ("mean", "mean", "gates.mean"),
         ("mean.own_unit", "mean, in its own unit, of a column masked on another scale", "gates.mean_in_unit"),
+        ("variance.own_unit", "variance, in its own unit, of a column masked by normal scores", "finer step"),
         ("risk.reidentification_rate", "risk, reidentification_rate: records linked correctly", "larger k"),
         ("risk.homogeneity", "risk, homogeneity: records in groups with one sensitive value", "l_diversity"),
     ],
@@ -49,11 +50,13 @@ def visits(rows: int = 1_000) -> pa.Table:
 
 def released_visits(folder, column=None, **changes):
     """How far the share of 0 is from the original's, and the smallest released count."""
-    columns = {
-        "age": {"kind": "integer", "bounds": [0, 120]},
-        "visits": {"kind": "integer", "bounds": [0, 500]} | (column or {}),
-        "income": {"kind": "continuous", "bounds": [0, None]},
-    }
+    columns = small.unscored(
+        {
+            "age": {"kind": "integer", "bounds": [0, 120]},
+            "visits": {"kind": "integer", "bounds": [0, 500]} | (column or {}),
+            "income": {"kind": "continuous", "bounds": [0, None]},
+        }
+    )
     job = small.job(folder, visits(), columns, **changes)
     assert small.run(job).verdict.passed
     counts = small.released(job).column("visits").to_numpy()
@@ -69,10 +72,11 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
     assert plain > 0.02 and least == 0
     assert released_visits(tmp_path / "wide", {"bounds": [-200, 700]})[1] < 0
     for remedy in (
+        {"column": {"transform": "normal_scores"}},
         {"column": {"transform": "log", "step": 1}},
         {"synthesize": {"method": "pca", "moments": "expected"}},
     ):
-        moved, least = released_visits(tmp_path / next(iter(remedy)), **remedy)
+        moved, least = released_visits(tmp_path / str(remedy), **remedy)
         assert moved < plain / 2 and least >= 0
 
 

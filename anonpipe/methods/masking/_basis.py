@@ -72,7 +72,10 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     -----
     Where variances are equal, or differ by rounding only, the eigenvectors are
     any of their span, and the parts in which the moments were counted may
-    decide which.
+    decide which. Eigenvalues that are no more than the rounding of their
+    decomposition (width · eps of the largest) are 0: draws along such an axis
+    would have the root of it, 1e-8, as their standard deviation, and move
+    columns that are constant.
 
     References
     ----------
@@ -96,7 +99,9 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(width)] < 0, -1.0, 1.0)
-    return Axes(moments.n, moments.mean, np.ascontiguousarray(vectors * signs), np.clip(values, 0.0, None))
+    rounding = width * np.finfo(np.float64).eps * values.max(initial=0.0)
+    variances = np.where(values > rounding, values, 0.0)
+    return Axes(moments.n, moments.mean, np.ascontiguousarray(vectors * signs), variances)
 
 
 def checked_basis(basis: str) -> None:

@@ -380,6 +380,7 @@ METHOD = Masker(
     exact_covariance=False,
     exact_columns=False,
     link="person",
+    own_scale=True,
     identical_rows=True,
     learns=(Range,),
     forms="cuts",

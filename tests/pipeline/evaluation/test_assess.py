@@ -44,9 +44,13 @@ def table(rows=600, seed=1):
     return pa.table({name: values[shuffled] for name, values in columns.items()})
 
 
-def job(folder, data=None, **changes):
+PLAIN = small.unscored(COLUMNS)
+"""Their values can be told to the last digit, which normal scores leave to nobody."""
+
+
+def job(folder, data=None, columns=COLUMNS, **changes):
     changes = {"gates": LOOSE, "partition": {"rows": 1_000, "sample_rows": 500}, "strata": {"by": ["side"]}, **changes}
-    return small.job(folder, table() if data is None else data, COLUMNS, **changes)
+    return small.job(folder, table() if data is None else data, columns, **changes)
 
 
 def analysis(**changes):
@@ -66,7 +70,11 @@ def backwards(work, tasks, on_done):
 def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     """Fives far apart: every record finds its own five, of which each is equally likely, and each has one class."""
     given = job(
-        tmp_path, measure=RISK | {"queries": 200}, cluster={"method": "mdav"}, synthesize={"method": "centroid"}
+        tmp_path,
+        columns=PLAIN,
+        measure=RISK | {"queries": 200},
+        cluster={"method": "mdav"},
+        synthesize={"method": "centroid"},
     )
     seen = {}
 
@@ -104,7 +112,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
 def test_a_mask_with_hardly_any_noise_gives_every_record_away(tmp_path):
     """Each query's own released row is told rightly through routing, masking and shuffling."""
     changes = {"mask": {"method": "noise", "amount": 1e-9}, "gates": LOOSE | {"reidentification_rate": 0.9}}
-    given = job(tmp_path, measure=RISK | {"queries": 200}, **changes)
+    given = job(tmp_path, columns=PLAIN, measure=RISK | {"queries": 200}, **changes)
     outcome = small.run(given)
     assert outcome.version is None
     (line,) = [check for check in outcome.verdict.lines if check.outcome == "failed"]
@@ -160,7 +168,8 @@ def test_of_equal_rows_a_fair_share_is_held_out(tmp_path):
 
 def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     """They hold a category and numbers that no other row has."""
-    named = small.job(tmp_path, "data.parquet", measure=RISK | {"hold_out": 0.2})
+    columns = small.unscored(small.COLUMNS)
+    named = small.job(tmp_path, "data.parquet", columns, measure=RISK | {"hold_out": 0.2})
     rng = np.random.default_rng(4)
     odd = np.arange(1200) % 2 == 0
     data = pa.table(
@@ -173,7 +182,7 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     data = data.filter(held_of(data, named) == odd)  # of the odd ones those held out, of the others the others
     held, rows = held_of(data, named), data.num_rows
     assert 80 < held.sum() < 160
-    given = small.job(tmp_path, data, measure=RISK | {"hold_out": 0.2}, gates=LOOSE)
+    given = small.job(tmp_path, data, columns, measure=RISK | {"hold_out": 0.2}, gates=LOOSE)
     assert given.digest() == named.digest()
     seen = {}
     looked(monkeypatch, lambda run: seen.update(found=load_assessment(run.context.work), cut=run.context.cut))
@@ -190,7 +199,11 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
 def test_utility_of_a_copy_by_a_mask(tmp_path):
     """Hardly any noise changes hardly anything, and the pairs lie row by row."""
     given = job(
-        tmp_path, table(200), mask={"method": "noise", "amount": 1e-12}, measure={"utility": True, "risk": False}
+        tmp_path,
+        table(200),
+        PLAIN,
+        mask={"method": "noise", "amount": 1e-12},
+        measure={"utility": True, "risk": False},
     )
     _, found = pipeline.assess_only(given)
     assert found.measurement("loss.il1s").value < 1e-3

@@ -1,0 +1,127 @@
+"""How often the default gates refuse an honest release of an awkward table, over many secrets.
+
+    python -m tests.benchmarks.default_gates [--secrets 200] [--rows 600] [--k 5] [--transform default|none] [--how ...]
+
+A job that says kinds, roles and bounds and nothing else; measures off, as no
+gate rests on them unless a job says so. The table has a long tail with two
+extremes, counts full of zeros, heaped values with nulls, a share with mass at both
+bounds, halves, dates, survival times by status, a rare category. Printed
+are refused runs, which gates refused, the largest measured share of each limit, and
+the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
+
+`--how` names the ways of the list below; all by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import beta, norm
+
+from anonpipe import anonymize
+from anonpipe.verify.check import Check
+
+COLUMNS: dict[str, Any] = {
+    "income": {"kind": "continuous", "bounds": [0, None], "step": 0.01},
+    "visits": {"kind": "integer", "bounds": [0, None]},
+    "pressure": {"kind": "integer", "bounds": [0, 300]},
+    "share": {"kind": "continuous", "bounds": [0, 1], "step": 0.001},
+    "halves": {"kind": "continuous", "bounds": [None, None], "step": 1},
+    "day": {"kind": "date"},
+    "months": {"kind": "continuous", "role": "survival_time", "step": 0.1},
+    "status": {"kind": "binary", "role": "survival_status", "event": ["dead"]},
+    "site": {"kind": "categorical"},
+}
+HOW: dict[str, dict[str, Any]] = {
+    "default": {},
+    "strata": {"strata": {"by": ["status"]}},
+    "pca expected": {"synthesize": {"method": "pca", "moments": "expected"}},
+    "centroid": {"synthesize": {"method": "centroid"}},
+    "local_synthesis": {"mask": {"method": "local_synthesis"}},
+    "data_shuffle": {"mask": {"method": "data_shuffle"}},
+}
+
+
+def awkward(rows: int, seed: int = 0) -> pd.DataFrame:
+    """Skewed, full of zeros, heaped, bounded with mass at both ends, with nulls, halves, dates and rare places."""
+    rng = np.random.default_rng(seed)
+    z = rng.multivariate_normal(np.zeros(6), 0.5 * np.eye(6) + 0.5, rows)
+    dead = z[:, 5] < -0.25
+    frame = pd.DataFrame(
+        {
+            "income": np.exp(9 + 1.5 * z[:, 0]).round(2),
+            "visits": np.floor(np.where(z[:, 1] < 0.25, 0, np.exp(1.5 * z[:, 1]))).astype(int),
+            "pressure": 5 * np.rint((120 + 15 * z[:, 2]) / 5),
+            "share": np.clip(0.5 + 0.5 * z[:, 3], 0, 1).round(3),
+            "halves": np.floor(3 * norm.cdf(z[:, 0]) + rng.random(rows) * 4) + 0.5,
+            "day": pd.Timestamp("2000-01-01") + pd.to_timedelta((3000 * norm.cdf(z[:, 2])).astype(int), unit="D"),
+            "months": np.round(np.exp(3 + z[:, 4]) * np.where(dead, 1, 2), 1),
+            "status": np.where(dead, "dead", "alive"),
+            "site": rng.choice(["a", "b", "c", "d"], rows, p=[0.6, 0.3, 0.08, 0.02]),
+        }
+    )
+    frame.loc[[7, 11], "income"] = [9.9e6, 4.8e6]
+    frame.loc[rng.random(rows) < 0.1, "pressure"] = np.nan
+    return frame
+
+
+def upper_end(refused: int, runs: int) -> float:
+    """Of the one-sided 95 % interval of a rate.
+
+    Examples
+    --------
+    >>> round(upper_end(0, 200), 4)
+    0.0149
+    """
+    return float(beta.ppf(0.95, refused + 1, runs - refused)) if refused < runs else 1.0
+
+
+def checked(frame: pd.DataFrame, job: dict[str, Any], secret: int) -> tuple[Check, ...]:
+    """The checks of a run with its own secret."""
+    os.environ["ANONPIPE_SECRET"] = hashlib.sha256(str(secret).encode()).hexdigest()
+    return anonymize(frame, job).verdict.checks
+
+
+def main() -> None:
+    """Count, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--secrets", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=600)
+    parser.add_argument("--k", type=int, default=5)
+    parser.add_argument("--transform", choices=("default", "none"), default="default")
+    parser.add_argument("--how", nargs="+", choices=tuple(HOW), default=tuple(HOW))
+    given = parser.parse_args()
+    columns = COLUMNS
+    if given.transform == "none":
+        numbers = ("continuous", "integer", "date")
+        columns = {
+            name: each | ({"transform": "none"} if each["kind"] in numbers else {}) for name, each in COLUMNS.items()
+        }
+    frame = awkward(given.rows)
+    job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": False}}
+    print(f"{given.rows} rows, k={given.k}, transform {given.transform}, {given.secrets} secrets each")
+    for how in given.how:
+        failed: Counter[str] = Counter()
+        nearest: dict[str, float] = {}
+        refused = 0
+        for secret in range(given.secrets):
+            checks = checked(frame, job | HOW[how], secret)
+            blocked = [check.key for check in checks if check.blocks]
+            failed.update(blocked)
+            refused += bool(blocked)
+            for check in checks:
+                if check.unit and check.limit is not None:
+                    nearest[check.key] = max(nearest.get(check.key, 0.0), check.ratio)
+        told = ", ".join(f"{key} {count}" for key, count in failed.most_common()) or "none"
+        print(f"{how}: {refused} refused, rate at most {upper_end(refused, given.secrets):.2%} (95 %); gates: {told}")
+        print("   largest share of its limit: " + ", ".join(f"{key} {value:.2f}" for key, value in nearest.items()))
+
+
+if __name__ == "__main__":
+    main()
