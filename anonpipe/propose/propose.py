@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.columns import Kind, Role, Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
-from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.job.model import RecipientAnalysis
 from anonpipe.source import Unit, open_source, read_batches
 
 if TYPE_CHECKING:
@@ -670,18 +670,10 @@ def _write(source_url: str, output: str, k: int, guesses: dict[str, Guess], need
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        scored=_scored(),
         chance=BESIDE_CHANCE,
         of_stratum=OF_STRATUM,
         usual_limits=USUAL_LIMITS,
     )
-
-
-def _scored() -> bool:
-    """Whether a job that says nothing of a column keeps its distribution, so that a limit on it can be met."""
-    column = Column(kind=Kind.CONTINUOUS)
-    job = Job(input="-", output="-", k=2, columns={"x": column})
-    return job.columns["x"].transform == "normal_scores"
 
 
 @cache

@@ -192,7 +192,7 @@ _CHANCE = "x chance"
 
 _BESIDE_CHANCE = (
     "how much further {} may be from the original than that of another sample of the population: 1 is what two random "
-    "halves of the original, inflated to the sizes compared, pass once in about a thousand times"
+    "halves of the original, inflated to the sizes compared, pass about once in a hundred times"
 )
 
 

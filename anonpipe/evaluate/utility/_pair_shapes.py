@@ -11,12 +11,12 @@ from anonpipe.evaluate.utility._chance import (
     LEAST_CELL,
     LEAST_ROWS,
     MOST_ROWS,
-    Beyond,
     Places,
     Splits,
     beyond_chance,
     beyond_measured,
 )
+from anonpipe.evaluate.utility._column_shapes import places_of
 from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
@@ -37,28 +37,34 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
     total variation of their cross tables, a number in ten bins of equal width,
     nulls a category of their own. On at most 20,000 records of either table and
-    200 cross tables. Beside chance, cells of fewer than k original records count as one.
+    200 cross tables. Beside chance, cells of fewer than k original records count
+    as one, and a number is its place among the original's (`grades`): of a column
+    with long tails the ordinary correlation has no law that two halves would
+    tell of, as a few records make it up, and the gate on covariances holds it.
     """
     part = tables.sample(MOST_ROWS, rng)
     crossed = _chosen(part, rng)
     splits = Splits.draw(part.rows, part.released, rng) if part.rows >= LEAST_ROWS else None
-    linear = correlations_apart(*part.number_arrays(), splits)
     at = list(combinations(range(len(part.numbers)), 2))
-    found_linear, halves_linear = (each[..., [a for a, _ in at], [b for _, b in at]] for each in linear)
+    plain, plain_halves = _of_pairs(*part.number_arrays(), splits)
+    graded, graded_halves = _of_pairs(*grades(part), splits)
     cells = [_cells(left, right) for left, right in crossed]
     pooled = [each.pooled(max(part.least, LEAST_CELL)) for each in cells]
-    apart = np.concatenate([found_linear / 2, [each.distance() for each in cells]])
-    found = np.concatenate([found_linear, [each.distance() for each in pooled]])
+    apart = np.concatenate([plain / 2, [each.distance() for each in cells]])
+    found = np.concatenate([graded, [each.distance() for each in pooled]])
     halves = np.empty((0, len(found)))
     if splits is not None:
         counted = [each.between_halves(splits.first)[:, None] for each in pooled]
-        halves = np.concatenate([halves_linear, *counted], axis=1)
-    beyond = beyond_chance(found, halves, splits.scale if splits is not None else 1.0)
+        halves = np.concatenate([graded_halves, *counted], axis=1)
+    scale = splits.scale if splits is not None else 1.0
+    beyond = beyond_chance(found, halves, scale)
+    chance = beyond.chance.copy()
+    chance[: len(at)] = beyond_chance(plain, plain_halves, scale).chance / 2
     names = [(part.numbers[a].name, part.numbers[b].name) for a, b in at]
     names += [(left.name, right.name) for left, right in crossed]
     records = min(part.rows, part.released)
     return [
-        _similarity(apart, beyond, len(at), records, len(splits.first) if splits is not None else 0, len(part.columns)),
+        _similarity(apart, chance if splits is not None else None, records, len(part.columns)),
         beyond_measured(
             "pairs.beyond_chance",
             "How a pair of columns goes together, furthest from the original, as a multiple of what chance allows",
@@ -66,16 +72,40 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
             names=names,
             records=records,
             nothing=_NO_PAIR,
-            note="Correlations, and cross tables with numbers in ten bins.",
+            note="Correlations of places in the original's order, and cross tables with numbers in ten bins.",
         ),
     ]
 
 
-def _similarity(apart: FloatArray, beyond: Beyond, linear: int, records: int, splits: int, columns: int) -> Measurement:
+def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits | None) -> tuple[FloatArray, FloatArray]:
+    """`correlations_apart` of each two columns, shapes (n_pairs,) and (n_splits, n_pairs)."""
+    rows, columns = np.triu_indices(old.shape[1], 1)
+    found, halves = correlations_apart(old, new, splits)
+    return found[rows, columns], halves[:, rows, columns]
+
+
+def grades(tables: Tables) -> tuple[FloatArray, FloatArray]:
+    """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls.
+
+    One fixed and bounded function of the values for both tables and all halves,
+    so that correlations of its values have the law of `_chance` whatever the tails.
+    """
+    sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    for places in map(places_of, tables.numbers):
+        counts = np.bincount(places.old + 1, minlength=places.cells + 1)[1:]
+        share = np.append((counts.cumsum() - counts / 2) / max(1, counts.sum()), np.nan)  # the last for nulls
+        for side, at in zip(sides, (places.old, places.new), strict=True):
+            side.append(share[at])
+    rows = tables.rows, tables.released
+    old, new = (np.column_stack([np.empty((n, 0)), *side]) for n, side in zip(rows, sides, strict=True))
+    return old, new
+
+
+def _similarity(apart: FloatArray, chance: FloatArray | None, records: int, columns: int) -> Measurement:
     """The mean over pairs, beside that of halves."""
     known = np.isfinite(apart)
-    chance = np.where(np.arange(len(apart)) < linear, beyond.chance / 2, beyond.chance)
     defined = bool(known.any())
+    beside = chance is not None and defined
     return Measurement(
         name="pairs.similarity",
         title="Similarity of pairs of columns (correlations, cross tables)",
@@ -87,8 +117,8 @@ def _similarity(apart: FloatArray, beyond: Beyond, linear: int, records: int, sp
         of=records,
         audience=Audience.SEVERAL,
         columns=columns,
-        baseline=float(1 - chance[known].mean()) if defined and splits else None,
-        baseline_is="another sample of the population, from halves of the original" if defined and splits else "",
+        baseline=float(1 - chance[known].mean()) if chance is not None and defined else None,
+        baseline_is="another sample of the population, from halves of the original" if beside else "",
         note=f"Mean over {int(known.sum())} pairs." if defined else f"Not defined: {_NO_PAIR}.",
     )
 

@@ -176,6 +176,20 @@ def test_a_lost_column_and_a_constant_one():
     assert moved.value == math.inf and moved.worst == ("x",)  # nothing differs there between any two halves
 
 
+def test_places_are_those_among_the_original():
+    old, new = pd.DataFrame({"x": [3.0, 1.0, 3.0, np.nan, 9.0]}), pd.DataFrame({"x": [0.0, 3.0, 4.0, np.nan]})
+    before, after = _pair_shapes.grades(typed_tables(old, new, {"x": Kind.CONTINUOUS}))
+    assert before[:, 0].tolist() == pytest.approx([0.5, 0.125, 0.5, np.nan, 0.875], nan_ok=True)
+    assert after[:, 0].tolist() == pytest.approx([0.0, 0.5, 0.75, np.nan], nan_ok=True)
+
+
+def test_one_extreme_record_decides_no_pair():
+    """As an ordinary correlation of heavy tails would, which two halves of one table do not tell."""
+    old, new = drawn(2_000, 0), drawn(2_000, 1)
+    new.loc[0, ["x", "y"]] = 1e6
+    assert measured(_pair_shapes, old, new)["pairs.beyond_chance"].high < 1
+
+
 def test_rare_categories_count_as_one():
     places = Places("c", np.array([0] * 50 + [1] * 4 + [2] * 3 + [-1]), np.array([0] * 50 + [1] * 7), 3, False)
     assert places.pooled(5).distance() == 0 and places.distance() > 0
