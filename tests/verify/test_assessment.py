@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
 from anonpipe.verify.assessment import RECORDS
+from anonpipe.verify.output_control import released_check, released_measures
 
 NAN = float("nan")
 
@@ -114,3 +116,36 @@ def test_no_significant_coefficient_cannot_change_direction():
     whole = Assessment(analyses=(outcome({"changed_direction": 0.0}, {"w": WEAK}, {"w": TURNED}),))
     (line,) = checks(whole, {})
     assert line.outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("gate", "figure", "limit"),
+    [
+        ("column_shapes", "shapes.beyond_chance", 1),
+        ("pair_shapes", "pairs.beyond_chance", 1),
+        ("survival_curves", "survival.beyond_chance", 1),
+        ("told_apart", "discriminator.auc", 0.6),
+        ("stratum_inference", "strata.inference", 0.5),
+    ],
+)
+def test_gates_on_distributions_and_strata_hold_the_upper_end(gate, figure, limit):
+    told = {"audience": Audience.SEVERAL, "columns": 4, "worst": ("age",)}
+    for high, expected in ((0.99 * limit, "passed"), (1.01 * limit, "failed")):
+        found = measured(figure, 0.9 * limit, low=0.8 * limit, high=high, **told)
+        (line,) = checks(Assessment(utility=(found,)), {gate: limit})
+        assert line.outcome.value == expected and line.measured == high and line.limit == limit
+        assert (line.columns, line.compared) == (("age",), 4)
+        assert "'age'" in words.line(line).on and "'age'" not in words.line(released_check(line, 1, 900)).on
+    (infinite,) = checks(Assessment(utility=(measured(figure, math.inf, **told),)), {gate: limit})
+    assert infinite.outcome.value == "failed"
+    (missing,) = checks(Assessment(utility=(measured(figure, NAN, **told),)), {gate: limit})
+    assert missing.outcome.value == "failed"
+    without = checks(Assessment(utility=(measured(figure, NAN, **told),)), {gate: None})
+    assert len(without) == (0 if gate == "survival_curves" else 1)  # a job without survival is told of no curves
+
+
+def test_recipients_are_not_told_in_which_column_a_figure_is_worst():
+    one = measured("shapes.beyond_chance", 0.4, audience=Audience.SEVERAL, columns=4, worst=("age",))
+    (told,) = released_measures([one], 1)
+    assert told.value == 0.4 and told.worst == ()
+    assert released_measures([replace(one, columns=2)], 1) == ()
