@@ -208,7 +208,7 @@ def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     assert list(found[found["outcome"] == "failed"]["criterion"]) == ["column shapes"]
     assert f"{first}, k=5" in show.criteria_text(found)
     told = page(made)
-    assert f"| {first}, k=5 (r) | **0.9945 ±0.0572** | 0.500 ±0.000 |" in told
+    assert f"| {first}, k=5 (r) | **0.9945 ±0.0572** | 0.500 |" in told
     assert f"| {first}, k=5 | 0 of 1 | 1 of 1 |" in told
     assert "| cart | 0 of 1 | 1 of 1 |" in told
     assert "**0.002" not in told

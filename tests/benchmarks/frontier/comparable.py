@@ -18,12 +18,15 @@ Kinds = Mapping[str, str]
 
 
 def plain(frame: pd.DataFrame, kinds: Kinds) -> pd.DataFrame:
-    """Numbers and dates (as days) as floats, categories as texts, nulls among them.
+    """Numbers and dates (as days) as floats, categories as texts, nulls among them; what is plain stays so.
 
     Examples
     --------
     >>> plain(pd.DataFrame({"x": [1, None], "c": [True, None]}), {"x": "numerical", "c": "categorical"}).values.tolist()
     [[1.0, 'True'], [nan, '(missing)']]
+    >>> days = plain(pd.DataFrame({"d": pd.to_datetime(["1970-01-03"])}), {"d": "date"})
+    >>> days.values.tolist(), plain(days, {"d": "date"}).values.tolist()
+    ([[2.0]], [[2.0]])
     """
     return pd.DataFrame({name: _column(frame[name], kind) for name, kind in kinds.items()})
 
@@ -32,7 +35,7 @@ def _column(values: pd.Series, kind: str) -> pd.Series:
     values = values.reset_index(drop=True)
     if kind == "categorical":
         return values.astype(object).where(values.notna(), MISSING).astype(str)
-    if kind == "date":
+    if kind == "date" and not pd.api.types.is_numeric_dtype(values):
         days = (pd.to_datetime(values) - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
         return days.astype(float)
     return pd.to_numeric(values).astype(float)

@@ -35,7 +35,7 @@ class Criterion:
     def judge(self, figures: Figures, halves: Figures) -> Judged:
         value, limit = self.value(figures, halves), self.limit(halves)
         margin = value - limit if self.at_least else limit - value
-        return Judged(self.title, self.measure, value, limit, margin, margin >= 0)
+        return Judged(self.title, self.measure, value, limit, margin, bool(margin >= 0))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pandas as pd
 from tests.benchmarks.frontier.criteria import judged
 from tests.benchmarks.frontier.show import HALVES, SHOWN, title
 
-BESIDE = ("pairs", "inference")
+BESIDE = ("told_from_control", "pairs", "inference")
 """Measures without a criterion, shown beside those that have one."""
 CLOSE = ("shapes", "linked", "copies")
 """Measures with a digit more, as their limits are near all figures."""
@@ -53,7 +53,7 @@ def _cell(row: Mapping[str, Any], measure: str, met: Mapping[str, bool | None]) 
     if pd.isna(value):
         return "–"
     digits = 4 if measure in CLOSE else 3
-    told = f"{value:.{digits}f}" + ("" if pd.isna(half) else f" ±{half:.{digits}f}")
+    told = f"{value:.{digits}f}" + ("" if pd.isna(half) or half < 0.5 * 10**-digits else f" ±{half:.{digits}f}")
     return f"**{told}**" if met.get(measure) is False and row["method"] != HALVES else told
 
 

@@ -12,15 +12,19 @@ import pandas as pd
 from scipy import stats
 
 from tests.benchmarks.frontier.criteria import judged
+from tests.benchmarks.frontier.settings import grid
 
 HALVES = "two halves of the original"
 SETTING = ["table", "who", "method", "k", "refused"]
 SHOWN = {
-    "shapes": "shapes", "worst_shape": "worst", "pairs": "pairs", "told_apart": "told apart", "survival": "survival",
+    "shapes": "shapes", "worst_shape": "worst", "pairs": "pairs", "told_apart": "told apart",
+    "told_from_control": "from control", "survival": "survival",
     "survival_by": "by category", "cox": "Cox, s.e.", "linked": "linked", "membership": "member", "copies": "copies",
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
 }  # fmt: skip
 """Measures of the printed table, and their headings; the files hold all."""
+_ACROSS = 4
+"""Panels beside one another."""
 _MARKERS = "osD^vP*X<>ph8d"
 
 
@@ -46,7 +50,16 @@ def summary(figures: pd.DataFrame) -> pd.DataFrame:
     counts, spread = grouped[measures].count(), grouped[measures].std()
     half = spread * stats.t.ppf(0.975, np.maximum(counts - 1, 1)) / np.sqrt(counts)
     made = means.join(half.add_suffix("_half")).join(grouped["refused"].max())
-    return made.assign(draws=grouped.size()).reset_index()
+    made = made.assign(draws=grouped.size()).reset_index()
+    return made.sort_values(["table", "who", "method"], key=_places, kind="stable", ignore_index=True)
+
+
+def _places(values: pd.Series) -> pd.Series:
+    """Methods in the order of the settings, with scores beside without; own ones before peers and baselines."""
+    if values.name == "table":
+        return values
+    known = ["anonpipe", "peer", "baseline", *dict.fromkeys(setting.method for setting in grid())]
+    return values.map({name: at for at, name in enumerate(known)}).fillna(len(known))
 
 
 def text(made: pd.DataFrame, figures: pd.DataFrame) -> str:
@@ -118,36 +131,40 @@ def criteria_text(found: pd.DataFrame) -> str:
 
 
 def draw_map(made: pd.DataFrame, path: Path) -> None:
-    """Risk against lost utility, a column of panels a table.
+    """Risk against lost utility, a panel a table: what the nearest released row tells of membership, and how far
+    columns and pairs of columns are from the original.
 
-    Above, what linkage to the release tells of membership against shapes and
-    pairs; below, the larger risk of singling out against how well gradient
-    boosting tells the release from the original. Left and down is better.
-    Filled marks pass the usual gates, hollow ones are refused; crosses are
-    other tools, and stars baselines.
+    Left and down is better. Filled marks pass the usual gates, hollow ones are
+    refused, numbers are k; crosses are other tools, and stars baselines.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     tables = list(dict.fromkeys(made["table"]))
-    figure = Figure(figsize=(4.2 * len(tables) + 3.2, 8.2), layout="constrained")
+    rows, columns = -(-len(tables) // _ACROSS), min(len(tables), _ACROSS)
+    figure = Figure(figsize=(3.6 * columns + 0.4, 3.3 * rows + 1.5), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(2, len(tables), squeeze=False)
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     marks = _marks(made)
-    for at, name in enumerate(tables):
+    for axes, name in zip(panels, tables, strict=False):
         part = made[made["table"] == name]
-        _panel(panels[0][at], part, 1 - part[["shapes", "pairs"]].mean(axis=1), part["membership"], marks)
-        singled = part.reindex(columns=["singling", "singling_many"]).max(axis=1)
-        _panel(panels[1][at], part, (part["told_apart"] - 0.5).abs(), singled, marks)
-        panels[0][at].set_title(name, fontsize=10, loc="left")
-        panels[0][at].axhline(0.5, color="0.4", linestyle=":", linewidth=1)
-        panels[0][at].set_xscale("log")
-        panels[0][at].set_xlabel("1 - mean of column shapes and pairs (sdmetrics)")
-        panels[1][at].set_xlabel("told apart: |AUC - 0.5| of gradient boosting")
-    panels[0][0].set_ylabel("membership: AUC of the nearest released row")
-    panels[1][0].set_ylabel("singling out beyond the control (anonymeter)")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+        axes.axhline(0.5, color="0.6", linestyle=":", linewidth=1, zorder=0)
+        _panel(axes, part, 1 - part[["shapes", "pairs"]].mean(axis=1), part["membership"], marks)
+        axes.set_title(name, fontsize=10, loc="left")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(tables) :]:
+        axes.set_axis_off()
+    for axes in panels[max(0, len(tables) - columns) : len(tables)]:
+        axes.set_xlabel("1 - mean of shapes and pairs", fontsize=9)
+    for axes in panels[::columns]:
+        axes.set_ylabel("membership (AUC)", fontsize=9)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 3), frameon=False, fontsize=9)
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
