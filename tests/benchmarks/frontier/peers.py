@@ -75,6 +75,8 @@ def make_baselines(folder: Path, draws: int) -> None:
         ):
             told = folder / "releases" / f"{name}, {draw}.json".replace(" ", "_")
             order = rng.permutation(len(whole))
+            if told.exists():
+                continue
             about: dict[str, Any] = {"who": "baseline", "method": name, "k": None, "draw": draw, "refused": False}
             for key, rows in zip(keys, np.array_split(order, 2), strict=True):
                 about[key] = f"releases/{told.stem}_{key}.parquet"

@@ -23,7 +23,7 @@ SHOWN = {
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
 }  # fmt: skip
 """Measures of the printed table, and their headings; the files hold all."""
-_ACROSS = 4
+_ACROSS = 3
 """Panels beside one another."""
 _MARKERS = "osD^vP*X<>ph8d"
 
@@ -145,7 +145,7 @@ def draw_map(made: pd.DataFrame, path: Path) -> None:
     rows, columns = -(-len(tables) // _ACROSS), min(len(tables), _ACROSS)
     figure = Figure(figsize=(3.6 * columns + 0.4, 3.3 * rows + 1.5), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     marks = _marks(made)
     for axes, name in zip(panels, tables, strict=False):
         part = made[made["table"] == name]
@@ -161,6 +161,7 @@ def draw_map(made: pd.DataFrame, path: Path) -> None:
         axes.set_axis_off()
     for axes in panels[max(0, len(tables) - columns) : len(tables)]:
         axes.set_xlabel("1 - mean of shapes and pairs", fontsize=9)
+        axes.tick_params(labelbottom=True)
     for axes in panels[::columns]:
         axes.set_ylabel("membership (AUC)", fontsize=9)
     handles, labels = panels[0].get_legend_handles_labels()
