@@ -23,7 +23,7 @@ from tests.benchmarks.frontier.settings import Setting
 from tests.benchmarks.frontier.tables import Table, halves
 
 OPEN = (
-    *(f"gates.{name}={gate.most or 1_000_000_000:.0f}" for name, gate in GATES.items() if gate.usual is not None),
+    *(f"gates.{name}={'null' if gate.usual is None else gate.most or 1_000_000_000}" for name, gate in GATES.items()),
     "measure.utility=false",
     "measure.risk=false",
 )
