@@ -118,9 +118,9 @@ def test_digests_are_those_of_the_first_names():
         ),
     )
     assert grouped.digest() == "224171634e722370317cf9a748fc8cceacccacc72f7706d890a2dd6fc191b63a"
-    assert grouped.run_digest() == "a4181316f04f47663c5a41a3a3d495adf4497ede53f171223fa2856ad1920701"
+    assert grouped.run_digest() == "394a17d8390837ba6d4d813b8a6bfb5ef0e86678dcf5f9f817f077a964999f5f"
     assert masked.digest() == "42e156127253b606f63c440bfb9590b559e80545c4816689f58639b525b217d9"
-    assert masked.run_digest() == "27614a39c6e8c166192e10b32e0e42e936152367fe73bc2b9c3435ab8ca5f87c"
+    assert masked.run_digest() == "e3179aff114d19ac177ff8de272f4f20df2baa831cf534f2a6124cd8ced51d47"
 
 
 def test_values_that_are_no_section_or_role_are_told_as_before():

@@ -74,11 +74,13 @@ def grade(cells):
         ("groups", category, 1, LOST),
         ("groups", others, 2, MOVED),
         ("mask", grade, 1, LOST),
+        ("groups", others, 3, MOVED),
         ("mask", nulls, 2, LOST),
+        ("mask", nulls, 3, LOST),
     ],
 )
 def test_a_tampered_staging_is_refused(tmp_path, monkeypatch, way, tamper, calls, failing):
-    """The rows change between routing and the first reading, or between the first and the second."""
+    """The rows change between routing and the first reading, the first and the second, or that and the last."""
     gather, seen = StagedArray.gather, []
 
     def tampered(staged, pieces):
@@ -94,7 +96,7 @@ def test_a_tampered_staging_is_refused(tmp_path, monkeypatch, way, tamper, calls
     outcome = small.run(given)
     told = {check.name: check for check in outcome.verdict.lines}
     assert told[failing].outcome == "failed" and told[failing].mandatory
-    assert outcome.version is None and len(seen) == 2
+    assert outcome.version is None and len(seen) == 3
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ a mean that one record makes up most of.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +22,13 @@ the p % rule (Hundepool et al. 2012, section 4.2.2)."""
 FEWEST = 3
 """Records that a run has at least, where k is smaller: the mean of two tells each of them the other."""
 
+BEND = 0.05 * (math.sqrt(5.0) - 1.0) / 2.0
+"""How far pieces leave the straight line where no step is declared, in parts of half their length."""
+
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """A quantile function of straight pieces.
+    """A quantile function of pieces that are straight, or nearly so.
 
     Attributes
     ----------
@@ -37,15 +41,22 @@ class Quantiles:
     shift
         How far the mean of the pieces is from that of the values: what
         drawing in extremes, and joining few records to an atom, have moved.
+    bend
+        `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in
+        years, would else come back as they were: means of neighbours are
+        neighbours. An irrational part of a piece's length is none of their distances.
     """
 
     edges: IntArray
     centres: FloatArray
     halves: FloatArray
     shift: float
+    bend: float = 0.0
 
     @classmethod
-    def fit(cls, found: Radix, k: int, low: float = -np.inf, high: float = np.inf) -> Quantiles:
+    def fit(
+        cls, found: Radix, k: int, low: float = -np.inf, high: float = np.inf, *, stepped: bool = True
+    ) -> Quantiles:
         """Those of the values of one place, k or more.
 
         Values with k or more records are atoms. Those between atoms are cut
@@ -64,6 +75,8 @@ class Quantiles:
             Fewest records.
         low, high
             Declared bounds, which no piece crosses.
+        stepped
+            Whether values are rounded to steps that are declared afterwards; if not, pieces are bent.
 
         Examples
         --------
@@ -87,7 +100,7 @@ class Quantiles:
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
             halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
         shift = float((np.diff(edges) * centres).sum() - (counts * values).sum()) / int(edges[-1])
-        return cls(edges, centres, halves, shift)
+        return cls(edges, centres, halves, shift, 0.0 if stepped else BEND)
 
     @property
     def rows(self) -> int:
@@ -112,15 +125,25 @@ class Quantiles:
         points = np.where(self.halves > 0.0, np.clip(records, 1, most), 1)
         piece = np.repeat(np.arange(len(points)), points)
         number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
-        values = self.centres[piece] + self.halves[piece] * ((2.0 * number + 1.0) / points[piece] - 1.0)
-        return values, (records / points)[piece]
+        return self._in_piece(piece, (number + 0.5) / points[piece]), (records / points)[piece]
 
     def at(self, positions: FloatArray) -> FloatArray:
         """The values at some positions from 0 to 1, shape (n,)."""
         ranks = np.clip(positions, 0.0, 1.0) * self.rows
         piece = np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.centres) - 1)
         width = np.maximum(np.diff(self.edges), 1)
-        return self.centres[piece] + self.halves[piece] * (2.0 * (ranks - self.edges[piece]) / width[piece] - 1.0)
+        return self._in_piece(piece, (ranks - self.edges[piece]) / width[piece])
+
+    def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
+        """Values in some pieces, so far (0 to 1) from where these begin.
+
+        The bend is 0 at both ends, nowhere between at any middle of three or
+        more equal parts, and adds up to 0 over these: the mean of the piece
+        stays, and its values ascend.
+        """
+        turn = 2.0 * np.pi * share
+        bent = self.bend * (np.cos(2.0 * turn) - np.cos(turn)) if self.bend else 0.0
+        return np.asarray(self.centres[piece] + self.halves[piece] * (2.0 * share - 1.0 + bent))
 
 
 def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:

@@ -342,7 +342,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
         status,
         joined[fine],
         tuple(map(Ranks.of, each)),
-        tuple(Quantiles.fit(one, k, low, high) for one in each),
+        tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in each),
     )
 
 

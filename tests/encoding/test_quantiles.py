@@ -175,3 +175,27 @@ def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
         both = fitted(np.append(values, extra))
         guess = both.mean * both.rows - without.mean * without.rows
         assert (abs(guess - extra) < 2.0) == told
+
+
+@pytest.mark.parametrize("k", [3, 5, 20])
+def test_values_that_lie_evenly_do_not_come_back_where_no_step_is_declared(k):
+    """Days in years: means of neighbours are neighbours, and straight pieces between them meet these again."""
+    days = np.random.default_rng(k).choice(7_300, 3_000, replace=False)
+    values = np.sort(1975 + days / 365.0)
+    straight, bent = (Quantiles.fit(Radix.of(values), k, stepped=stepped) for stepped in (True, False))
+    met = [
+        np.isclose(released(found)[:, None], values, rtol=0, atol=1e-9).any(axis=1).sum() for found in (straight, bent)
+    ]
+    assert met[1] <= 3 and (k == 20 or met[0] > 100)
+    assert np.isclose(released(bent).mean(), released(straight).mean(), rtol=0, atol=1e-9)
+    assert (np.diff(released(bent)) >= np.minimum(np.diff(released(straight)), 0.0)).all()
+
+
+@given(VALUES, st.integers(3, 9))
+@settings(max_examples=60, deadline=None)
+def test_bent_pieces_ascend_and_keep_their_means(values, k):
+    straight, bent = (Quantiles.fit(Radix.of(values), k, stepped=stepped) for stepped in (True, False))
+    assert np.allclose(released(bent).mean(), released(straight).mean(), rtol=0, atol=1e-9)
+    assert (np.diff(bent.at(np.linspace(0, 1, 2_000))) >= -1e-12).all()
+    ranks, records = bent.at_ranks()
+    assert np.allclose(np.repeat(ranks, records.astype(int)), released(bent), rtol=0, atol=1e-9)

@@ -17,8 +17,8 @@ from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
 
 COLUMNS = {
-    "x": {"kind": "continuous"},
-    "y": {"kind": "continuous"},
+    "x": {"kind": "continuous", "transform": "none"},  # the literal attack is in units of the values
+    "y": {"kind": "continuous", "transform": "none"},
     "side": {"kind": "categorical", "role": "key"},
     "status": {"kind": "binary", "role": "key"},
 }
