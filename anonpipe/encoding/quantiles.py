@@ -22,7 +22,7 @@ the p % rule (Hundepool et al. 2012, section 4.2.2)."""
 FEWEST = 3
 """Records that a run has at least, where k is smaller: the mean of two tells each of them the other."""
 
-BEND = 0.05 * (math.sqrt(5.0) - 1.0) / 2.0
+BEND = 0.01 * (math.sqrt(5.0) - 1.0) / 2.0
 """How far pieces leave the straight line where no step is declared, in parts of half their length."""
 
 
@@ -130,6 +130,8 @@ class Quantiles:
     def at(self, positions: FloatArray) -> FloatArray:
         """The values at some positions from 0 to 1, shape (n,)."""
         ranks = np.clip(positions, 0.0, 1.0) * self.rows
+        middles = np.rint(2.0 * ranks) / 2.0  # of positions (i - 1/2) / n, but for rounding: steps must not follow that
+        ranks = np.where(np.abs(ranks - middles) < 1e-6, middles, ranks)
         piece = np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.centres) - 1)
         width = np.maximum(np.diff(self.edges), 1)
         return self._in_piece(piece, (ranks - self.edges[piece]) / width[piece])
