@@ -652,10 +652,9 @@ class Job(Options):
 
     @property
     def _follows_survival(self) -> bool:
-        """Whether there are survival curves to compare."""
-        from anonpipe.job.analyses import endpoints_of  # which reads jobs
-
-        return self.measure.utility and bool(endpoints_of(self))
+        """Whether there can be survival curves to compare; a Cox model may turn out to have none."""
+        declared = self.time_column is not None and self.event_column is not None
+        return self.measure.utility and (declared or any(each.model == "cox" for each in self.analyses))
 
     @model_validator(mode="after")
     def _usual_transforms(self) -> Job:
