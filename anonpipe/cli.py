@@ -329,7 +329,7 @@ def verify(
     _refuse_damaged(release, problems)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
-        display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are as published")
+        display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
         if key is not None:
             display.line(f"signed by the owner of {key}")
         else:
@@ -487,10 +487,10 @@ def _tell_if_cold(job: Job) -> None:
         display.err.print(COLD if _lasting() else COLD_AGAIN, soft_wrap=True)
 
 
-COLD = "compiling for this machine, one or two minutes; later runs start at once"
+COLD = "compiling for this machine, two to four minutes; later runs start at once"
 COLD_AGAIN = (
-    "compiling for this machine, one or two minutes, in every run: no private folder for compiled code can be written; "
-    "set NUMBA_CACHE_DIR to one"
+    "compiling for this machine, two to four minutes, in every run: no private folder for compiled code can be "
+    "written; set NUMBA_CACHE_DIR to one"
 )
 
 
@@ -519,7 +519,16 @@ def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TAB
             display.line(f"pruned version {gone}")
     if outcome.version is None:
         kept = job.report.internal or job.output
-        raise GateError(f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json")
+        failed = "" if form is Form.TABLES else _failed(outcome)
+        raise GateError(
+            f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
+        )
+
+
+def _failed(outcome: Outcome) -> str:
+    """The gates that failed, a line each, where no table has shown them."""
+    lines = (each for each in outcome.verdict.lines if each.outcome == "failed")
+    return "".join(f"\n  {each.name}: {each.measured}, {each.limit}" for each in lines)
 
 
 def _prune(job: Job, keep: int) -> list[str]:

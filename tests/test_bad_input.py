@@ -156,6 +156,14 @@ def test_infinite_values(tmp_path, value):
     both(tmp_path, small.job(tmp_path, table), InputError, 2, "'income'", "2 rows", "infinite", "replace")
 
 
+def test_whole_numbers_that_floats_cannot_tell_apart(tmp_path):
+    table = small.plain_table()
+    codes = pa.array([2**60 + at % 7 for at in range(table.num_rows)], pa.int64())
+    table = table.set_column(table.column_names.index("age"), "age", codes)
+    job = small.job(tmp_path, table, {**COLUMNS, "age": {"kind": "integer"}})
+    both(tmp_path, job, InputError, 2, "'age'", "2^53", "rows", "categorical", "dropped")
+
+
 @pytest.mark.parametrize(("name", "kind"), [("income", pa.float64()), ("place", pa.string()), ("age", pa.int64())])
 def test_a_column_of_nulls(tmp_path, name, kind):
     table = small.plain_table()

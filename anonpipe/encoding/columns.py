@@ -40,6 +40,8 @@ class ColumnScan:
         Whether there is one value only.
     outside
         Numbers beyond the bounds, or values not among the levels.
+    inexact
+        Whole numbers of 2^53 or more that no float64 is equal to.
     log_mean, log_m2
         Like `mean` and `m2`, of the logarithms of a column that is masked by
         them; 0 for other columns.
@@ -70,6 +72,7 @@ class ColumnScan:
     most: float = math.nan
     sums: Sums | None = None
     log_sums: Sums | None = None
+    inexact: int = 0
 
     @property
     def values(self) -> int:
@@ -131,8 +134,26 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             most=float(values.max()) if len(values) else math.nan,
             sums=Sums.of(values),
             log_sums=_of_logarithms(values, column),
+            inexact=_inexact(array),
         )
     )
+
+
+def _inexact(array: pa.Array) -> int:
+    """Whole numbers that are others as float64: 54 bits or more from the first to the last that is set.
+
+    Examples
+    --------
+    >>> _inexact(pa.array([3, 2**53, 2**53 + 1, -(2**63), 1 - 2**63, None]))
+    2
+    """
+    if not pa.types.is_integer(array.type) or array.type.bit_width < 64:
+        return 0
+    whole = array.drop_null().to_numpy(zero_copy_only=False)
+    size = whole.astype(np.uint64)
+    size = np.where(whole < 0, ~size + np.uint64(1), size)
+    large = size[size >= 2**53]
+    return int(np.count_nonzero(large // (large & (~large + np.uint64(1))) >= 2**53))
 
 
 def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
@@ -239,6 +260,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             rows=a.rows + b.rows,
             nulls=a.nulls + b.nulls,
             infinite=a.infinite + b.infinite,
+            inexact=a.inexact + b.inexact,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
