@@ -390,7 +390,8 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     if scanned.inexact:
         found.append(
             f"column {name!r} holds {_rows(scanned.inexact)} with a whole number of 2^53 or more that would be "
-            "rounded; if these are codes or keys give it kind categorical, or role identifier or dropped; else divide them"
+            "rounded; if these are codes or keys give it kind categorical, or role identifier or dropped, else "
+            "divide them"
         )
     if column.role.synthesized and scanned.nulls == scanned.rows:
         found.append(f"column {name!r} holds nulls only, there is nothing to mask; give it role dropped")
