@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -85,7 +87,7 @@ def test_entropy_and_ordered_distances(tmp_path):
     assert [line.outcome for line in checks(outcome, "'stage'")] == ["passed", "passed"]
     plain = small.run(job(tmp_path, columns=columns, gates={**GATES, "rows_under_k": 1_500}))
     note = next(note for note in plain.verdict.notes if "'stage'" in note)
-    assert "fewest values in a group 1" in note
+    assert re.search("fewest values in a group [12]", note)  # by the secret: scores of equal values are drawn
 
 
 def test_conditions_that_cannot_be_met_are_refused_before_any_group_is_formed(tmp_path):
