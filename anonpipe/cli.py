@@ -315,13 +315,11 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
-    from anonpipe.storage.release import check, read_manifest, resolve
+    from anonpipe.storage.release import checked
     from anonpipe.storage.signature import read_public_key
 
     form = _form(as_json, quiet)
-    problems = check(release, None if key is None else read_public_key(key), seen)
-    where = resolve(release)
-    manifest = read_manifest(where)
+    where, manifest, problems = checked(release, None if key is None else read_public_key(key), seen)
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
         told["signature"] = "not looked at" if key is None else "refused" if problems else "of this key"

@@ -67,6 +67,8 @@ def test_an_option_of_a_column_that_the_job_does_not_have_is_refused_by_its_name
         load_job(path, {"columns.agee.role": "drop"})
     new = {"columns.sex.role": "masked", "columns.sex.kind": "binary"}
     assert list(load_job(path, new).columns) == ["age", "sex"]
+    assert list(load_job(path, {"columns.id.role": "identifier"}).columns) == ["age", "id"]
+    assert list(load_job(path, {"columns.a.weight": 1, "columns.a.role": "dropped"}).columns) == ["age", "a"]
 
 
 DOTTED = {"blood.pressure": {"kind": "integer"}, 'a"b.c=d': {"kind": "integer"}, "plain": {"kind": "integer"}}

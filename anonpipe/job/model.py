@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
@@ -1003,14 +1003,16 @@ def _overridden(content: Any, overrides: dict[str, Any]) -> tuple[Any, tuple[str
         problem = str(error)
     if problem is not None:
         raise JobError(f"the job is not valid:\n  {problem}")
+    columns = content.get("columns")
+    before = tuple(columns) if isinstance(columns, dict) else ()
     for dotted, value in overrides.items():
         parts, notices = aliases.current_path(_parts(dotted))
         other, renamed = spelled.setdefault(parts, (dotted, bool(notices)))
         if renamed != bool(notices):
             raise JobError(f"--set {other} and --set {dotted} are one key under its old and its new name; give one")
         found = (*found, *notices)
-        _refuse_new_column(content, dotted, parts, overrides)
         _put(content, dotted, list(parts), value)
+    _refuse_new_columns(content, before, {parts: dotted for parts, (dotted, _) in spelled.items()})
     return content, found
 
 
@@ -1076,16 +1078,21 @@ def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:
     content[last] = value
 
 
-def _refuse_new_column(content: dict[str, Any], dotted: str, parts: Sequence[str], overrides: dict[str, Any]) -> None:
-    """Stop where an option is set of a column that the job does not have, and that gets no kind either."""
-    known = content.get("columns", {})
-    if parts[0] != "columns" or len(parts) != 3 or not isinstance(known, dict) or parts[1] in known:
-        return
-    if any(name in ".".join(parts[1:]) for name in known if "." in name):
-        return  # a name that holds a dot, see below
-    if not any(_parts(other)[1:] == [parts[1], "kind"] for other in overrides):
-        named = ", ".join(map(repr, known))
-        raise JobError(f"cannot set {dotted}: the job has no column {parts[1]!r}; it has {named}")
+_WITHOUT_KIND = tuple(role.value for role in Role if not role.released)
+
+
+def _refuse_new_columns(
+    content: dict[str, Any], before: Collection[str], settings: Mapping[tuple[str, ...], str]
+) -> None:
+    """Stop where an option was set of a column that the job does not have, and that all settings did not make one."""
+    columns = content.get("columns")
+    for parts, dotted in settings.items():
+        column = columns.get(parts[1]) if isinstance(columns, dict) and len(parts) == 3 else None
+        if parts[0] != "columns" or not isinstance(column, dict) or parts[1] in before:
+            continue
+        if "kind" not in column and column.get("role") not in _WITHOUT_KIND:
+            named = ", ".join(map(repr, before))
+            raise JobError(f"cannot set {dotted}: the job has no column {parts[1]!r}; it has {named}")
 
 
 def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> None:

@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec
 import pyarrow as pa
@@ -375,20 +375,39 @@ def read_manifest(where: Place) -> dict[str, Any]:
     InputError
         It is missing, or not what `publish` wrote.
     """
+    return _read_manifest(where)[1]
+
+
+def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
+    """The manifest as it is written, for its signature, and what it says."""
     try:
-        manifest: dict[str, Any] = json.loads(where.filesystem.cat_file(where.path(MANIFEST)))
+        written: bytes = where.filesystem.cat_file(where.path(MANIFEST))
+        manifest: dict[str, Any] = json.loads(written)
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
         complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
     except (OSError, ValueError, LookupError, TypeError):
         complete = False
     if complete:
-        return manifest
+        return written, manifest
     raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
 
 
+class Checked(NamedTuple):
+    """A version that was compared with its manifest: the folder, the manifest, and what is wrong."""
+
+    where: Place
+    manifest: dict[str, Any]
+    problems: list[str]
+
+
 def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> list[str]:
-    """Compare a published release with its manifest; returns what is wrong (nothing: all is well).
+    """What is wrong with a published release, as `checked` finds it; nothing where all is well."""
+    return checked(url, key, seen).problems
+
+
+def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> Checked:
+    """Compare a published release with its manifest.
 
     Parameters
     ----------
@@ -408,8 +427,8 @@ def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None
     if seen is not None and not is_version(seen):
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
-    manifest = read_manifest(where)
-    problems = _check_origin(where, manifest, key) + _check_order(where, manifest, key, seen)
+    written, manifest = _read_manifest(where)
+    problems = _check_origin(where, written, manifest, key) + _check_order(where, manifest, key, seen)
     documents = manifest.get("documents", [])
     listed = {entry["name"] for entry in [*manifest["files"], *documents]}
     present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
@@ -424,18 +443,18 @@ def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None
             problems.append(f"{name}: SHA-256 differs from the manifest")
         elif entry not in documents:
             problems += _check_parquet(where, entry, manifest)
-    return problems
+    return Checked(where, manifest, problems)
 
 
-def _check_origin(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey | None) -> list[str]:
-    """What speaks against the steward having published this manifest."""
+def _check_origin(where: Place, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None) -> list[str]:
+    """What speaks against the steward having published this manifest, in the very bytes that were parsed."""
     if key is None:
         return []
     try:
         signature = where.filesystem.cat_file(where.path(SIGNATURE))
     except OSError:
         return [f"{SIGNATURE}: missing: the release is not signed"]
-    if is_signed(where.filesystem.cat_file(where.path(MANIFEST)), signature, key):
+    if is_signed(written, signature, key):
         return []
     if manifest.get("signed_by") == fingerprint(key):
         return [f"{SIGNATURE}: is not of this manifest: it was changed, or its signature"]
