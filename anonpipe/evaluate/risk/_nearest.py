@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk._nearest_kernel import scan_nearest, search_nearest
+from anonpipe.evaluate.risk._nearest_kernel import search_nearest
+from anonpipe.evaluate.risk._nearest_scan import scan_nearest
 from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray, IntArray
 
 _TRIAL, _USEFUL = 64, 4
 """Queries after which a tree is judged, and that it pays where one leaf in so many is looked into."""
-
-_TOGETHER = 1_024
-"""Queries that are scanned together, so that they stay in the cache."""
 
 _BUILD = 4_000
 """Queries from which a tree is tried: building it costs as much as scanning the points for a third of them."""
@@ -124,9 +122,8 @@ def nearest(
     answered = 0
     if len(queries) >= _BUILD:
         answered = search_nearest(features, queries, here, rows, squared, _TRIAL, _USEFUL)
-    for low in range(answered, len(queries), _TOGETHER):
-        part = slice(low, low + _TOGETHER)
-        scan_nearest(features, queries[part], here[part], rows[part], squared[part])
+    rest = slice(answered, None)
+    scan_nearest(features, queries[rest], here[rest], rows[rest], squared[rest])
     kept = _values(features, rows) if values else None
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
 

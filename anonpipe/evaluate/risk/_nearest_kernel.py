@@ -1,51 +1,76 @@
-"""The nearest points of other points: a scan of all, and a search of a tree."""
+"""The nearest points of other points: what a scan of all keeps, and a search of a tree."""
 
 from __future__ import annotations
 
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import Float32Array, FloatArray, IntArray
 
-_TILE = 512
-"""Points whose columns are turned at a time; with their distances they stay in the fastest cache."""
+_CHUNK = 128
+"""Queries whose estimates are looked at together, so that the compiler does several at once."""
 
 
 @nb.njit(cache=True, nogil=True)
-def scan_nearest(
-    features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
+def keep_nearer(
+    features: FloatArray,
+    first: int,
+    queries: FloatArray,
+    without: IntArray,
+    products: Float32Array,
+    norms: Float32Array,
+    slope: float,
+    shift: FloatArray,
+    limits: Float32Array,
+    rows: IntArray,
+    squared: FloatArray,
 ) -> None:
-    """Write the nearest rows of each query and their squared distances, by comparing all with all.
+    """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are.
 
     Parameters
     ----------
-    features, queries
-        Shapes (n, width) and (m, width).
-    without
-        A row that the query must not find, -1 for none, shape (m,).
+    features
+        All points, shape (n, width); those of the tile follow `first`.
+    queries, without
+        Shapes (m, width) and (m,): a row that the query must not find, -1 for none.
+    products, norms
+        Their sum estimates what the query and its squared distance differ in,
+        shapes (n_tile, m) and (n_tile,).
+    slope, shift
+        A point nearer than squared distance d has an estimate of at most d * slope + shift, shift of shape (m,).
+    limits
+        That of the last point kept, shape (m,); kept up to date.
     rows, squared
-        Shape (m, count), nearest first, ties by row; -1 and inf where there
-        are fewer points.
+        Shape (m, count), nearest first, ties by row; -1 and inf where there are fewer points.
     """
-    rows[:] = -1
-    squared[:] = np.inf
     last = rows.shape[1] - 1
-    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
-    for low in range(0, features.shape[0], _TILE):
-        count = min(_TILE, features.shape[0] - low)
-        for i in range(count):
-            for j in range(features.shape[1]):
-                columns[j, i] = features[low + i, j]
-        for q in range(queries.shape[0]):
-            squared_distances(columns, count, queries[q], out)
-            border = squared[q, last]
-            # Rows come in ascending order: one as far as the last that is kept is no nearer.
-            for i in range(count):
-                if out[i] < border and low + i != without[q]:
-                    _insert(rows[q], squared[q], low + i, out[i])
-                    border = squared[q, last]
+    for i in range(products.shape[0]):
+        row, estimates, norm = first + i, products[i], norms[i]
+        for low in range(0, queries.shape[0], _CHUNK):
+            high = min(low + _CHUNK, queries.shape[0])
+            if not _any_within(estimates[low:high], norm, limits[low:high]):
+                continue
+            for q in range(low, high):
+                if estimates[q] + norm > limits[q] or row == without[q]:
+                    continue
+                distance = 0.0
+                for j in range(features.shape[1]):
+                    step = features[row, j] - queries[q, j]
+                    distance += step * step
+                # Rows come in ascending order: one as far as the last that is kept is no nearer.
+                if distance < squared[q, last]:
+                    _insert(rows[q], squared[q], row, distance)
+                    limits[q] = squared[q, last] * slope + shift[q]
+
+
+@nb.njit(cache=True, nogil=True)
+def _any_within(estimates: Float32Array, norm: float, limits: Float32Array) -> bool:
+    """Counted to the end and with numbers of one width: so the compiler does several at once."""
+    within = np.int32(0)
+    for at in range(estimates.shape[0]):
+        within += np.int32(estimates[at] + norm <= limits[at])
+    return bool(within)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -69,7 +94,7 @@ def search_nearest(
     trial: int,
     useful: int,
 ) -> int:
-    """As `scan_nearest`, by a tree; returns how many queries were answered.
+    """The same as a scan, by a tree; returns how many queries were answered.
 
     All of them, or the first `trial` if these had to look into more than one
     of `useful` leaves, as happens with many columns: a scan is then faster.

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Scale, merge_nearest, nearest
-from anonpipe.evaluate.risk._nearest_kernel import scan_nearest, search_nearest
+from anonpipe.evaluate.risk._nearest_kernel import search_nearest
+from anonpipe.evaluate.risk._nearest_scan import scan_nearest
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 
@@ -61,6 +62,23 @@ def test_tree_and_scan_find_the_same(width, monkeypatch):
     assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
     through = nearest(features, queries, 4, without=without)
     assert (through.rows == found[0][0]).all() and (through.squared == found[0][1]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-160, 1e-30, 1e-12, 1.0, 1e7, 1e60, 9e99])
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
+def test_estimates_rule_out_no_near_point_at_any_scale(scale, offset):
+    rng = np.random.default_rng(3)
+    features = np.concatenate([rng.normal(size=(900, 5)), 1e-9 * rng.normal(size=(300, 5)), np.zeros((9, 5))])
+    features = np.concatenate([features, features[:40], [[1e4] * 5]])
+    features = scale * (offset / max(scale, 1.0) + features / 1e5)
+    queries = np.concatenate([features[::31], scale * rng.normal(size=(1_500, 5)) / 1e5])
+    found = nearest(features, queries, 3)
+    squares = np.zeros((len(queries), len(features)))
+    for column, asked in zip(features.T, queries.T, strict=True):
+        squares += (column[None] - asked[:, None]) * (column[None] - asked[:, None])
+    order = np.argsort(squares, axis=1, kind="stable")[:, :3]
+    assert (found.rows == order).all()
+    assert (found.squared == np.take_along_axis(squares, order, axis=1)).all()
 
 
 def test_a_tree_that_does_not_pay_is_given_up(monkeypatch):
