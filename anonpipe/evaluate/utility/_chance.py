@@ -85,7 +85,7 @@ class Splits:
     Attributes
     ----------
     first
-        Whether a record is in the first half, shape (SPLITS, n_rows).
+        Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `LEAST_ROWS`.
     scale
         From a difference between halves to one between the tables compared.
     """
@@ -96,6 +96,8 @@ class Splits:
     @classmethod
     def draw(cls, rows: int, released: int, rng: np.random.Generator) -> Splits:
         """Halves of so many original records, for a comparison with so many released ones."""
+        if rows < LEAST_ROWS:
+            return cls(np.empty((0, rows), dtype=np.bool_), 1.0)
         half = rows // 2
         first = np.zeros((SPLITS, rows), dtype=np.bool_)
         for split in first:
@@ -127,23 +129,24 @@ class Places:
 
     def distance(self) -> float:
         """Kolmogorov-Smirnov distance or total variation; 1 for a release without values, NaN for such an original."""
-        old, new = self._counts(self.old), self._counts(self.new)
+        old, new = self.counts(self.old), self.counts(self.new)
         if not old.any():
             return math.nan
         return self._apart(old, new) if new.any() else 1.0
 
     def between_halves(self, first: BoolArray) -> FloatArray:
         """The same between the halves of each split, shape (n_splits,); NaN where one has no value."""
-        whole = self._counts(self.old)
+        whole = self.counts(self.old)
         found = np.full(len(first), np.nan)
         for at, half in enumerate(first):
-            one = self._counts(self.old[half])
+            one = self.counts(self.old[half])
             other = whole - one
             if one.any() and other.any():
                 found[at] = self._apart(one, other)
         return found
 
-    def _counts(self, places: IntArray) -> IntArray:
+    def counts(self, places: IntArray) -> IntArray:
+        """Records at each place, shape (cells,); those that are left out count nowhere."""
         return np.bincount(places + 1, minlength=self.cells + 1)[1:]
 
     def _apart(self, old: IntArray, new: IntArray) -> float:
@@ -159,7 +162,7 @@ class Places:
         >>> made.old.tolist(), made.new.tolist(), made.cells
         ([0, 0, 1, 1], [1, 0], 2)
         """
-        kept = self._counts(self.old) >= least
+        kept = self.counts(self.old) >= least
         places = np.append(np.where(kept, kept.cumsum() - 1, kept.sum()), -1)  # the last for what is left out
         old, new = places[self.old], places[self.new]
         return Places(self.name, old, new, int(kept.sum()) + 1, self.ordered)
@@ -202,7 +205,7 @@ def beyond_chance(found: FloatArray, splits: FloatArray, scale: float) -> Beyond
         Differences of the release, shape (n,); NaN where the original has
         none, infinite where only the release has none.
     splits
-        The same between halves of the original, shape (SPLITS, n); NaN where a half has none.
+        The same between halves of the original, shape (n_splits, n); NaN where a half has none.
     scale
         What `Splits.scale` says.
 
@@ -237,6 +240,56 @@ def beyond_chance(found: FloatArray, splits: FloatArray, scale: float) -> Beyond
     if not math.isfinite(high):
         return Beyond(value, None, None, usual, worst, each, chance)
     return Beyond(value, low, high, usual, worst, each, chance)
+
+
+def similarity_measured(
+    name: str,
+    title: str,
+    apart: FloatArray,
+    chance: FloatArray,
+    splits: Splits,
+    *,
+    source: str,
+    records: int,
+    columns: int,
+    nothing: str,
+    note: str,
+) -> Measurement:
+    """One less the mean of differences, as sdmetrics has it, beside that of another sample of the population.
+
+    Parameters
+    ----------
+    name, title, source, records, columns
+        As in `Measurement`.
+    apart
+        Differences from 0 to 1; NaN or infinite for those that are left out.
+    chance
+        The same between halves, inflated to the tables compared.
+    splits
+        The halves: without any there is nothing beside.
+    nothing
+        Why there are no differences, where there are none.
+    note
+        What the mean is over.
+    """
+    known = np.isfinite(apart)
+    defined = bool(known.any())
+    beside = defined and len(splits.first) > 0
+    return Measurement(
+        name=name,
+        title=title,
+        value=float(1 - apart[known].mean()) if defined else math.nan,
+        unit="share",
+        better="higher",
+        source=source,
+        records=records,
+        of=records,
+        audience=Audience.SEVERAL,
+        columns=columns,
+        baseline=float(1 - chance[known].mean()) if beside else None,
+        baseline_is="another sample of the population, from halves of the original" if beside else "",
+        note=note if defined else f"Not defined: {nothing}.",
+    )
 
 
 def beyond_measured(

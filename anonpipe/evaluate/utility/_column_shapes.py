@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._chance import (
     LEAST_CELL,
-    LEAST_ROWS,
     MOST_ROWS,
     Places,
     Splits,
     beyond_chance,
     beyond_measured,
+    similarity_measured,
 )
 from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
@@ -31,34 +30,24 @@ def column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]
     part = tables.sample(MOST_ROWS, rng)
     every = [places_of(column) for column in part.columns]
     apart = np.array([each.distance() for each in every])
-    known = ~np.isnan(apart)
     beside = [each if each.ordered else each.pooled(max(part.least, LEAST_CELL)) for each in every]
     found = np.array([each.distance() for each in beside])
-    halves, scale = np.empty((0, len(every))), 1.0
-    if part.rows >= LEAST_ROWS:
-        splits = Splits.draw(part.rows, part.released, rng)
-        halves, scale = np.column_stack([each.between_halves(splits.first) for each in beside]), splits.scale
-    beyond = beyond_chance(found, halves, scale)
+    splits = Splits.draw(part.rows, part.released, rng)
+    beyond = beyond_chance(found, np.column_stack([each.between_halves(splits.first) for each in beside]), splits.scale)
     records = min(part.rows, part.released)
-    similarity = Measurement(
-        name="shapes.similarity",
-        title="Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-        value=float(1 - apart[known].mean()) if known.any() else float("nan"),
-        unit="share",
-        better="higher",
-        source="sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=int(known.sum()),
-        baseline=float(1 - beyond.chance[known].mean()) if known.any() and len(halves) else None,
-        baseline_is="another sample of the population, from halves of the original"
-        if known.any() and len(halves)
-        else "",
-        note="Mean over columns; nulls are left out." if known.any() else f"Not defined: {_NO_VALUES}.",
-    )
     return [
-        similarity,
+        similarity_measured(
+            "shapes.similarity",
+            "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
+            apart,
+            beyond.chance,
+            splits,
+            source="sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
+            records=records,
+            columns=int(np.isfinite(apart).sum()),
+            nothing=_NO_VALUES,
+            note="Mean over columns; nulls are left out.",
+        ),
         beyond_measured(
             "shapes.beyond_chance",
             "Distribution of a column, furthest from the original, as a multiple of what chance allows",

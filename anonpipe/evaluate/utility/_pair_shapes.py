@@ -6,15 +6,14 @@ from itertools import combinations
 
 import numpy as np
 
-from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._chance import (
     LEAST_CELL,
-    LEAST_ROWS,
     MOST_ROWS,
     Places,
     Splits,
     beyond_chance,
     beyond_measured,
+    similarity_measured,
 )
 from anonpipe.evaluate.utility._column_shapes import places_of
 from anonpipe.evaluate.utility._measure import Measure
@@ -44,7 +43,7 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     """
     part = tables.sample(MOST_ROWS, rng)
     crossed = _chosen(part, rng)
-    splits = Splits.draw(part.rows, part.released, rng) if part.rows >= LEAST_ROWS else None
+    splits = Splits.draw(part.rows, part.released, rng)
     at = list(combinations(range(len(part.numbers)), 2))
     plain, plain_halves = _of_pairs(*part.number_arrays(), splits)
     graded, graded_halves = _of_pairs(*grades(part), splits)
@@ -52,19 +51,26 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     pooled = [each.pooled(max(part.least, LEAST_CELL)) for each in cells]
     apart = np.concatenate([plain / 2, [each.distance() for each in cells]])
     found = np.concatenate([graded, [each.distance() for each in pooled]])
-    halves = np.empty((0, len(found)))
-    if splits is not None:
-        counted = [each.between_halves(splits.first)[:, None] for each in pooled]
-        halves = np.concatenate([graded_halves, *counted], axis=1)
-    scale = splits.scale if splits is not None else 1.0
-    beyond = beyond_chance(found, halves, scale)
+    halves = np.concatenate([graded_halves, *(each.between_halves(splits.first)[:, None] for each in pooled)], axis=1)
+    beyond = beyond_chance(found, halves, splits.scale)
     chance = beyond.chance.copy()
-    chance[: len(at)] = beyond_chance(plain, plain_halves, scale).chance / 2
+    chance[: len(at)] = beyond_chance(plain, plain_halves, splits.scale).chance / 2
     names = [(part.numbers[a].name, part.numbers[b].name) for a, b in at]
     names += [(left.name, right.name) for left, right in crossed]
     records = min(part.rows, part.released)
     return [
-        _similarity(apart, chance if splits is not None else None, records, len(part.columns)),
+        similarity_measured(
+            "pairs.similarity",
+            "Similarity of pairs of columns (correlations, cross tables)",
+            apart,
+            chance,
+            splits,
+            source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+            records=records,
+            columns=len(part.columns),
+            nothing=_NO_PAIR,
+            note=f"Mean over {int(np.isfinite(apart).sum())} pairs.",
+        ),
         beyond_measured(
             "pairs.beyond_chance",
             "How a pair of columns goes together, furthest from the original, as a multiple of what chance allows",
@@ -77,7 +83,7 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     ]
 
 
-def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits | None) -> tuple[FloatArray, FloatArray]:
+def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatArray, FloatArray]:
     """`correlations_apart` of each two columns, shapes (n_pairs,) and (n_splits, n_pairs)."""
     rows, columns = np.triu_indices(old.shape[1], 1)
     found, halves = correlations_apart(old, new, splits)
@@ -92,35 +98,13 @@ def grades(tables: Tables) -> tuple[FloatArray, FloatArray]:
     """
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     for places in map(places_of, tables.numbers):
-        counts = np.bincount(places.old + 1, minlength=places.cells + 1)[1:]
+        counts = places.counts(places.old)
         share = np.append((counts.cumsum() - counts / 2) / max(1, counts.sum()), np.nan)  # the last for nulls
         for side, at in zip(sides, (places.old, places.new), strict=True):
             side.append(share[at])
     rows = tables.rows, tables.released
     old, new = (np.column_stack([np.empty((n, 0)), *side]) for n, side in zip(rows, sides, strict=True))
     return old, new
-
-
-def _similarity(apart: FloatArray, chance: FloatArray | None, records: int, columns: int) -> Measurement:
-    """The mean over pairs, beside that of halves."""
-    known = np.isfinite(apart)
-    defined = bool(known.any())
-    beside = chance is not None and defined
-    return Measurement(
-        name="pairs.similarity",
-        title="Similarity of pairs of columns (correlations, cross tables)",
-        value=float(1 - apart[known].mean()) if defined else float("nan"),
-        unit="share",
-        better="higher",
-        source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=columns,
-        baseline=float(1 - chance[known].mean()) if chance is not None and defined else None,
-        baseline_is="another sample of the population, from halves of the original" if beside else "",
-        note=f"Mean over {int(known.sum())} pairs." if defined else f"Not defined: {_NO_PAIR}.",
-    )
 
 
 def _chosen(part: Tables, rng: np.random.Generator) -> list[tuple[BothColumns, BothColumns]]:
@@ -152,7 +136,7 @@ def _codes(column: BothColumns) -> tuple[IntArray, int]:
     return np.where(np.isnan(both), size, both).astype(np.int64), size + 1
 
 
-def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits | None = None) -> tuple[FloatArray, FloatArray]:
+def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatArray, FloatArray]:
     """Differences of correlations over the records in which neither of a pair is null.
 
     Parameters
@@ -160,7 +144,7 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits | None =
     old, new
         Numbers of both tables, NaN for null, shapes (n_rows, width) and (n_released, width).
     splits
-        Halves of the original; None for none.
+        Halves of the original.
 
     Returns
     -------
@@ -170,7 +154,8 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits | None =
 
     Examples
     --------
-    >>> found, _ = correlations_apart(np.array([[0.0, 1], [1, 2], [2, 3]]), np.array([[0.0, 3], [1, 2], [2, 1]]))
+    >>> old, new = np.array([[0.0, 1], [1, 2], [2, 3]]), np.array([[0.0, 3], [1, 2], [2, 1]])
+    >>> found, _ = correlations_apart(old, new, Splits.draw(3, 3, np.random.default_rng(0)))
     >>> found[0].round(9).tolist()
     [0.0, 2.0]
     """
@@ -182,8 +167,8 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits | None =
     before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
     found = np.abs(after - before)
     found[np.isnan(after) & ~np.isnan(before)] = np.inf
-    if splits is None or not width:
-        return found, np.empty((0 if splits is None else len(splits.first), width, width))
+    if not width:
+        return found, np.empty((len(splits.first), 0, 0))
     whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
     halves = np.empty((len(splits.first), width, width))
     for at, half in enumerate(splits.first):

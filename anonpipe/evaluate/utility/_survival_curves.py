@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._chance import LEAST_ROWS, MOST_ROWS, Splits, beyond_chance, beyond_measured
+from anonpipe.evaluate.utility._chance import MOST_ROWS, Splits, beyond_chance, beyond_measured
 from anonpipe.evaluate.utility._endpoint import Endpoint
 from anonpipe.evaluate.utility._measure import Measure
 from anonpipe.evaluate.utility._measurement import Measurement
@@ -95,10 +95,10 @@ def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measuremen
     records and k events have; up to the time at which a tenth of the group (and k records) is at risk.
     """
     part = tables.sample(MOST_ROWS, rng)
-    splits = Splits.draw(part.rows, part.released, rng) if part.rows >= LEAST_ROWS else None
+    splits = Splits.draw(part.rows, part.released, rng)
     names: list[tuple[str, ...]] = []
     titles: list[str] = []
-    found, halves = [np.empty(0)], [np.empty((0 if splits is None else len(splits.first), 0))]
+    found, halves = [np.empty(0)], [np.empty((len(splits.first), 0))]
     for endpoint in part.endpoints:
         old, new = followed(part, endpoint)
         prefix = f"{endpoint.name}: " if endpoint.name else ""
@@ -109,7 +109,7 @@ def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measuremen
             names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
             titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]
     each = np.concatenate(found)
-    beyond = beyond_chance(each, np.concatenate(halves, axis=1), splits.scale if splits is not None else 1.0)
+    beyond = beyond_chance(each, np.concatenate(halves, axis=1), splits.scale)
     records, known = min(part.rows, part.released), ~np.isnan(each)
     largest = float(each[known].max()) if known.any() else math.nan
     why = "no record has both" if part.endpoints else _NO_SURVIVAL
@@ -214,7 +214,7 @@ def _apart(
     others: IntArray,
     count: int,
     least: int,
-    splits: Splits | None,
+    splits: Splits,
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
     last = _last_times(old.times, groups, count, least)
@@ -226,8 +226,6 @@ def _apart(
     # A group that the release has lost is as far off as can be.
     lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
     found = np.where(lost, 1.0, found)
-    if splits is None:
-        return found, np.empty((0, count))
     own = _in_order(old.times, groups)
     given = old.times[own], old.events[own]
     halves = [curves_apart(*given, half[own].astype(np.int64), groups[own], last) for half in splits.first]
