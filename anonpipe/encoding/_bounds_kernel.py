@@ -36,23 +36,23 @@ def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _project(x: FloatArray, low: float, high: float) -> float:
-    """The shift t for which clip(x + t) has the sum of x; 0 where no shift has it."""
+def _excess(x: FloatArray, low: float, high: float) -> float:
+    """By how much holding values inside the bounds raises their sum; 0 also where no values inside have that sum."""
     n = x.shape[0]
     total, clipped = 0.0, 0.0
     for value in x:
         total += value
         clipped += min(max(value, low), high)
-    if total < n * low or total > n * high:
+    if total < n * low or total > n * high or clipped == total:
         return 0.0
-    if clipped == total:
-        return 0.0
-    return _shift(np.sort(x), low, high, clipped - total)
+    return clipped - total
 
 
 @nb.njit(cache=True, nogil=True)
 def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
     """The shift of sorted values that takes `excess` off their sum once they are held inside."""
+    if excess == 0.0:
+        return 0.0
     if excess > 0.0:
         return -_fall(x, low, high, excess)
     return float(_fall(-x[::-1], -high, -low, -excess))
@@ -67,14 +67,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
     >>> variance_inside(np.array([-2.0, 3.0, 5.0]), 0.0, np.inf)
     2.6666666666666665
     """
-    n = x.shape[0]
-    total, clipped = 0.0, 0.0
-    for value in x:
-        total += value
-        clipped += min(max(value, low), high)
-    shift = 0.0
-    if clipped != total and n * low <= total <= n * high:
-        shift = _shift(x, low, high, clipped - total)
+    n, shift = x.shape[0], _shift(x, low, high, _excess(x, low, high))
     mean, squares = 0.0, 0.0
     for value in x:
         mean += min(max(value + shift, low), high)
@@ -124,7 +117,7 @@ def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: 
                 outside = outside or values[row] < low or values[row] > high
         if not outside:
             continue
-        shift = _project(x[:n], low, high)
+        shift = _shift(np.sort(x[:n]), low, high, _excess(x[:n], low, high))
         for row in order[starts[g] : starts[g + 1]]:
             if not np.isnan(values[row]):
                 out[row] = min(max(values[row] + shift, low), high)

@@ -129,8 +129,6 @@ def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
     low, high = ((bound - block.mean) / block.sd for bound in block.bounds)
     wanted, centre = column.var(), column.mean()
     ordered = np.sort(column)  # once: however far values are spread, their order stays
-    if ordered[0] >= low and ordered[-1] <= high:
-        return column
     if variance_inside(ordered, low, high) >= wanted * (1.0 - 1e-6):
         return column
     narrow, wide = 1.0, _WIDEST
