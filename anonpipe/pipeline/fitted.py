@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -198,6 +197,14 @@ def view_of(
     sd = {name: scan.columns[name].sd for name in columns}
     log_mean = {name: scan.columns[name].log_mean for name in columns}
     log_sd = {name: scan.columns[name].log_sd for name in columns}
-    told: Any = {"log_mean": log_mean, "log_sd": log_sd, "as_probabilities": as_probabilities, "scores": scores}
-    told["restored"] = restored
-    return build_view(columns, mean, sd, counts, **told)
+    return build_view(
+        columns,
+        mean,
+        sd,
+        counts,
+        log_mean=log_mean,
+        log_sd=log_sd,
+        as_probabilities=as_probabilities,
+        scores=scores,
+        restored=restored,
+    )

@@ -24,6 +24,8 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
     job = fitted.job
     written = work.staging.results("write").read_all(cut.files)
+    columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
+    transforms = {each["transform"] for each in columns.values() if "transform" in each}
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": mark(steward_secret()),
@@ -33,11 +35,9 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "rows_per_unit": job.rows_per_unit,
         "methods": _methods(job),
         "schema": release.describe_schema(fitted.schema),
-        "columns": (columns := _columns(fitted)),
-        "transforms": {name: told for name, told in TRANSFORMS.items() if name in _transforms(columns)},
-        "group_sizes": None
-        if (sizes := group_sizes(work, fitted, cut)) is None
-        else group_size_histogram(sizes, job.k),
+        "columns": columns,
+        "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
+        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k),
         "verdict": {
             "verdict": "passed" if verdict.passed else "failed",
             "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, cut.rows)],
@@ -49,22 +49,16 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """What each column of the release is, in its order."""
-    told: dict[str, dict[str, Any]] = {
-        name: {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
-        for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
-    }
+    told: dict[str, dict[str, Any]] = {}
     restored = fitted.procedure.decoder.restored
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
+        told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.can_be_scored and at not in restored:
             told[name]["transform"] = column.transform or "none"
     told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         told |= fitted.probabilities.described()
     return {name: told[name] for name in fitted.schema.names}
-
-
-def _transforms(columns: dict[str, dict[str, Any]]) -> set[str]:
-    return {told["transform"] for told in columns.values() if "transform" in told}
 
 
 def _methods(job: Job) -> dict[str, Any]:
