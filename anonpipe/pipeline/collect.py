@@ -217,9 +217,11 @@ REPEATED = 0.5
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     """What the steward should know of the values that were made; the shares tell of extremes, and are not released."""
-    decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
-    repeated = sum(result["without_spread"] for result in decoded)
-    return _beyond_original(work, fitted, cut) + _repeated_rows(learnt_groups(work, fitted, cut), repeated)
+    found = _beyond_original(work, fitted, cut)
+    if (groups := learnt_groups(work, fitted, cut)) is not None:
+        decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
+        found += _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
+    return found
 
 
 def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
@@ -246,10 +248,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %"
 
 
-def _repeated_rows(groups: TableGroups | None, repeated: int) -> list[str]:
+def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
     """Whether most rows lie in groups without any spread, of which nothing is masked."""
-    if groups is None:
-        return []
     rows = groups.whole.grouped.total.n
     share = repeated / max(1, rows)
     if share <= REPEATED:

@@ -159,15 +159,18 @@ def counted_rows(
         for original, released in both
         for g in decoded.groupings
     )
-    smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
+    smallest, without_spread = None, None
+    if method.groups_counted is not None:
+        smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
+        without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
         "as_they_were": max(unchanged),
         # Records of no person meet original ones as another sample would, unless a person has several rows.
         "by_chance": 0 if method.same_person or fitted.job.rows_per_unit == "many" else equal_by_chance(before, k),
-        "without_spread": min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings),
-        "smallest_group": None if method.groups_counted is None else smallest,
+        "without_spread": without_spread,
+        "smallest_group": smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
         "column_sums": exact_sums(decoded.features) if method.exact_columns else [],
     }
