@@ -201,8 +201,10 @@ class KnownOfRun:
         found = {}
         for at, name in enumerate(names):
             own = self.queries.own_strata[:, at]
-            members, others = (self._stratum_of(which, name) == own for which in ("strata_release", "strata_original"))
-            if held is not None:
+            members = self._stratum_of("strata_release", name) == own
+            if held is None:
+                others = self._stratum_of("strata_original", name) == own
+            else:
                 others = self._stratum_of("strata_held", name) == stratum_numbers(self.fitted, held)[name]
             commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
             found[name] = risk.StratumGuesses(members, others, linked, commonest, held is not None)

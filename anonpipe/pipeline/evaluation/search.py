@@ -23,10 +23,10 @@ from anonpipe.pipeline.evaluation.samples import (
     read_queries,
 )
 from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.holdout import held_cells
+from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 NEIGHBOURS = 5
 """Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at."""
@@ -34,22 +34,25 @@ NEIGHBOURS = 5
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
-    begin, queries = cut.rows_before(index), read_queries(work)
+    begin, queries, control = cut.rows_before(index), read_queries(work), _control(work, fitted)
+    apart = without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
-    found = _in_release(work, fitted, released, queries, begin)
+    found = _in_release(released, queries, control, begin)
     told: Told = {"release": of_groups, "ranks": of_groups}
-    if by_strata := _knowing_no_stratum(work, fitted, released, queries, begin):
+    if apart is not None:
+        by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
         found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         told |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
-    found |= _in_original(fitted, known_features(fitted, cells), queries, begin)
-    told["strata_original"] = stratum_numbers(fitted, cells)
+    found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
+    if "strata_original" in found:
+        told["strata_original"] = stratum_numbers(fitted, cells)
     _save(work, index, found, told, begin, arrays)
     return {"rows": len(cells)}
 
@@ -58,35 +61,37 @@ Told = dict[str, Mapping[str, IntArray]]
 """Of what was found under a name, what is told of each of the partition's rows."""
 
 
+def _control(work: Work, fitted: Fitted) -> FloatArray | None:
+    """Features of the held-out records that are looked for, too; None where there are too few."""
+    held = held_cells(work, fitted)
+    return None if len(held) < FEWEST_HELD else known_features(fitted, held)
+
+
 def _knowing_no_stratum(
-    work: Work, fitted: Fitted, released: FloatArray, queries: Queries, begin: int
+    released: FloatArray, queries: Queries, control: FloatArray | None, apart: BoolArray, begin: int
 ) -> dict[str, Nearest]:
-    """The closest released record in all columns but those of the strata; nothing where there are none."""
-    if not fitted.job.strata.by:
-        return {}
-    kept, held = without_strata(fitted), held_cells(work, fitted)
+    """The closest released record in all columns but those of the strata."""
     asked = {"strata_release": queries.features}
-    if len(held):
-        asked["strata_held"] = known_features(fitted, held)
-    return {name: nearest(released[:, kept], each[:, kept], 1, offset=begin) for name, each in asked.items()}
+    if control is not None:
+        asked["strata_held"] = control
+    return {name: nearest(released[:, apart], each[:, apart], 1, offset=begin) for name, each in asked.items()}
 
 
-def _in_original(fitted: Fitted, original: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
-    """The nearest other originals of what is looked for; where there are strata, also without knowing these."""
+def _in_original(original: FloatArray, queries: Queries, apart: BoolArray | None, begin: int) -> dict[str, Nearest]:
+    """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
     found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
-    if fitted.job.strata.by:
-        kept = without_strata(fitted)
-        found["strata_original"] = nearest(original[:, kept], features[:, kept], 1, offset=begin, without=own)
+    if apart is not None:
+        found["strata_original"] = nearest(original[:, apart], features[:, apart], 1, offset=begin, without=own)
     return found
 
 
-def _in_release(work: Work, fitted: Fitted, released: FloatArray, queries: Queries, begin: int) -> dict[str, Nearest]:
+def _in_release(released: FloatArray, queries: Queries, control: FloatArray | None, begin: int) -> dict[str, Nearest]:
     """The nearest released records of what is looked for."""
     found = {"release": nearest(released, queries.features, NEIGHBOURS, offset=begin, values=True)}
     found["ranks"] = _by_ranks(released, queries, begin)
-    if len(held := held_cells(work, fitted)):
-        found["held_release"] = nearest(released, known_features(fitted, held), 2, offset=begin)
+    if control is not None:
+        found["held_release"] = nearest(released, control, 2, offset=begin)
     return found
 
 
@@ -146,7 +151,8 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     name
         `release`, `original` (the sampled records in the release, and among
         the other originals), `ranks`, `held_release` (the held-out ones in
-        the release); without knowing the strata `strata_release`, `strata_original`, `strata_held`.
+        the release); without knowing the strata `strata_release`, `strata_held`, and where too few records are
+        held out for these two, `strata_original` in place of the latter.
     told
         `groups`, `alike` for numbers as of `alike_numbers`, or of a search without strata the name
         of a column that makes them; None for none.
