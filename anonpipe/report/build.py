@@ -19,13 +19,13 @@ from anonpipe.report import words
 from anonpipe.report.content import (
     AnalysisPart,
     Audience,
+    CheckLine,
     Coefficient,
     Compared,
     Correlations,
     Figure,
     FileLine,
     Interval,
-    Line,
     Panel,
     Picture,
     Report,
@@ -163,7 +163,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     job, passed = facts.job, facts.verdict.passed
     grouped = any(check.key == "group.smallest" for check in checks)
     overlaps = [_OVERLAPS] if facts.overlaps else []
-    lines = tuple(Line(**line(check).to_dict()) for check in checks)
+    lines = tuple(CheckLine(**line(check).to_dict()) for check in checks)
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,

@@ -34,7 +34,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Line(Part):
+class CheckLine(Part):
     """A check of the verdict: what was measured, the limit, and the bytes it was measured on.
 
     `key` is stable between versions; reports of earlier ones have none.
@@ -340,7 +340,7 @@ class Report(Part):
     columns: tuple[ColumnLine, ...]
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
-    checks: tuple[Line, ...]
+    checks: tuple[CheckLine, ...]
     group_sizes: tuple[SizeLine, ...] = ()
     pictures: tuple[Picture, ...] = ()
     correlations: Correlations | None = None

@@ -12,7 +12,7 @@ from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.report.content import ColumnLine, Line, MethodLine, Treatment
+from anonpipe.report.content import CheckLine, ColumnLine, MethodLine, Treatment
 from anonpipe.verify.catalogue import GATES, kind_of
 
 
@@ -230,7 +230,7 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def headline(passed: bool, rows: int, checks: Sequence[Line]) -> str:
+def headline(passed: bool, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence."""
     if passed:
         return f"Released: {counted(rows, 'row')}. Nothing that was checked failed."
@@ -239,7 +239,7 @@ def headline(passed: bool, rows: int, checks: Sequence[Line]) -> str:
     return f"Nothing was released: {what}."
 
 
-def summary(checks: Sequence[Line]) -> tuple[str, ...]:
+def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     """What failed, then how many passed, then what was not checked."""
     failed = [
         f"Failed: {check.name}. Measured: {check.measured}; allowed: {check.limit}."
