@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from anonpipe.storage import release
+from anonpipe.storage.versions import Place
+
 
 @pytest.fixture(autouse=True)
 def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -15,6 +18,15 @@ def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("anonpipe.rng.FEWEST_BYTES", 1)  # the limits of many tests are for the draws of plain secrets
     return tmp_path
+
+
+@pytest.fixture(params=["local", "memory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Place]:
+    """An output folder, on disk and on an object store: its URL, and as it is opened."""
+    url = str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
+    found = release.place(url)
+    release.check_writable(found)
+    return url, found
 
 
 def pytest_configure() -> None:

@@ -29,14 +29,6 @@ def staged(tmp_path):
     return paths, {"rows": 6, "schema": schema, "files": files}
 
 
-@pytest.fixture(params=["local", "memory"])
-def where(request, tmp_path):
-    url = str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
-    found = release.place(url)
-    release.check_writable(found)
-    return url, found
-
-
 def test_publish_then_check_then_publish_again(staged, where):
     url, place = where
     first = release.publish(*staged, place).path

@@ -21,14 +21,6 @@ STEWARD, OTHER = signing_key(b"s" * 16), signing_key(b"o" * 16)
 KEY = STEWARD.public_key()
 
 
-@pytest.fixture(params=["local", "memory"])
-def where(request, tmp_path):
-    url = str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
-    found = release.place(url)
-    release.check_writable(found)
-    return url, found
-
-
 def publish(tmp_path, place, values=(1, 2, 3), signer=STEWARD):
     path = tmp_path / "part-00000.parquet"
     pq.write_table(pa.table({"a": list(values)}), path)
