@@ -23,6 +23,7 @@ class Reason(StrEnum):
     AVERAGED = "averaged"
     AVERAGED_UNDEFINED = "averaged, undefined"
     ONE_COLUMN = "one column"
+    NO_TAILS = "no tails"
     NO_CLASS = "no class"
     NO_STRATA = "no strata"
     REFUSED = "refused"

@@ -390,6 +390,24 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
+            "tail_linkage",
+            None,
+            "the most extreme records led to their own",
+            "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, and "
+            "the 1 and 5 % furthest out in all of them) whose closest released record is their own or of their own "
+            "group; of these figures the largest, which few records make uncertain",
+            least=0,
+            most=1,
+            figures=("tails.*",),
+            unmeasured="unmeasured.tails",
+            example=0.2,
+        ),
+        "most extreme records led to their own record or group",
+        "a larger k hides extremes among more; mask.method local_synthesis leads to nobody",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
             "homogeneity",
             None,
             "records in groups with one sensitive value",
@@ -659,6 +677,7 @@ REASONS: dict[Reason, str] = {
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
+    Reason.NO_TAILS: "no masked number or date has values that few records are beyond",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
     Reason.REFUSED: f"{{{SAID}}}",

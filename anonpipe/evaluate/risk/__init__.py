@@ -13,6 +13,7 @@ from anonpipe.evaluate.risk import (
     _membership,
     _probabilistic,
     _stratum,
+    _tails,
 )
 from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
@@ -47,10 +48,12 @@ from anonpipe.evaluate.risk._probabilistic import (
 )
 from anonpipe.evaluate.risk._ranks import Ranks
 from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
+from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
+    _tails.MEASURE,
     _lasko.MEASURE,
     _conditional_privacy.MEASURE,
     _known_attribute.MEASURE,
@@ -95,6 +98,7 @@ __all__ = [
     "Scale",
     "StratumGuesses",
     "StratumInference",
+    "TailLinkage",
     "WholeGroups",
     "attribute_inference",
     "class_risk",
@@ -115,4 +119,5 @@ __all__ = [
     "probabilistic_bound",
     "score_linkage",
     "stratum_inference",
+    "tail_linkage",
 ]

@@ -192,6 +192,10 @@ class Known(Protocol):
         """The nearest released records by ranks."""
 
     @property
+    def numbers(self) -> tuple[Sequence[str], FloatArray]:
+        """Names and original values of the masked numbers and dates, of each record looked for; NaN for null."""
+
+    @property
     def alike(self) -> Alike | None:
         """Which of the nearest are alike, where records are in groups and made from none alone."""
 

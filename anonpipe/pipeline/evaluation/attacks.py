@@ -18,6 +18,7 @@ from anonpipe.pipeline.evaluation.samples import (
     Queries,
     fewest_alike,
     group_sizes,
+    masked_numbers,
     read_groups,
     read_guessed,
     read_pairs,
@@ -30,7 +31,7 @@ from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.steps import learnt_groups
-from anonpipe.types import BoolArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.assessment import NotChecked
 from anonpipe.verify.catalogue import SAID
 
@@ -109,6 +110,12 @@ class KnownOfRun:
     def unlinked(self) -> Reason:
         """Why there is neither, where there is not."""
         return self.fitted.procedure.no_link
+
+    @property
+    def numbers(self) -> tuple[tuple[str, ...], FloatArray]:
+        """Masked numbers and dates of the records looked for."""
+        names = tuple(self.fitted.cells.names[at] for at in masked_numbers(self.fitted))
+        return names, self.queries.own_numbers
 
     @property
     def alike(self) -> risk.Alike | None:

@@ -104,6 +104,8 @@ class Queries:
         A number of its group and its unchanged columns; see `alike_numbers`.
     own_strata
         Of each column that makes the strata a number of its value, shape (n_queries, n_columns).
+    own_numbers
+        Its cells of `masked_numbers`, shape (n_queries, n_columns).
     ranked_original, ranked_released
         Some records of both tables, to take ranks from.
     """
@@ -115,6 +117,7 @@ class Queries:
     own_size: IntArray
     own_alike: IntArray
     own_strata: IntArray
+    own_numbers: FloatArray
     ranked_original: FloatArray
     ranked_released: FloatArray
 
@@ -173,7 +176,13 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),
         "own_strata": np.column_stack([np.empty((len(at), 0), np.int64), *stratum_numbers(fitted, own).values()]),
+        "own_numbers": own[:, masked_numbers(fitted)],
     }
+
+
+def masked_numbers(fitted: Fitted) -> list[int]:
+    """Places of the numbers and dates that are replaced."""
+    return [at for at in fitted.synthesized if not fitted.cells.columns[at].kind.coded]
 
 
 def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArray:
@@ -292,7 +301,7 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
 
     Records whose columns are to be guessed go into a file of their own.
     """
-    asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata")
+    asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
     names = (*asked, "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
     if fitted.procedure.spans_parts:

@@ -37,6 +37,7 @@ def test_what_is_missing_is_told_as_a_reason():
     assert told == {
         "linkage": Reason.NO_LINK,
         "rank_linkage": Reason.NO_LINK,
+        "tails": Reason.NO_LINK,
         "conditional_privacy": Reason.NO_PAIRS,
         "known_attribute": Reason.NO_GROUPS,
         "collusion": Reason.NO_GROUPS,

@@ -1,0 +1,103 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.risk import tail_linkage
+from anonpipe.evaluate.risk._tails import SHARES
+
+
+def outer(column, share):
+    """The records of one column that are beyond all but a share of the others, by counting."""
+    known = [value for value in column if not math.isnan(value)]
+    found = set()
+    for sign in (1, -1):
+        for at, value in enumerate(column):
+            if not math.isnan(value) and sum(sign * other >= sign * value for other in known) <= int(
+                share * len(known)
+            ):
+                found.add(at)
+    return found
+
+
+def far(columns):
+    """Sum over columns of squared normal scores of mean ranks."""
+    total = [0.0] * len(columns[0])
+    for column in columns:
+        known = [value for value in column if not math.isnan(value)]
+        for at, value in enumerate(column):
+            if not math.isnan(value):
+                below, equal = sum(other < value for other in known), sum(other == value for other in known)
+                total[at] += norm.ppf((below + equal / 2) / len(known)) ** 2
+    return total
+
+
+def twin(columns, linked):
+    found = []
+    for share in SHARES:
+        each = [outer(column, share) for column in columns]
+        distances = far(columns)
+        room = int(share * len(distances))
+        together = {at for at, one in enumerate(distances) if sum(other >= one for other in distances) <= room}
+        count = [(sum(linked[at] for at in which), len(which)) for which in (*each, set().union(*each), together)]
+        found.append(count)
+    return found
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.integers(20, 230), st.integers(1, 3), st.sampled_from(["normal", "heaped", "zeros", "nulls"]), st.integers(0, 9)
+)
+def test_as_the_twin(rows, width, kind, seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(rows, width))
+    if kind == "heaped":
+        values = np.round(values)
+    elif kind == "zeros":
+        values = np.where(values < 0.5, 0.0, values)
+    elif kind == "nulls":
+        values[rng.random(values.shape) < 0.4] = np.nan
+    linked = rng.random(rows) < 0.5
+    names = [f"c{at}" for at in range(width)]
+    order = rng.permutation(rows)
+    found = tail_linkage(values, linked, names)
+    assert found == tail_linkage(values[order], linked[order], names)
+    expected = twin([column.tolist() for column in values.T], linked.tolist())
+    for tail, counts in zip(found.tails, expected, strict=True):
+        assert [(hits, count) for _, hits, count in tail.columns] == counts[:width]
+        assert [tail.any_column, tail.together] == counts[width:]
+
+
+def test_extremes_that_are_found_are_not_hidden_by_all_others():
+    rng = np.random.default_rng(1)
+    income = rng.lognormal(10, 2, 2_000)
+    found = tail_linkage(income[:, None], income >= np.sort(income)[-15], ["income"], of=90_000)
+    measured = {one.name: one for one in found.measurements()}
+    assert found.everyone == pytest.approx(0.0075)
+    assert measured["tails.columns_1"].value == 15 / 40 and measured["tails.columns_1"].parts == (("income", 15 / 40),)
+    assert measured["tails.together_1"].value == pytest.approx(0.5, abs=0.3)
+    one = measured["tails.columns_1"]
+    assert one.low < one.value < one.high and one.baseline == found.everyone and (one.records, one.of) == (40, 90_000)
+
+
+def test_the_value_of_many_is_no_extreme():
+    zeros = np.zeros((300, 1))
+    assert tail_linkage(zeros, np.ones(300, bool), ["visits"]).measurements() == ()
+    few = tail_linkage(np.arange(40.0)[:, None], np.ones(40, bool), ["x"], whose="record").measurements()
+    assert [one.name for one in few] == ["tails.columns_5", "tails.together_5"]
+    assert "own record" in few[0].title and few[0].low is None
+
+
+def test_refusals():
+    for values, linked, names in (
+        (np.zeros(3), [True] * 3, ["x"]),
+        (np.zeros((3, 1)), [True], ["x"]),
+        (np.zeros((3, 1)), [True] * 3, []),
+        (np.zeros((0, 1)), [], ["x"]),
+    ):
+        with pytest.raises(JobError, match="one row a record"):
+            tail_linkage(values, linked, names)
