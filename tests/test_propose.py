@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -105,6 +106,18 @@ def test_reasons_name_what_a_column_follows_from() -> None:
     assert found["ydx"] == 'a linear copy of "dx"'
     assert found["exit"] == 'follows from "dx" and "surv_mm", the months between'
     assert found["bdate"] == 'follows from "dx" and "age", the years between'
+
+
+def test_a_number_is_no_part_of_a_date_that_is_known_for_few_of_its_rows() -> None:
+    """Here in half of them, all in one month and of one value, which agrees with any."""
+    when = np.datetime64("2024-03-01") + np.arange(400) % 20
+    dose = np.where(np.arange(400) < 220, 2, np.arange(400) % 57)
+    missing = np.arange(400) >= 220
+    table = pa.table({"at": pa.array(when, mask=missing), "dose": dose, "part": pa.array(when).cast(pa.date32())})
+    assert {name: guessed.role for name, guessed in guess(look_at(table)).items()}["dose"] is Role.MASKED
+    month = pa.table({"at": when + 40 * (np.arange(400) % 9), "month": 0 * dose})
+    month = month.set_column(1, "month", pc.month(month["at"]))
+    assert guess(look_at(month))["month"].reason == 'the month of "at"'
 
 
 def _values(table: pa.Table) -> set[str]:

@@ -52,6 +52,8 @@ LARGEST = 1e100
 """Greater numbers, infinity among them, count as null: their squares overflow."""
 THIN_ROWS = 1_000
 """Rows of the first, quick look for a dependence."""
+NEARLY_ALL = 0.95
+"""Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it."""
 SAME_CORRELATION = 0.99999
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
@@ -515,7 +517,8 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
             if not _part(*_together(_thin(date), _thin(part))):
                 continue
             days, values = _together(date, part)
-            if len(days) >= max(ENOUGH_ROWS, part.filled / 2) and (name := _part(days, values)):
+            known = len(days) >= max(ENOUGH_ROWS, NEARLY_ALL * part.filled)
+            if known and np.ptp(values) > 0 and (name := _part(days, values)):  # any constant is a part of one month
                 yield part.name, f"the {name} of {_quoted(date.name)}"
                 break
 
