@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anonpipe.job.model import Job
     from anonpipe.pipeline.run import Outcome
     from anonpipe.report import Report
+    from anonpipe.storage.release import Checked
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -257,10 +258,10 @@ def summary(
 def _compared(source: str | Path, internal: str | None = None) -> Report:
     """The report in a file, or of the release in an output folder, which must hold figures of both tables."""
     from anonpipe.report import read_report, report_of_release
-    from anonpipe.storage.release import check
+    from anonpipe.storage.release import checked
 
     if isinstance(source, str):  # figures of files that are no longer those
-        _refuse_damaged(source, check(source))
+        _refuse(source, checked(source))
     made = read_report(source) if isinstance(source, Path) else report_of_release(source, internal)
     if made.audience != "internal":
         raise InputError(f"{source} is the external report, which tells nothing of the original; give the internal one")
@@ -289,17 +290,24 @@ def report(
     )
 
 
-def _refuse_damaged(release: str, problems: list[str]) -> None:
-    """Refuse a release that is not what was published.
+def _refuse(release: str, found: Checked) -> None:
+    """Refuse a release that is not what was published, or not the one that was asked for.
 
     Raises
     ------
     InputError
-        With each difference from the manifest.
+        What is the case, and each finding.
     """
-    if problems:
-        found = "".join(f"\n  {problem}" for problem in problems)
-        raise InputError(f"the release at {release} is damaged, it does not match its manifest:{found}")
+    said = {
+        "is damaged, it does not match its manifest": found.damage,
+        "is not shown to be signed by the owner of the key": found.origin,
+        "is not the version that it should be": found.order,
+    }
+    if found.problems:
+        what = ", and ".join(text for text, problems in said.items() if problems)
+        whole = "" if found.damage else "; its files are those of its manifest"
+        lines = "".join(f"\n  {problem}" for problem in found.problems)
+        raise InputError(f"the release at {release} {what}{whole}:{lines}")
 
 
 @app.command()
@@ -319,12 +327,13 @@ def verify(
     from anonpipe.storage.signature import read_public_key
 
     form = _form(as_json, quiet)
-    where, manifest, problems = checked(release, None if key is None else read_public_key(key), seen)
+    found = checked(release, None if key is None else read_public_key(key), seen)
+    where, manifest, problems = found.where, found.manifest, found.problems
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
         told["signature"] = "not looked at" if key is None else "refused" if problems else "of this key"
         display.as_json({"intact": not problems, "version": where.root, **told, "problems": problems})
-    _refuse_damaged(release, problems)
+    _refuse(release, found)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
         display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")

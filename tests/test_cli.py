@@ -24,6 +24,7 @@ from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose.demo import write_registry
 from anonpipe.storage import staging as store
+from anonpipe.storage.signature import public_pem, signing_key
 from tests import runs, small
 from tests.small import CANARY
 
@@ -249,6 +250,21 @@ def test_verify_lists_all_damage(call, job_file, tmp_path):
     assert "stray [bold].txt: not in the manifest" in answer.err
     (folder / "part-00000.parquet").unlink()
     assert "part-00000.parquet: missing" in call("verify", tmp_path / "out").err
+
+
+def test_verify_does_not_call_a_whole_release_damaged(call, job_file, tmp_path):
+    assert call("run", job_file).code == 0
+    (tmp_path / "other.pub").write_bytes(public_pem(signing_key(b"o" * 16).public_key()))
+    foreign = call("verify", tmp_path / "out", "--key", tmp_path / "other.pub")
+    older = call("verify", tmp_path / "out", "--seen", "v000099-5d1c09aa")
+    for answer, said in ((foreign, "is not shown to be signed by the owner of the key"), (older, "is not the version")):
+        text = " ".join(answer.err.split())
+        assert answer.code == 2 and said in text and "its files are those of its manifest" in text
+        assert "damaged" not in text
+    assert "is older than v000099-5d1c09aa" in " ".join(older.err.split())
+    (tmp_path / "out" / "release" / "stray.txt").write_text("")
+    both = " ".join(call("verify", tmp_path / "out", "--seen", "v000099-5d1c09aa").err.split())
+    assert "is damaged, it does not match its manifest, and is not the version that it should be" in both
 
 
 @pytest.mark.parametrize(

@@ -394,11 +394,28 @@ def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
 
 
 class Checked(NamedTuple):
-    """A version that was compared with its manifest: the folder, the manifest, and what is wrong."""
+    """A version that was compared with its manifest: the folder, the manifest, and what is wrong.
+
+    Attributes
+    ----------
+    origin
+        Why the manifest is not shown to be the steward's.
+    order
+        Why it is not the version that it stands for, or the newest.
+    damage
+        Which files are not those of the manifest.
+    """
 
     where: Place
     manifest: dict[str, Any]
-    problems: list[str]
+    origin: list[str]
+    order: list[str]
+    damage: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong; nothing where all is well."""
+        return [*self.origin, *self.order, *self.damage]
 
 
 def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> list[str]:
@@ -428,11 +445,21 @@ def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = No
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
     written, manifest = _read_manifest(where)
-    problems = _check_origin(where, written, manifest, key) + _check_order(where, manifest, key, seen)
+    return Checked(
+        where,
+        manifest,
+        origin=_check_origin(where, written, manifest, key),
+        order=_check_order(where, manifest, key, seen),
+        damage=_check_files(where, manifest),
+    )
+
+
+def _check_files(where: Place, manifest: dict[str, Any]) -> list[str]:
+    """How the files differ from the manifest."""
     documents = manifest.get("documents", [])
     listed = {entry["name"] for entry in [*manifest["files"], *documents]}
     present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
-    problems += [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST, SIGNATURE})]
+    problems = [f"{name}: not in the manifest" for name in sorted(present - listed - {MANIFEST, SIGNATURE})]
     for entry in [*manifest["files"], *documents]:
         name = entry["name"]
         if name not in present:
@@ -443,7 +470,7 @@ def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = No
             problems.append(f"{name}: SHA-256 differs from the manifest")
         elif entry not in documents:
             problems += _check_parquet(where, entry, manifest)
-    return Checked(where, manifest, problems)
+    return problems
 
 
 def _check_origin(where: Place, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None) -> list[str]:
