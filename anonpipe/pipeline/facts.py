@@ -47,7 +47,8 @@ def gather(
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
-        given = (tables.original, tables.released, tables.kinds)
+        kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
+        given = (tables.original, tables.released, kinds)
         bins = {"internal": bins_for_steward(job.k), "external": bins_for_recipients(job.k)}
         endpoints = endpoints_of(job)
         pictures = {
@@ -76,8 +77,9 @@ def gather(
 
 
 def _compared(work: Work, fitted: Fitted, cut: Cut) -> Compared:
-    """Figures of all records of both tables; columns in whose place there are probabilities are left out."""
-    columns = {name: column for name, column in fitted.job.released.items() if name not in fitted.job.as_probabilities}
+    """Figures of all records of both tables, in its order; columns that became probabilities are left out."""
+    released, left_out = fitted.job.released, fitted.job.as_probabilities
+    columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
     staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
     levels = {name: each.to_pylist() if columns[name].kind.coded else numbers(each) for name, each in staged.items()}
     both = Measured(

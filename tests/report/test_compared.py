@@ -165,3 +165,15 @@ def test_the_report_stays_small_with_many_columns(tmp_path):
     assert small.run(job).version
     found = report_of_release(job.output, None).compared
     assert len(found.numbers) == 60 and len(found.pairs) == 1_000 and found.pairs_compared == 60 * 59 // 2
+
+
+def test_pictures_and_figures_are_in_the_order_of_the_table(tmp_path):
+    """Neither in that of the job nor by their names."""
+    names = ["place", "income", "age"]
+    columns = {name: small.COLUMNS[name] for name in ("income", "age", "place")}
+    measured = {"utility": True, "risk": False}
+    job = small.job(tmp_path, small.plain_table().select(names), columns, measure=measured, gates=LOOSE)
+    assert small.run(job).version is not None
+    found = report_of_release(job.output, None)
+    assert [one.name for one in found.pictures] == names
+    assert list(found.correlations.names) == [one.column for one in found.compared.numbers] == names[1:]
