@@ -381,14 +381,10 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
     told = {"key": title, "name": record.name}
     told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
     if title == "cluster.method":
-        parameters = record.parameters
-        options = {
-            name: f"{parameters[name].annotation}, default {parameters[name].default!r}" for name in record.takes
-        }
         return told | {
             "sizes": record.sizes,
             "needs": ["a sensitive column"] if record.classes else [],
-            "options": options,
+            "options": dict(record.about),
         }
     options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
     return told | {"keeps": record.keeps, "options": options}

@@ -103,6 +103,7 @@ def test_methods_as_json_and_names(call):
     assert list(dict.fromkeys(each["name"] for each in told)) == names and "mdav" in names
     (mhm,) = json.loads(call("methods", "mhm", "--json")[1])
     assert mhm["key"] == "cluster.method" and "default" in mhm["options"]["order"] and "doi:" in mhm["reference"]
+    assert "in a line" in mhm["options"]["order"]  # what it is for, not its type
     assert call("methods", "nonesuch", "--json")[0] == 2
 
 

@@ -161,6 +161,8 @@ class Grouping(Method):
     ----------
     sizes
         What group sizes it gives, in words.
+    about
+        What each of its options is for.
     largest
         The largest group as a function of k, None where there is no limit.
     draws
@@ -172,8 +174,14 @@ class Grouping(Method):
 
     sizes: str
     largest: Callable[[int], int] | None
+    about: Mapping[str, str] = field(default_factory=dict)
     draws: bool = False
     classes: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.options is not None and set(self.about) != set(self.takes):
+            raise TypeError(f"about of {self.name} tells of {sorted(self.about)}; give each of {sorted(self.takes)}")
 
     @property
     def takes(self) -> tuple[str, ...]:

@@ -92,6 +92,9 @@ METHOD = Grouping(
     published="kd-tree partitioning with regard to classes",
     reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
     cost="time O(n·w·log n), memory O(n·w)",
+    about={
+        "alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree",
+    },
     sizes="k to 2k-1",
     largest=under_2k,
     classes=True,

@@ -95,6 +95,9 @@ METHOD = Grouping(
     published="MDAV with the composite distance of CREST",
     reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
     cost="time O(n²·w/k + n²), memory O(n·w)",
+    about={
+        "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic",
+    },
     sizes="k, and k to 2k-1 for the last group",
     largest=under_2k,
     classes=True,

@@ -125,6 +125,10 @@ METHOD = Grouping(
     published="Class restricted spanning tree (CREST)",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
     cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
+    about={
+        "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is crest_partial",
+        "neighbours": "nearest records that one can be joined with; by default k, but 2 at least and 100 at most",
+    },
     sizes="k or more, without an upper limit",
     largest=None,
     classes=True,

@@ -114,6 +114,12 @@ METHOD = Grouping(
     published="Microaggregation by fuzzy c-means",
     reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
     cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
+    about={
+        "fuzziness": "the exponent m at first, 1.1 by default: the nearer to 1, the harder the clusters",
+        "step": "what is added to m each time that a cluster has fewer than k records, 0.02 by default",
+        "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
+        "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
+    },
     sizes="k to 2k-1",
     largest=under_2k,
     draws=True,

@@ -99,6 +99,9 @@ METHOD = Grouping(
     published="Improved condensation: k-means with small clusters filled up",
     reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
     cost="time O(iterations·n²·w/k), memory O(n·w)",
+    about={
+        "iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name",
+    },
     sizes="k or more, without an upper limit",
     largest=None,
     draws=True,

@@ -98,6 +98,9 @@ METHOD = Grouping(
     published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
     cost="time O(n²·w), memory O(n·(w + classes))",
+    about={
+        "t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large",
+    },
     sizes="k or more, without an upper limit",
     largest=None,
     classes=True,

@@ -88,6 +88,9 @@ METHOD = Grouping(
     published="MDAV with variable group size (V-MDAV)",
     reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
     cost="time O(n²·w) at worst, memory O(n·w)",
+    about={
+        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters",
+    },
     sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
     largest=lambda k: max(k, 3 * k - 2),
 )
