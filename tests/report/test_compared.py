@@ -176,4 +176,4 @@ def test_pictures_and_figures_are_in_the_order_of_the_table(tmp_path):
     assert small.run(job).version is not None
     found = report_of_release(job.output, None)
     assert [one.name for one in found.pictures] == names
-    assert list(found.correlations.names) == [one.column for one in found.compared.numbers] == names[1:]
+    assert list(found.correlations.names) == [one.name for one in found.compared.numbers] == names[1:]
