@@ -72,6 +72,7 @@ def read_fitted(work: Work) -> Fitted:
         suppression=staging.read_record("suppression.npz", Suppression),
         strata=staging.read_record("strata.npz", Strata),
         trees=tuple(staging.read_record("trees.npz", Tree)),
+        pandas_types=work.source.pandas_types,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.classes import ClassColumn, class_columns
 from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.pandas_types import with_nullable_types
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import Scan
@@ -45,6 +46,8 @@ class Fitted:
         Records that never share a group.
     trees
         One tree of pre-clusters a stratum; none before they are fitted.
+    pandas_types
+        Of each column of the input that pandas reads in a nullable type of its own, this type.
     """
 
     job: Job
@@ -54,6 +57,7 @@ class Fitted:
     suppression: Suppression
     strata: Strata
     trees: tuple[Tree, ...] = ()
+    pandas_types: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def features(self) -> FeatureEncoder:
@@ -132,7 +136,7 @@ class Fitted:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The same in the order of the input, in which it is written."""
+        """The same in the order of the input, in which it is written, with what pandas needs to read its types."""
         intervals = self.procedure.decoder.intervals
         owners = {field.name: field.name for field in self.worked_schema}
         if self.probabilities is not None:
@@ -140,7 +144,9 @@ class Fitted:
         ends = {} if intervals is None else intervals.owners
         owners |= ends
         place = {name: at for at, name in enumerate(self.input.names)}
-        return pa.schema(sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]])))
+        ordered = sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]]))
+        types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}
+        return with_nullable_types(pa.schema(ordered), types)
 
     @cached_property
     def classes(self) -> tuple[ClassColumn, ...]:

@@ -57,9 +57,9 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     (2, [DataType(int64), DataType(string)])
     """
     files = find_files(url)
-    delimiter = ","
+    delimiter, types = ",", dict[str, str]()
     if files[0].format == "parquet":
-        units, schema = open_parquet(files)
+        units, schema, types = open_parquet(files)
         repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
         if repeated:
             raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
@@ -76,6 +76,7 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
         paths=tuple(file.path for file in files),
         stamps=tuple(file.stamp for file in files),
         delimiter=delimiter,
+        pandas_types=types,
     )
 
 

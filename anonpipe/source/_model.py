@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +50,8 @@ class Source:
         The files, and what tells a changed file (time of change or entity tag).
     delimiter
         Between the fields of a CSV.
+    pandas_types
+        Of each column that pandas reads in a nullable type of its own, this type.
     """
 
     units: tuple[Unit, ...]
@@ -59,6 +61,7 @@ class Source:
     paths: tuple[str, ...]
     stamps: tuple[str, ...]
     delimiter: str = ","
+    pandas_types: dict[str, str] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """JSON-able content that changes when a file is changed, added or taken away."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe.encoding.pandas_types import nullable_types
 from anonpipe.errors import InputError
 from anonpipe.source._files import File, guarded, local_path, open_bytes
 from anonpipe.source._model import Unit
@@ -20,8 +21,8 @@ def bare(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
 
 
-def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
-    """Units of consecutive row groups, of about a million rows at most, and the schema of all files.
+def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, str]]:
+    """Units of consecutive row groups, of about a million rows at most, the schema of all files, and pandas' types.
 
     Raises
     ------
@@ -30,10 +31,13 @@ def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
     """
     units: list[Unit] = []
     schema: pa.Schema | None = None
+    types: dict[str, str] = {}
     first_row = 0
     for file in files:
         opened = _open(file.path)
         found = bare(opened.schema_arrow)
+        told = nullable_types(opened.schema_arrow)
+        types = told if schema is None else {name: kind for name, kind in types.items() if told.get(name) == kind}
         schema = found if schema is None else schema
         _check_same(files[0].path, schema, file.path, found)
         for row_groups, rows in _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]):
@@ -42,7 +46,7 @@ def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
         opened.close()
     if schema is None:
         raise ValueError("give at least one file")
-    return units, schema
+    return units, schema, types
 
 
 def _open(path: str) -> pq.ParquetFile:
