@@ -31,6 +31,7 @@ class Role(StrEnum):
     """What the release does with a column."""
 
     IDENTIFIER = "identifier"
+    UNIT = "unit"
     MASKED = "masked"
     SENSITIVE = "sensitive"
     SURVIVAL_TIME = "survival_time"
@@ -41,7 +42,12 @@ class Role(StrEnum):
     @property
     def released(self) -> bool:
         """Whether the column is in the release at all."""
-        return self not in (Role.IDENTIFIER, Role.DROPPED)
+        return self not in _NOT_RELEASED
+
+    @property
+    def names_persons(self) -> bool:
+        """Whether its values name persons, or whatever the unit is."""
+        return self in (Role.IDENTIFIER, Role.UNIT)
 
     @property
     def synthesized(self) -> bool:
@@ -52,6 +58,9 @@ class Role(StrEnum):
     def unchanged(self) -> bool:
         """Whether its true values are released, which makes it a key variable (quasi-identifier)."""
         return self.released and not self.synthesized
+
+
+_NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
 
 
 TRANSFORMS: Mapping[str, str] = {
@@ -74,7 +83,8 @@ class Column(BaseModel):
     Attributes
     ----------
     kind, role
-        See `Kind` and `Role`. Where the role is `identifier` or `dropped` the
+        See `Kind` and `Role`. Role `unit` names what k counts: the person, household or enterprise,
+        of which there may be several rows; it is not released. Where the role is `identifier`, `unit` or `dropped` the
         kind says nothing and can be left out; it then counts as categorical.
     bounds
         Smallest and largest permissible value, or None for no limit on that
@@ -127,7 +137,7 @@ class Column(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _kind_where_it_counts(cls, content: Any) -> Any:
-        if isinstance(content, dict) and content.get("role") in (Role.IDENTIFIER, Role.DROPPED):
+        if isinstance(content, dict) and content.get("role") in _NOT_RELEASED:
             return {"kind": Kind.CATEGORICAL} | content
         return content
 

@@ -240,17 +240,17 @@ def test_kinds() -> None:
 @pytest.mark.parametrize(
     ("name", "role"),
     [
-        ("id", Role.IDENTIFIER),
-        ("household_id", Role.IDENTIFIER),
-        ("patientID", Role.IDENTIFIER),
-        ("NHS number", Role.IDENTIFIER),
-        ("e-mail", Role.IDENTIFIER),
-        ("Surname", Role.IDENTIFIER),
+        ("id", Role.UNIT),
+        ("household_id", Role.UNIT),
+        ("patientID", Role.UNIT),
+        ("NHS number", Role.UNIT),
+        ("e-mail", Role.UNIT),
+        ("Surname", Role.UNIT),
         ("acid_level", Role.MASKED),
         ("humidity", Role.MASKED),
     ],
 )
-def test_identifiers_by_name_although_values_repeat(name: str, role: Role) -> None:
+def test_units_by_name_where_values_repeat(name: str, role: Role) -> None:
     numbers = np.random.default_rng(1).integers(0, 60, 900)
     assert roles(pa.table({name: numbers}))[name] is role
 

@@ -1,4 +1,4 @@
-"""k counts rows: tables with several rows a person are refused, or said to be so."""
+"""Where nobody says whose rows they are: tables with several rows a person are refused, or k is said to count rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe import anonymize
-from anonpipe.columns import Role
 from anonpipe.errors import InputError
 from anonpipe.pipeline.preview import preview
-from anonpipe.propose.propose import guess, look_at
 from anonpipe.storage import release
 from tests import small
 
@@ -74,10 +72,3 @@ def test_a_table_of_repeating_rows_without_identifier_is_warned_of(tmp_path):
     table = {name: rng.normal(size=50)[unit] for name in "abcd"} | {name: rng.normal(size=600) for name in "xy"}
     job = small.job(tmp_path, pa.table(table), {name: {"kind": "continuous"} for name in table}, gates={"mean": 9})
     assert any("agree with another one in more than half" in warning for warning in small.run(job).warnings)
-
-
-def test_init_proposes_a_repeating_number_of_persons_as_identifier_to_be_checked():
-    rng = np.random.default_rng(6)
-    table = pa.table({"UTILITYID": np.repeat(np.arange(40) * 7, 16), "sales": rng.normal(size=640)})
-    found = guess(look_at(table))["UTILITYID"]
-    assert found.role is Role.IDENTIFIER and "CHECK" in found.reason and "rows_per_unit" in found.reason

@@ -119,8 +119,8 @@ def warn_of_repeats(sample: Sequence[pa.RecordBatch], rows: int, key: bytes) -> 
         return []
     return [
         f"{repeated:,} of {len(codes):,} sampled rows agree with another one in more than half of the columns, far "
-        "beyond chance, and no column has role identifier: where one person has several rows, k counts rows and "
-        "protects no person; declare the number of the person with role identifier, and make one row of each person "
+        "beyond chance, and no column has role unit or identifier: where one person has several rows, k counts rows "
+        "and protects no person; declare the number of the person with role unit, or make one row of each person "
         "(columns that follow from each other, as year and month from a date, look alike: drop them)"
     ]
 

@@ -18,9 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anonpipe.encoding.row_hash import HashArray
 from anonpipe.encoding.values import is_date, plain, plain_type
 from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
+from anonpipe.types import BoolArray
 
 Digests = npt.NDArray[np.void]
 
@@ -52,6 +54,8 @@ class Repeats:
         Different values.
     most
         Rows of the value with most.
+    largest
+        Rows of each of the values with most, as many as were asked for, descending.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Repeats:
     nulls: int
     distinct: int = 0
     most: int = 0
+    largest: tuple[int, ...] = ()
 
     @property
     def repeated(self) -> bool:
@@ -98,20 +103,35 @@ def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     >>> sorted(found["rows"].tolist()), nulls
     ([1, 2], 1)
     """
+    high, low, there = keyed_values(name, array, key)
+    entries = np.zeros(len(high), dtype=_ENTRY)
+    entries["high"], entries["low"], entries["rows"] = high, low, 1
+    return merged([entries]), int(np.count_nonzero(~there))
+
+
+def keyed_values(
+    name: str, array: pa.Array, key: bytes, lanes: Sequence[str] = ("high", "low")
+) -> tuple[HashArray, HashArray, BoolArray]:
+    """The two halves of the digest of each value that is there, and which are; of a lane that is not asked for, zeros.
+
+    Raises
+    ------
+    InputError
+        As `digests`.
+    """
     values = _comparable(name, array)
-    nulls = values.null_count
+    there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     values = values.drop_null()
-    entries = np.zeros(len(values), dtype=_ENTRY)
-    entries["rows"] = 1
+    found = {lane: np.zeros(len(values), dtype=np.uint64) for lane in ("high", "low")}
     if pa.types.is_integer(values.type):
-        entries["high"] = number_keys(key, values.to_numpy(zero_copy_only=False).view(np.int64))
+        found["high"] = number_keys(key, values.to_numpy(zero_copy_only=False).view(np.int64))
     elif len(values):
         from pandas.util import hash_array
 
         objects = values.to_numpy(zero_copy_only=False).astype(object)
-        for lane in ("high", "low"):
-            entries[lane] = hash_array(objects, hash_key=keyed(key, lane).hex()[:16], categorize=False)
-    return merged([entries]), nulls
+        for lane in lanes:
+            found[lane] = hash_array(objects, hash_key=keyed(key, lane).hex()[:16], categorize=False)
+    return found["high"], found["low"], there
 
 
 def _comparable(name: str, array: pa.Array) -> pa.Array:
@@ -225,7 +245,7 @@ def is_run(file: str, place: int) -> bool:
     return file.startswith(f"{FOLDER}/{place}-")
 
 
-def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeats]]) -> list[Repeats]:
+def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeats]], largest: int = 0) -> list[Repeats]:
     """Of each identifier, how often its values occur in all units.
 
     Parameters
@@ -234,11 +254,13 @@ def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeat
         The files of each identifier's runs.
     counted
         Of each unit what its writers' `close` gave.
+    largest
+        How many of the values with most rows are told apart.
     """
-    return [count_repeats(units, files) for files, units in zip(runs, zip(*counted, strict=True), strict=True)]
+    return [count_repeats(units, files, largest) for files, units in zip(runs, zip(*counted, strict=True), strict=True)]
 
 
-def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path]) -> Repeats:
+def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path], largest: int = 0) -> Repeats:
     """How often the values of one identifier occur in all units together.
 
     Parameters
@@ -247,13 +269,15 @@ def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path]) -> Repeats:
         Rows and nulls of each unit.
     runs
         The files of all of them.
+    largest
+        How many of the values with most rows are told apart.
     """
     whole = replace(counted[0], rows=sum(one.rows for one in counted), nulls=sum(one.nulls for one in counted))
-    distinct = most = 0
+    distinct, counts = 0, np.empty(0, dtype=np.int64)
     for entries in _ranges([np.load(path, mmap_mode="r") for path in runs]):
         distinct += len(entries)
-        most = max(most, int(entries["rows"].max(initial=0)))
-    return replace(whole, distinct=distinct, most=most)
+        counts = np.sort(np.concatenate([counts, entries["rows"]]))[::-1][: max(1, largest)]
+    return replace(whole, distinct=distinct, most=int(counts.max(initial=0)), largest=tuple(counts[:largest].tolist()))
 
 
 def _ranges(runs: Sequence[Digests]) -> Iterator[Digests]:
@@ -267,18 +291,20 @@ def _ranges(runs: Sequence[Digests]) -> Iterator[Digests]:
         begins = ends
 
 
-def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str) -> list[str]:
-    """Refuse a table that has several rows a person, unless the job says so.
+def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: str | None = None) -> list[str]:
+    """Refuse a table of which nobody says whose rows they are where persons have several.
 
     Parameters
     ----------
     counted
-        Of each identifier; each has to hold by itself, because a number of the
+        Of each column that names persons; each has to hold by itself, because a number of the
         row beside a number of the person must not hide that persons repeat.
     k
-        Smallest group, in rows.
+        Smallest group.
     rows_per_unit
         `one` or `many`, see the job.
+    unit
+        The column whose values are what k counts where they repeat; None for none.
 
     Returns
     -------
@@ -288,20 +314,33 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str) -> lis
     Raises
     ------
     InputError
-        An identifier repeats, and the job says `one`.
+        An identifier repeats, and the job says neither that it is the unit, nor that k counts rows; or the unit does,
+        and has rows without a value, or fewer than k values.
     """
-    found = [
-        f"column {one.name!r} (role identifier) has {_rows(one.nulls)} without a value: whether they are rows of one "
-        "person cannot be told, and they count as rows of different ones"
-        for one in counted
-        if one.nulls
-    ]
+    nameless = [one for one in counted if one.nulls]
     repeated = [one for one in counted if one.repeated]
-    if repeated and rows_per_unit == "one":
-        raise InputError("\n".join(_refused(one, k) for one in repeated))
+    if rows_per_unit == "one" and unit is None and repeated:
+        raise InputError("\n".join(_refused(one, k, len(counted)) for one in repeated))
+    problems = [_not_a_unit(one, k) for one in repeated if one.name == unit and (one.nulls or one.distinct < k)]
+    if problems:
+        raise InputError("\n".join(problems))
+    found = [
+        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value: whether they are rows of "
+        "one person cannot be told, and they count as rows of different ones"
+        for one in nameless
+    ]
     if rows_per_unit == "many":
         found.append(f"rows_per_unit is many: {many_rows(k)}")
-    return found + [_counts(one) for one in repeated]
+    return found + [_counts(one) + (f"; k={k} counts these" if one.name == unit else "") for one in repeated]
+
+
+def _not_a_unit(one: Repeats, k: int) -> str:
+    if one.nulls:
+        return (
+            f"{_counts(one)}, and {_rows(one.nulls)} without a value: whose these are cannot be told, so that nobody "
+            f"can count units; fill the column, leave these rows out, or say rows_per_unit: many (k counts rows)"
+        )
+    return f"{_counts(one)}; k={k} counts units, and there are fewer; lower k, or add units"
 
 
 def many_rows(k: int) -> str:
@@ -312,18 +351,20 @@ def many_rows(k: int) -> str:
     )
 
 
-def _refused(one: Repeats, k: int) -> str:
+def _refused(one: Repeats, k: int, columns: int) -> str:
+    """Several columns name persons, and nobody says which of them is what k counts."""
     return (
-        f"{_counts(one)}; k={k} counts rows, so that a group of {k} rows may hold one person only. Make one row of "
-        "each person (aggregate the rows, or lay repeated measurements side by side as columns); or say "
-        "rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons share "
-        "the value by right (a household, a surname), give the column role dropped"
+        f"{_counts(one)}; a group of {k} rows may hold one person only, and of {columns} columns with role identifier "
+        "none is said to be what k counts: give the one that names the person (household, enterprise) role: unit. Or "
+        "make one row of each person (aggregate the rows, or lay repeated measurements side by side as columns); or "
+        "say rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons "
+        "share the value by right (a household, a surname), give the column role dropped"
     )
 
 
 def _counts(one: Repeats) -> str:
     return (
-        f"column {one.name!r} (role identifier) repeats: {_rows(one.rows - one.nulls)} with a value hold "
+        f"column {one.name!r} (which names persons) repeats: {_rows(one.rows - one.nulls)} with a value hold "
         f"{one.distinct:,} distinct identifiers, and one of them has {_rows(one.most)}"
     )
 

@@ -21,6 +21,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import ColumnScan
 from anonpipe.encoding.scan import Scan
 from anonpipe.partition.strata import Strata
+from anonpipe.partition.unit_sets import UnitSets
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -76,7 +77,7 @@ class Suppression:
                 cells[differs & (target[at] == missing), position] = np.nan
 
 
-def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list[int]:
+def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool, units: UnitSets | None = None) -> list[int]:
     """For each code, nulls last, the code it is released as.
 
     Parameters
@@ -89,6 +90,8 @@ def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list
         Smallest number of records that may share a released category.
     nullable
         Whether the column may hold nulls.
+    units
+        The units of each code, nulls last; then k counts these, not records.
 
     Examples
     --------
@@ -96,13 +99,19 @@ def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool) -> list
     [0, 4, 4, 3, 4]
     >>> released_codes(np.array([50, 2, 30]), 1, 5, True)  # three records join the commonest
     [0, 0, 2, 0]
+    >>> units = UnitSets.of(np.array([0, 0, 1, 1, 1]), np.array([1, 1, 2, 3, 4], dtype=np.uint64), 2)
+    >>> released_codes(np.array([50, 30]), 0, 2, True, units)  # 50 records of one unit
+    [1, 1, 2]
     """
     missing = len(counts)
-    rare = np.flatnonzero((counts > 0) & (counts < k))
-    affected = int(counts[rare].sum()) + nulls
-    target = missing if nullable and affected >= k else int(np.argmax(counts))
+    held = counts if units is None else np.asarray(units.counts(missing + 1))[:missing]
+    rare = (counts > 0) & (held < k)
+    affected = int(counts[rare].sum()) + nulls if units is None else units.together(np.append(rare, True))
+    fit = (counts > 0) & ~rare
+    common = int(np.argmax(np.where(fit, counts, -1) if fit.any() else counts))
+    target = missing if nullable and affected >= k else common
     codes = list(range(missing + 1))
-    for code in rare:
+    for code in np.flatnonzero(rare):
         codes[code] = target
     if nulls > 0 and affected < k:
         codes[missing] = target
@@ -143,12 +152,15 @@ def suppress_rare(
         if not columns[name].role.synthesized:
             continue
         if scanned.counts is None:
-            if 0 < scanned.nulls < k:
+            if scanned.nulls > 0 and _held_by(scan.null_units.get(name), scanned.nulls) < k:
                 changed[name] = replace(scanned, nulls=0, rows=scanned.rows - scanned.nulls)
                 warnings.append(_filled(name, scanned.nulls, k))
             continue
         counts = _counts_inside(scan, name, strata)
-        found = [change for of in sorted(counts) for change in _changes(of, counts[of], k, nullable[name])]
+        units = _units_inside(scan, name, strata)
+        found = [
+            change for of in sorted(counts) for change in _changes(of, counts[of], k, nullable[name], units.get(of))
+        ]
         every = found + _left_out(counts, found)
         if every:
             changed[name] = _with_counts(scanned, *_after(counts, every), columns[name])
@@ -165,6 +177,11 @@ def suppress_rare(
     return replace(scan, columns=changed), suppression, warnings
 
 
+def _held_by(units: UnitSets | None, rows: int) -> int:
+    """What k counts of some rows at one place."""
+    return rows if units is None else int(units.counts(1)[0])
+
+
 def _missing(scan: Scan, name: str) -> int:
     """The code of nulls: the number of categories."""
     return len(scan.columns[name].categories or ())
@@ -173,29 +190,43 @@ def _missing(scan: Scan, name: str) -> int:
 def _counts_inside(scan: Scan, name: str, strata: Strata) -> dict[int, IntArray]:
     """Records of each code, nulls last, in each stratum; -1 is what is left out with small strata."""
     scanned, size = scan.columns[name], _missing(scan, name) + 1
-    if not scan.strata_by:
+    if name not in scan.inside:
         return {0: np.append(np.asarray(scanned.counts), scanned.nulls).astype(np.int64)}
     codes, rows = scan.inside[name]
-    combination = np.zeros(len(codes), dtype=np.int64)
-    for column, count in zip(codes.T[:-1], strata.sizes, strict=True):
-        combination = combination * count + column
-    of = np.asarray(strata.stratum, dtype=np.int64)[combination]
+    of = _stratum_of(codes, strata)
     found, which = np.unique(of, return_inverse=True)
     counts = np.zeros((len(found), size), dtype=np.int64)
     np.add.at(counts, (which, codes[:, -1]), rows)
     return dict(zip(found.tolist(), counts, strict=True))
 
 
-def _changes(of: int, counts: IntArray, k: int, nullable: bool) -> list[tuple[int, int, int]]:
+def _units_inside(scan: Scan, name: str, strata: Strata) -> dict[int, UnitSets]:
+    """The units of each code, nulls last, in each stratum; empty where each row is one."""
+    if name not in scan.inside_units:
+        return {}
+    codes, units = scan.inside[name][0], scan.inside_units[name]
+    of = _stratum_of(codes, strata)
+    return {at: units.moved(np.where(of == at, codes[:, -1], -1)) for at in np.unique(of).tolist()}
+
+
+def _stratum_of(codes: IntArray, strata: Strata) -> IntArray:
+    """The stratum of combinations of codes of the strata columns and another one."""
+    combination = np.zeros(len(codes), dtype=np.int64)
+    for column, count in zip(codes.T[:-1], strata.sizes, strict=True):
+        combination = combination * count + column
+    return np.asarray(strata.stratum, dtype=np.int64)[combination]
+
+
+def _changes(of: int, counts: IntArray, k: int, nullable: bool, units: UnitSets | None) -> list[tuple[int, int, int]]:
     """What is released as another code in one stratum; records that are left out need nothing."""
     if of < 0:
         return []
-    codes = released_codes(counts[:-1], int(counts[-1]), k, nullable)
+    codes = released_codes(counts[:-1], int(counts[-1]), k, nullable, units)
     return [(of, code, target) for code, target in enumerate(codes) if code != target and counts[code]]
 
 
 def _filled(name: str, nulls: int, k: int) -> str:
-    return f"column {name!r}: {nulls} missing values, fewer than k={k}, are released as numbers of their groups"
+    return f"column {name!r}: {nulls} missing values, of fewer than k={k}, are released as numbers of their groups"
 
 
 def _suppressed(name: str, moved: int, stratified: bool) -> str:

@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, numbers
 from anonpipe.errors import InputError
+from anonpipe.partition.unit_sets import Units, UnitSets
 from anonpipe.types import IntArray
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Scan:
         of their codes that occur, shape (n_combinations, n_columns), and of
         each column that is carried by normal scores its finite values at
         their combination.
+    counted_units, inside_units, null_units
+        Where units may have several rows: the units of each combination of
+        `counted_codes`, of each of `inside` (which is then of all masked
+        columns carried as codes), and those without a value in each column
+        carried as numbers (at one place). None and empty otherwise.
     """
 
     rows: int
@@ -95,6 +101,9 @@ class Scan:
     scored_by: tuple[str, ...] = ()
     scored_codes: IntArray = field(default_factory=lambda: np.empty((1, 0), dtype=np.int64))
     scored: dict[str, Radix] = field(default_factory=dict)
+    counted_units: UnitSets | None = None
+    inside_units: dict[str, UnitSets] = field(default_factory=dict)
+    null_units: dict[str, UnitSets] = field(default_factory=dict)
 
     def code_counts(self, name: str) -> IntArray:
         """Records of each code of a column, the nulls last if there are any, shape (n_codes,)."""
@@ -115,15 +124,31 @@ class Scan:
         numpy.ndarray
             int64, shape (product of the columns' numbers of codes,).
         """
+        index, size = self._combination_places(encoder, names)
+        counts = np.zeros(size, dtype=np.int64)
+        np.add.at(counts, index, self.counted_rows)
+        return counts
+
+    def combination_units(self, encoder: ColumnEncoder, names: Sequence[str]) -> UnitSets | None:
+        """The units of the same combinations, at the same places; None where they were not counted."""
+        if self.counted_units is None:
+            return None
+        return self.counted_units.moved(self._combination_places(encoder, names)[0])
+
+    def _combination_places(self, encoder: ColumnEncoder, names: Sequence[str]) -> tuple[IntArray, int]:
+        """Where each counted combination stands in mixed radix order of some columns, and how many places there are."""
         if not set(names) <= set(self.counted_by):
             raise ValueError("the scan did not count these columns together; scan again")
         sizes = [encoder.code_count(name) for name in names]
         index = np.zeros(len(self.counted_rows), dtype=np.int64)
         for name, size in zip(names, sizes, strict=True):
             index = index * size + self.counted_codes[:, self.counted_by.index(name)]
-        counts = np.zeros(math.prod(sizes), dtype=np.int64)
-        np.add.at(counts, index, self.counted_rows)
-        return counts
+        return index, math.prod(sizes)
+
+    def without_units(self) -> Scan:
+        """The same of a table whose units have a row each, as if nobody had asked for units."""
+        inside = self.inside if self.strata_by else {}
+        return replace(self, counted_units=None, inside_units={}, null_units={}, inside=inside)
 
     @property
     def digest(self) -> str:
@@ -137,7 +162,7 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix)
+SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, UnitSets)
 """What a staged scan is made of."""
 
 
@@ -149,6 +174,7 @@ def scan_batch(
     kept: npt.NDArray[np.bool_] | None = None,
     strata_by: Sequence[str] = (),
     scored_by: Sequence[str] = (),
+    units: tuple[Units, int] | None = None,
 ) -> Scan:
     """Scan consecutive rows.
 
@@ -171,6 +197,9 @@ def scan_batch(
     scored_by
         Columns inside whose combinations the values of each column are ranked
         that is carried by normal scores.
+    units
+        A number of the unit of each row, shape (n_rows,), and how many units
+        are enough at any place; None where each row is one.
 
     Raises
     ------
@@ -185,6 +214,7 @@ def scan_batch(
     >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
     (40.0, 1, [1, 2])
     """
+    own = None if units is None else _Own(units[0] if kept is None else units[0][kept], units[1])
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
     arrays: dict[str, pa.Array] = {}
@@ -202,13 +232,40 @@ def scan_batch(
     combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
-    inside = {
-        name: _inside([*strata_by, name], codes) for name in codes if strata_by and columns[name].role.synthesized
+    within = {
+        name: _inside([*strata_by, name], codes)
+        for name in codes
+        if (strata_by or own is not None) and columns[name].role.synthesized
     }
+    inside = {name: found[:2] for name, found in within.items()}
+    by_unit: dict[str, Any] = {}
+    if own is not None:
+        by_unit = {
+            "counted_units": own.at(which) if counted_by else None,
+            "inside_units": {name: own.at(places) for name, (_, _, places) in within.items()},
+            "null_units": {name: own.without(array) for name, array in arrays.items()},
+        }
     lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, moments)
     scored = tuple(scored_by), *_scored(arrays, columns, [codes[name] for name in scored_by])
     total, everybody = fingerprint(lanes, first_row), population(lanes, kept)
-    return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored)
+    return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored, **by_unit)
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """The unit of each row of a batch."""
+
+    units: Units
+    enough: int
+
+    def at(self, places: IntArray) -> UnitSets:
+        """The units of each place."""
+        return UnitSets.of(places, self.units, self.enough)
+
+    def without(self, array: pa.Array) -> UnitSets:
+        """The units of rows without a number."""
+        missing = np.isnan(numbers(array))
+        return UnitSets.of(np.zeros(int(missing.sum()), dtype=np.int64), self.units[missing], self.enough)
 
 
 def _scored(
@@ -228,10 +285,10 @@ def _scored(
     return combinations, found
 
 
-def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
-    """The combinations of codes of some columns, and the records of each."""
+def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray, IntArray]:
+    """The combinations of codes of some columns, the records of each, and where each row's stands."""
     together = np.stack([codes[name] for name in names], axis=1)
-    return _count_combinations(together, np.ones(len(together), dtype=np.int64))[:2]
+    return _count_combinations(together, np.ones(len(together), dtype=np.int64))
 
 
 def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
@@ -286,10 +343,25 @@ def _merge(a: Scan, b: Scan) -> Scan:
         name: _merge_numbers(a, b, name, which, len(counts)) for name in {**a.by_combination, **b.by_combination}
     }
     total = add_fingerprints(a.fingerprint, b.fingerprint)
-    inside = {name: _merge_inside(a, b, name, columns) for name in a.inside}
+    within = {name: _merge_inside(a, b, name, columns) for name in a.inside}
+    inside = {name: found[:2] for name, found in within.items()}
+    by_unit: dict[str, Any] = {
+        "counted_units": _merge_units(a.counted_units, b.counted_units, len(a.counted_codes), which),
+        "inside_units": {
+            name: _merge_units(a.inside_units[name], b.inside_units[name], len(a.inside[name][0]), places)
+            for name, (_, _, places) in within.items()
+            if name in a.inside_units
+        },
+        "null_units": {name: each.merge(b.null_units[name]) for name, each in a.null_units.items()},
+    }
     everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
     scored = a.scored_by, *_merge_scored(a, b, columns)
-    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored)
+    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored, **by_unit)
+
+
+def _merge_units(a: UnitSets | None, b: UnitSets | None, in_a: int, which: IntArray) -> UnitSets | None:
+    """Units of two parts together; `which` tells the new places of those of a, so many, then of b."""
+    return None if a is None or b is None else a.moved(which[:in_a]).merge(b.moved(which[in_a:]))
 
 
 def _merge_scored(a: Scan, b: Scan, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, dict[str, Radix]]:
@@ -305,17 +377,17 @@ def _merge_scored(a: Scan, b: Scan, merged: Mapping[str, ColumnScan]) -> tuple[I
 MOST_INSIDE = 1_000_000
 
 
-def _merge_inside(a: Scan, b: Scan, name: str, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, IntArray]:
-    """Codes of a masked column inside the strata, of two parts together."""
+def _merge_inside(a: Scan, b: Scan, name: str, merged: Mapping[str, ColumnScan]) -> tuple[IntArray, IntArray, IntArray]:
+    """Codes of a masked column inside the strata, of two parts together, and where those of either stand."""
     names = (*a.strata_by, name)
     codes = np.concatenate([_in_terms_of(merged, part, names, part.inside[name][0]) for part in (a, b)])
-    found, rows, _ = _count_combinations(codes, np.concatenate([part.inside[name][1] for part in (a, b)]))
+    found, rows, which = _count_combinations(codes, np.concatenate([part.inside[name][1] for part in (a, b)]))
     if len(rows) > MOST_INSIDE:
         raise InputError(
             f"column {name!r} has more than {MOST_INSIDE:,} combinations of its categories with those of strata.by; "
             "take fewer or coarser strata, or coarsen the column"
         )
-    return found, rows
+    return found, rows, which
 
 
 def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> Numbers:

@@ -262,15 +262,17 @@ class Scores:
     strata: Strata
 
     @classmethod
-    def fit(cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int) -> Scores:
+    def fit(cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str = "") -> Scores:
         """The scores of a scanned table, survival times by event where the scan has counted them by status.
+
+        `told` says what k is where it is not the job's.
 
         Raises
         ------
         InputError
             A column has values, but fewer than k.
         """
-        found = [_fitted(name, cells, scan, strata, k) for name in cells.names if name in scan.scored]
+        found = [_fitted(name, cells, scan, strata, k, told or f"k={k}") for name in cells.names if name in scan.scored]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -314,7 +316,7 @@ def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left
     return Radix.of(released[there, column.position], which[there])
 
 
-def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int) -> ScoredColumn:
+def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
     index = np.zeros(len(scan.scored_codes), dtype=np.int64)
@@ -331,7 +333,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int)
     found = scan.scored[name].moved(place)
     joined = _joined(np.bincount(found.places, found.counts, 2 * len(strata.rows)), k)
     if joined is None:
-        raise InputError(f"column {name!r} has fewer than k={k} values; give it role dropped, or lower k")
+        raise InputError(f"column {name!r} has fewer than {told} values; give it role dropped, or lower k")
     found, grid = found.moved(joined), cells.grid(position)
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]

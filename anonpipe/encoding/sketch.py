@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.columns import Column, Role
+from anonpipe.columns import Column
 from anonpipe.encoding.row_hash import column_lanes, keyed_rows
 from anonpipe.encoding.values import is_supported, present
 from anonpipe.rng import keyed
@@ -54,7 +54,7 @@ class Tracer:
         dropped: list[str] = []
         for name in self.names:
             lanes, role = column_lanes(name, batch, self.columns), self.columns[name].role
-            if role is Role.IDENTIFIER:
+            if role.names_persons:
                 there = present(batch.column(name))
                 self._count(_subject("identifier", [name]), lanes[there], MOST)
                 continue

@@ -420,10 +420,12 @@ class Job(Options):
     a `mask`, which works on the whole table (or each stratum) at once, and
     forms no groups. With a `mask` the other three are null.
 
-    `rows_per_unit` says how many rows a unit (a person, a firm) may have. k
-    counts rows, so that with `one`, which is usual, columns of role
-    `identifier` may hold no value twice. With `many` they may, and the
-    verdict and the reports say that k then protects rows, not persons.
+    k counts units. The column of role `unit` names them (persons, households,
+    enterprises), and a unit may have several rows: no group then holds fewer
+    than k of them. A single column of role `identifier` that repeats counts as
+    one, too; where several have this role, none may. `rows_per_unit: many`
+    asks for none of this: k then counts rows, and the verdict and the
+    reports say that it protects no persons.
     """
 
     input: str
@@ -481,7 +483,7 @@ class Job(Options):
     def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
         if not any(column.role.synthesized for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
-        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS):
+        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT):
             names = [name for name, column in columns.items() if column.role is role]
             if len(names) > 1:
                 raise ValueError(f"{len(names)} columns have role {role.value} ({', '.join(names)}); one is allowed")
@@ -503,6 +505,14 @@ class Job(Options):
             raise ValueError("decode.restore_survival_times needs a column with role survival_time")
         if self.decode.jitter_restored_times and not self.decode.restore_survival_times:
             raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+        return self
+
+    @model_validator(mode="after")
+    def _units_fit(self) -> Job:
+        if self.rows_per_unit == "many" and self._named(Role.UNIT) is not None:
+            raise ValueError(
+                "rows_per_unit many says that k counts rows, and role unit that it counts units; leave out either"
+            )
         return self
 
     @model_validator(mode="after")
@@ -770,7 +780,20 @@ class Job(Options):
     @property
     def identifiers(self) -> tuple[str, ...]:
         """The columns that name persons."""
-        return tuple(name for name, column in self.columns.items() if column.role is Role.IDENTIFIER)
+        return tuple(name for name, column in self.columns.items() if column.role.names_persons)
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column whose values are what k counts, should they repeat: that of role unit, or the only identifier."""
+        if self.rows_per_unit == "many":
+            return None
+        declared, named = self._named(Role.UNIT), self.identifiers
+        return declared if declared is not None or len(named) != 1 else named[0]
+
+    @property
+    def unit_declared(self) -> bool:
+        """Whether the job names the unit, so that it is known before the table is read."""
+        return self._named(Role.UNIT) is not None
 
     @property
     def released(self) -> dict[str, Column]:

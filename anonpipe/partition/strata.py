@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
+from anonpipe.partition.unit_sets import UnitSets
 from anonpipe.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 100_000
@@ -35,7 +36,7 @@ class Strata:
     dropped
         Records of dropped small strata.
     least
-        Which strata are small, in words: those under k=5, or under what a
+        Which strata are small, in words: those under k=5, under k=5 units, or under what a
         method needs.
     """
 
@@ -75,6 +76,7 @@ def build_strata(
     by_event: bool,
     names: Sequence[str],
     needed: tuple[int, str] | None = None,
+    units: UnitSets | None = None,
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records.
 
@@ -90,6 +92,8 @@ def build_strata(
     needed
         How many records a stratum needs where that is more than k, and whose
         need it is; None for k.
+    units
+        Of each combination; then a stratum of fewer than k units is small, too.
 
     Raises
     ------
@@ -103,6 +107,8 @@ def build_strata(
     ((0, 1, 1), (0, 2, 2), (50, 63))
     """
     least, told = needed if needed is not None and needed[0] > k else (k, f"k={k}")
+    if units is not None:
+        told = f"k={k} units"
     combinations = np.arange(len(counts))
     codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
     happened = np.zeros(len(counts), dtype=bool)
@@ -115,6 +121,8 @@ def build_strata(
             base = np.asarray(np.ravel_multi_index(tuple(canonical), tuple(sizes)))
     rows = np.bincount(base, weights=counts, minlength=len(counts)).astype(np.int64)
     is_small = (rows > 0) & (rows < least)
+    if units is not None:
+        is_small |= (rows > 0) & (units.moved(base).counts(len(rows)) < k)
     if is_small.any() and small == "error":
         raise InputError(_small_message(names, int(is_small.sum()), int(rows[is_small].sum()), told))
     target = np.where(rows > 0, combinations, -1)
@@ -130,7 +138,7 @@ def build_strata(
     stratum = np.where((final >= 0) & (counts > 0), np.searchsorted(kept, final), -1)
     sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
     if not len(kept):
-        raise InputError(f"no stratum of {_joined(names)} has {told} records; lower k or take fewer strata columns")
+        raise InputError(f"no stratum of {_joined(names)} has {_whom(told)}; lower k or take fewer strata columns")
     return Strata(
         tuple(positions),
         tuple(sizes),
@@ -154,8 +162,8 @@ def _host(
     fit = (rows > 0) & ~is_small & (happened == happened[tiny])
     if not fit.any():
         raise InputError(
-            f"a stratum of {_joined(names)} has {rows[tiny]} records, fewer than {told}, and no stratum of the same "
-            "event status to be merged into; set strata.small: drop, or lower k"
+            f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(told)}, and no stratum of "
+            "the same event status to be merged into; set strata.small: drop, or lower k"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
@@ -163,10 +171,15 @@ def _host(
 def _small_message(names: Sequence[str], strata: int, rows: int, told: str) -> str:
     many = "1 stratum has" if strata == 1 else f"{strata} strata have"
     return (
-        f"{many} fewer than {told} records in column {_joined(names)} ({rows} rows in all); "
+        f"{many} fewer than {_whom(told)} in column {_joined(names)} ({rows} rows in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
         "or strata.small: drop (their records are left out), or lower k"
     )
+
+
+def _whom(told: str) -> str:
+    """What is counted: units where that is said, else records."""
+    return told if told.endswith("units") else f"{told} records"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from anonpipe.encoding.classes import ClassColumn, Compound, class_columns, compound_of
-from anonpipe.errors import InputError
+from anonpipe.encoding.units import UnitColumn, unit_line
+from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as GROUPINGS
@@ -54,7 +55,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         no_link=Reason.AVERAGED,
         no_groups=Reason.AVERAGED,
         no_bound=Reason.AVERAGED_UNDEFINED if several else None,
-        lines=_lines(job),
+        lines=_lines(job, encoders),
         warnings=tuple(warnings),
     )
 
@@ -82,6 +83,7 @@ def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound,
         told=told,
         grouped_by=grouped_by,
         numbers=encoders.features.number_columns,
+        least=None if encoders.unit is None else encoders.unit.sure,
     )
 
 
@@ -130,6 +132,8 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> li
         A stratum breaks a condition on classes even as one group.
     """
     methods = job.by_groups
+    if encoders.unit is not None:
+        _check_units(job, encoders.unit)
     refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
     refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
     _check_classes(job, encoders, strata)
@@ -137,6 +141,28 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> li
     exact = chosen.guarantee.scope == "group"
     warnings = small_groups(job.k, told.width, chosen.record.name, "micro_perturbation") if exact else []
     return warnings + _shared_noise(job, chosen, strata, told.width)
+
+
+def _check_units(job: Job, unit: UnitColumn) -> None:
+    """Refuse what counts rows inside groups where k counts units.
+
+    Raises
+    ------
+    JobError
+        What it is, and what to do instead.
+    """
+    counts_rows = []
+    if GROUPINGS[job.by_groups.cluster.method].classes:
+        counts_rows.append(f"cluster.method {job.by_groups.cluster.method}")
+    counts_rows += [f"sensitive.{name}" for name in ("l_diversity", "t_closeness") if getattr(job.sensitive, name)]
+    if job.decode.restore_survival_times:
+        counts_rows.append("decode.restore_survival_times")
+    if counts_rows:
+        raise JobError(
+            f"{' and '.join(counts_rows)} would look at rows, and column {unit.name!r} names units of up to "
+            f"{unit.most:,} rows: make one row of each unit, or leave it out (a grouping method without classes, such "
+            "as mdav, forms groups of k units)"
+        )
 
 
 def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:
@@ -170,11 +196,12 @@ def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
                 )
 
 
-def _lines(job: Job) -> tuple[tuple[str, str], ...]:
+def _lines(job: Job, encoders: Encoders) -> tuple[tuple[str, str], ...]:
     """How `anonpipe plan` tells of the method."""
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
-    told = ", ".join(job.sensitive_columns)
+    told, unit = ", ".join(job.sensitive_columns), encoders.unit
     return (
+        *([] if unit is None else [("unit", unit_line(unit, job.k))]),
         ("group", f"{cluster.method}, k={job.k}, {options_text(cluster)}"),
         *([("sensitive", f"{told}: {options_text(job.by_groups.sensitive)}")] if told else []),
         ("synthesize", f"{synthesize.method}, {options_text(synthesize) or 'no options'}"),

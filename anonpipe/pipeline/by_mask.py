@@ -29,6 +29,12 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     JobError
         An option that the masker refuses, or a name that a new column would take.
     """
+    if encoders.unit is not None:
+        raise JobError(
+            f"mask {job.replacing.name} counts rows, and column {encoders.unit.name!r} names units of up to "
+            f"{encoders.unit.most:,} rows: make one row of each unit, or take cluster and synthesize, whose groups "
+            f"hold k={job.k} units"
+        )
     masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
     warnings = _checked(job, masker, told, strata)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)

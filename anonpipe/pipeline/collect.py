@@ -15,14 +15,14 @@ from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
 from anonpipe.pipeline.channels import scopes_of
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.decode import counted_groups
+from anonpipe.pipeline.decode import counted_groups, key_units
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.original_values import compared_names, handed_on
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.steps import PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.written import count_combinations, read_combinations
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.expectations import Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
@@ -112,6 +112,7 @@ def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decode
         identical=fitted.procedure.one_row_a_group,
         asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
         smallest_group=min(result["smallest_group"] for result in decoded),
+        smallest_units=None if fitted.unit is None else min(result["smallest_units"] for result in decoded),
         grouped=groups.grouped,
         spread=groups.spread,
         bound=groups.loss_bound(job.k),
@@ -264,6 +265,18 @@ def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
 
 def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
     names = fitted.unchanged_names
-    frames = [read_combinations(work, at) for at in range(cut.files)]
-    rows = count_combinations(frames, names)["rows"]
-    return int(rows[rows < fitted.job.k].sum()) if names else 0
+    if not names:
+        return 0
+    counted = count_combinations([read_combinations(work, at) for at in range(cut.files)], names)
+    rows = counted["rows"].to_numpy()
+    held = rows if fitted.unit is None else _units_of(work, fitted, cut, counted[names].to_numpy())
+    return int(rows[held < fitted.job.k].sum())
+
+
+def _units_of(work: Work, fitted: Fitted, cut: Cut, combinations: FloatArray) -> IntArray:
+    """The units of combinations of unchanged columns that were written, k for more; 0 of one that nobody had."""
+    known, units = key_units(work, fitted, cut)
+    both = np.unique(np.concatenate([known, combinations]), axis=0, return_inverse=True)[1].reshape(-1)
+    held = np.zeros(int(both.max()) + 1, dtype=np.int64)
+    held[both[: len(known)]] = units
+    return np.asarray(held[both[len(known) :]])

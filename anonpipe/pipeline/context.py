@@ -15,6 +15,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import SCAN_RECORDS
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
@@ -73,6 +74,7 @@ def read_fitted(work: Work) -> Fitted:
         strata=staging.read_record("strata.npz", Strata),
         trees=tuple(staging.read_record("trees.npz", Tree)),
         pandas_types=work.source.pandas_types,
+        unit=staging.read_record("unit.npz", UnitColumn),
     )
 
 

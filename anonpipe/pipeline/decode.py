@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,15 +15,25 @@ from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.encoding.scores import Counted, Scores
 from anonpipe.encoding.tally import Tally
 from anonpipe.errors import DamagedError
+from anonpipe.methods.grouping import units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments
+from anonpipe.partition.unit_sets import UnitSets
 from anonpipe.pipeline.channels import FEATURES, FOLDER, load_record, read_channels, save_record, scope_of
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.decoder import Decoded, Scored
 from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import ADDED, LABELS, SYNTHETIC, assign_to_files, partition_cells, shuffled
+from anonpipe.pipeline.staged import (
+    ADDED,
+    LABELS,
+    SYNTHETIC,
+    assign_to_files,
+    partition_cells,
+    partition_units,
+    shuffled,
+)
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.unchanged import equal_by_chance, rows_without_spread, unchanged_records
@@ -97,11 +108,13 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     else:
         made, cells, as_ties = _with_values(work, fitted, cut, index)
     decoded, channels, scope = made.decoded, made.channels, scope_of(fitted, cut, index)
+    units = partition_units(work, fitted, cut, index)
+    _count_units(work, fitted, index, decoded.cells, units)
     if fitted.procedure.kept_together:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
     members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
     order, file_rows = shuffled(work, cut, index)
-    kept = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order))
+    kept = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order, units))
     arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
     assign_to_files(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
     return {
@@ -110,7 +123,45 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "file_rows": file_rows.tolist(),
         **kept,
         **counted_rows(fitted, cells, decoded, as_ties),
+        "smallest_units": None if units is None else _fewest_units(decoded.groupings, units),
     }
+
+
+def _fewest_units(groupings: Sequence[Groups], units: IntArray) -> int:
+    """Units of the group that has fewest; counted anew, of what the staging holds."""
+    codes = np.unique(units, return_inverse=True)[1].reshape(-1)
+    return min(int(units_in_groups(_labels(each), codes).min()) for each in groupings)
+
+
+def _labels(groups: Groups) -> IntArray:
+    """The group of each row."""
+    labels = np.empty(len(groups.order), dtype=np.int64)
+    labels[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    return labels
+
+
+def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, units: IntArray | None) -> None:
+    """Leave which units have each combination of the columns that are released unchanged, up to k units."""
+    if units is None or not fitted.unchanged_names:
+        return
+    combinations = cells[:, [fitted.cells.names.index(name) for name in fitted.unchanged_names]]
+    found, which = np.unique(combinations, axis=0, return_inverse=True)
+    sets = UnitSets.of(which.reshape(-1), units.astype(np.uint64), fitted.job.k)
+    work.staging.write_record(_key_units_file(index), (found, sets))
+
+
+def key_units(work: Work, fitted: Fitted, cut: Cut) -> tuple[FloatArray, IntArray]:
+    """Combinations of the unchanged columns, in their order, and the units of each, k for more."""
+    parts = [work.staging.read_record(_key_units_file(at), UnitSets) for at in range(len(cut.partitions))]
+    found, which = np.unique(np.concatenate([each for each, _ in parts]), axis=0, return_inverse=True)
+    ends, sets = np.cumsum([len(each) for each, _ in parts]), UnitSets.none(fitted.job.k)
+    for places, (_, one) in zip(np.split(which.reshape(-1), ends[:-1]), parts, strict=True):
+        sets = sets.merge(one.moved(places))
+    return found, sets.counts(len(found))
+
+
+def _key_units_file(index: int) -> str:
+    return f"units/keys-{index}.npz"
 
 
 def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
@@ -152,7 +203,7 @@ def counted_rows(
 ) -> dict[str, Any]:
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
     method, made = fitted.procedure, fitted.synthesized
-    before, k = cells[:, made], fitted.job.k
+    before, k = cells[:, made], fitted.least
     both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
     unchanged = (
         unchanged_records(original[:, made], released[:, made], g.order, g.starts, k)
@@ -163,12 +214,13 @@ def counted_rows(
     if method.groups_counted is not None:
         smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
+    several = fitted.unit is not None or fitted.job.rows_per_unit == "many"
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
         "as_they_were": max(unchanged),
         # Records of no person meet original ones as another sample would, unless a person has several rows.
-        "by_chance": 0 if method.same_person or fitted.job.rows_per_unit == "many" else equal_by_chance(before, k),
+        "by_chance": 0 if method.same_person or several else equal_by_chance(before, k),
         "without_spread": without_spread,
         "smallest_group": smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,

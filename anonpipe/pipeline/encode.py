@@ -15,14 +15,14 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.decoder import Draws
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import partition_cells, verified_moments
-from anonpipe.types import FloatArray
+from anonpipe.pipeline.staged import partition_cells, partition_units, verified_moments
+from anonpipe.types import FloatArray, IntArray
 
 
 def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Turn the cells of a partition into features, and count both."""
     cells = partition_cells(work, fitted, cut, index)
-    encoded = encoded_cells(fitted, cells, work.draws(index))
+    encoded = encoded_cells(fitted, cells, work.draws(index), partition_units(work, fitted, cut, index))
     channel_array(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
     return {
         "rows": len(cells),
@@ -33,8 +33,8 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     }
 
 
-def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws) -> FloatArray:
-    """Features, what they are drawn given, and codes of classes, shape (n_rows, fitted.width).
+def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArray | None = None) -> FloatArray:
+    """Features, what they are drawn given, codes of classes and of units, shape (n_rows, fitted.width).
 
     Missing numbers stand at the mean, unless the method has them filled first:
     then they are filled from records of which the other columns predict about
@@ -48,4 +48,6 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws) -> FloatArray
             filled = fill_predicted(cells, own, encoded, draws("fill"))
         encoded = np.concatenate([features.encode(cells, filled, draws("ties")), conditioning], axis=1)
     codes = [each.codes(cells)[:, None].astype(np.float64) for each in fitted.procedure.codes]
+    if units is not None:  # from 0 in each partition: what leads to the unit goes no further
+        codes.append(np.unique(units, return_inverse=True)[1].reshape(-1, 1).astype(np.float64))
     return np.concatenate([encoded, *codes], axis=1)

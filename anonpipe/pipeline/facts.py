@@ -49,7 +49,7 @@ def gather(
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
         given = (tables.original, tables.released, kinds)
-        bins = {"internal": bins_for_steward(job.k), "external": bins_for_recipients(job.k)}
+        bins = {"internal": bins_for_steward(fitted.least), "external": bins_for_recipients(fitted.least)}
         endpoints = endpoints_of(job)
         pictures = {
             "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
@@ -59,6 +59,8 @@ def gather(
         }
     return Facts(
         job=job,
+        least=fitted.least,
+        units=fitted.unit is not None,
         verdict=verdict,
         assessment=load_assessment(work),
         warnings=warnings,
@@ -85,4 +87,4 @@ def _compared(work: Work, fitted: Fitted, cut: Cut) -> Compared:
     both = Measured(
         fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
     )
-    return compared(both, columns, levels, fitted.suppression.before, fitted.job.k)
+    return compared(both, columns, levels, fitted.suppression.before, fitted.least)

@@ -13,6 +13,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.identifiers import Repeats, check_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
@@ -38,14 +39,21 @@ class Resolved:
     warnings: list[str]
 
 
-def resolve(job: Job, schema: pa.Schema, scan: Scan) -> Resolved:
+def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
     """Hold the scanned input against the job, and work out all that a run or its preview builds on.
+
+    Parameters
+    ----------
+    unit
+        What k counts where it may have several rows; None where each row is one.
 
     Raises
     ------
     InputError, JobError
         The input cannot be anonymised as the job asks.
     """
+    if unit is None:
+        scan = scan.without_units()
     warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
@@ -53,7 +61,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan) -> Resolved:
     strata = strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
-    fitted = Fitted(job, schema, scan, encoder, suppression, strata)
+    fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit)
     if fitted.features.width == 0:
         raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
@@ -72,14 +80,15 @@ def by_name(schema: pa.Schema) -> pa.Schema:
 def fit(work: Work) -> None:
     """Settle everything from the scans of the units, and write it into the staging."""
     job, staging = work.job, work.staging
-    repeats = _repeated_identifiers(work)
+    unit, repeats = _units(work)
     scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
-    resolved = resolve(job, work.source.schema, merge_scans(scans))
+    resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
     staging.write_record("suppression.npz", fitted.suppression)
     staging.write_record("scan.npz", fitted.scan)
     staging.write_json("digest.json", resolved.digest)
-    staging.write("run.key", keyed(steward_secret(), "run", job.digest(), resolved.digest))
+    staging.write_record("unit.npz", unit)
+    staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))
     staging.write_record("encoder.npz", fitted.cells)
     staging.write_record("strata.npz", fitted.strata)
     batches, drawn = sampled_rows(work)
@@ -88,8 +97,13 @@ def fit(work: Work) -> None:
     staging.write_record("trees.npz", fit_trees(fitted, batches, drawn))
 
 
-def _repeated_identifiers(work: Work) -> list[str]:
-    """Warnings of identifiers that name several rows.
+def job_digest(job: Job, unit: UnitColumn | None) -> str:
+    """The job's digest; another one where an identifier turned out to name units, as k counts these."""
+    return job.digest() + (f", units of {unit.name}" if unit is not None and not job.unit_declared else "")
+
+
+def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
+    """What k counts where it has several rows, and warnings of columns that name persons and repeat.
 
     Raises
     ------
@@ -102,7 +116,26 @@ def _repeated_identifiers(work: Work) -> list[str]:
         for place in range(len(job.identifiers))
     ]
     counted = [result["identifiers"] for result in scanned]
-    return check_repeats(repeats_in(runs, counted), job.k, job.rows_per_unit)
+    return unit_of(job, repeats_in(runs, counted, job.k - 1))
+
+
+def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
+    """What k counts, of what was counted of each column that names persons, and warnings.
+
+    Raises
+    ------
+    InputError
+        Persons repeat, and nobody can say whose rows they are; or the hold-out would have to be by unit, and the job
+        does not name it.
+    """
+    warnings = check_repeats(found, job.k, job.rows_per_unit, job.unit_column)
+    unit = next((UnitColumn.of(one) for one in found if one.name == job.unit_column and one.repeated), None)
+    if unit is not None and job.measure.hold_out and not job.unit_declared:
+        raise InputError(
+            f"column {unit.name!r} repeats, and measure.hold_out has to set aside all rows of a person together, which "
+            "must be known before the table is read: give the column role: unit"
+        )
+    return unit, warnings
 
 
 def trace_of(work: Work) -> Trace:
@@ -110,7 +143,8 @@ def trace_of(work: Work) -> Trace:
     units = range(len(work.source.units))
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
-    return Trace(digest, work.job.digest(), work.source.rows, tuple(work.job.released), sketches)
+    digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
+    return Trace(digest, digest_of_job, work.source.rows, tuple(work.job.released), sketches)
 
 
 def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) -> tuple[int, str] | None:
@@ -138,7 +172,9 @@ def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int
     if job.event_column in names:
         position = encoder.names.index(str(job.event_column))
         event = (names.index(str(job.event_column)), encoder.event_codes(position))
-    return build_strata(counts, positions, sizes, job.k, job.strata.small, event, job.strata.use_event, names, needed)
+    units = scanned.combination_units(encoder, names) if names else None
+    small, split = job.strata.small, job.strata.use_event
+    return build_strata(counts, positions, sizes, job.k, small, event, split, names, needed, units)
 
 
 def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:

@@ -17,6 +17,7 @@ from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import Scores
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
@@ -48,6 +49,8 @@ class Fitted:
         One tree of pre-clusters a stratum; none before they are fitted.
     pandas_types
         Of each column of the input that pandas reads in a nullable type of its own, this type.
+    unit
+        What k counts where it may have several rows; None where k counts rows.
     """
 
     job: Job
@@ -58,6 +61,12 @@ class Fitted:
     strata: Strata
     trees: tuple[Tree, ...] = ()
     pandas_types: Mapping[str, str] = field(default_factory=dict)
+    unit: UnitColumn | None = None
+
+    @property
+    def least(self) -> int:
+        """Rows that are of k units, whichever rows they are: k where each row is one."""
+        return self.job.k if self.unit is None else self.unit.sure
 
     @cached_property
     def features(self) -> FeatureEncoder:
@@ -71,9 +80,12 @@ class Fitted:
         Raises
         ------
         InputError
-            Such a column has fewer than k values.
+            Such a column has fewer values than are of k units.
         """
-        return Scores.fit(self.cells, self.scan, self.strata, self.job.k) if self.scan.scored else None
+        if not self.scan.scored:
+            return None
+        told = "" if self.unit is None else f"{self.least} (fewer need not be of k={self.job.k} units)"
+        return Scores.fit(self.cells, self.scan, self.strata, self.least, told)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:
@@ -95,7 +107,7 @@ class Fitted:
     @property
     def encoders(self) -> Encoders:
         """What a method is built on."""
-        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities)
+        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities, self.unit)
 
     @cached_property
     def procedure(self) -> Procedure:
@@ -107,14 +119,12 @@ class Fitted:
             The columns or strata do not allow it: what is wrong, and what to do.
         """
         build = by_groups.procedure if self.job.mask is None else by_mask.procedure
-        return build(
-            self.job, Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities), self.strata
-        )
+        return build(self.job, self.encoders, self.strata)
 
     @property
     def width(self) -> int:
-        """Channels that the method begins with: features, what they are drawn given, and classes."""
-        return self.features.width + self.conditioning.width + len(self.procedure.codes)
+        """Channels that the method begins with: features, what they are drawn given, classes and units."""
+        return self.features.width + self.conditioning.width + len(self.procedure.codes) + (self.unit is not None)
 
     @property
     def leaves(self) -> int:

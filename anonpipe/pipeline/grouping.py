@@ -14,7 +14,7 @@ import numpy as np
 
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping import cluster, constrain_classes, refine
+from anonpipe.methods.grouping import cluster, constrain_classes, hold_units, refine
 from anonpipe.methods.steps import Rows
 from anonpipe.types import FloatArray, IntArray
 
@@ -39,6 +39,8 @@ class Layout:
         at none where it is empty.
     numbers
         Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is.
+    least
+        Records that are of k units, whichever they are; None where each is one, and k records are.
     """
 
     k: int
@@ -48,10 +50,15 @@ class Layout:
     told: int = 0
     grouped_by: tuple[int, ...] = ()
     numbers: tuple[tuple[int, int | None], ...] = ()
+    least: int | None = None
 
     @property
     def labels_at(self) -> int:
         """The first channel of labels."""
+        return self._units_at + (self.least is not None)
+
+    @property
+    def _units_at(self) -> int:
         return self.width + self.conditioning + len(self.shares)
 
     @property
@@ -70,6 +77,10 @@ class Layout:
     def codes(self, part: FloatArray, at: int) -> IntArray:
         """Codes of the classes of one channel."""
         return part[:, self.width + self.conditioning + at].astype(np.int64)
+
+    def units(self, part: FloatArray) -> IntArray | None:
+        """The unit of each record, from 0; None where each record is one."""
+        return None if self.least is None else part[:, self._units_at].astype(np.int64)
 
     def labels(self, part: FloatArray) -> list[IntArray]:
         """Labels of each grouping."""
@@ -107,6 +118,8 @@ def group_steps(layout: Layout, asked: Asked, weights: FloatArray) -> tuple[Rows
         steps.append(Rows("refine", _step(_refined, layout, asked, weights), stream="refine"))
     if asked.conditions:
         steps.append(Rows("classes", _step(_constrained, layout, asked, weights), stream="classes"))
+    if layout.least is not None:
+        steps.append(Rows("units", _step(_with_units, layout, weights), stream="units"))
     return (*steps, Rows("fill", _step(_filled, layout), stream="fill"))
 
 
@@ -160,6 +173,14 @@ def _constrained(
     return layout.with_labels(part, made)
 
 
+def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
+    """Groups changed until each has k units."""
+    features, units = layout.features(part) * np.sqrt(weights), layout.units(part)
+    if units is None:
+        return part
+    return layout.with_labels(part, [hold_units(features, each, units, layout.k) for each in layout.labels(part)])
+
+
 def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
     """Features with missing numbers filled from records of their group or near it; what cannot be stays at the mean."""
     columns, out = [at for at, _ in layout.numbers], part.copy()
@@ -168,6 +189,6 @@ def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> Fl
         if flag is not None:
             known[part[:, flag] > 0, at] = np.nan
     order, starts = sort_groups(layout.labels(part)[0])
-    filled = fill_missing(known, range(len(columns)), order, starts, layout.k, rng)
+    filled = fill_missing(known, range(len(columns)), order, starts, layout.least or layout.k, rng)
     out[:, columns] = np.where(np.isnan(filled), 0.0, filled)
     return out

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from anonpipe.encoding.contents import Contents, canonical_order, column_keys
 from anonpipe.encoding.values import plain
+from anonpipe.partition.unit_sets import Units
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
-from anonpipe.rng import keyed
+from anonpipe.rng import keyed, number_keys
 from anonpipe.types import BoolArray, FloatArray
 
 FEWEST_HELD = 30
@@ -38,25 +39,41 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
     return contents.keys(keyed(start_key, "held out")) < np.uint64(share * 2**64)
 
 
-def held_in(work: Work, contents: Contents) -> BoolArray:
+def held_of_units(start_key: bytes, share: float, units: Units) -> BoolArray:
+    """Which rows are held out where the job names their units: all of a unit, or none, as the others tell of them.
+
+    Examples
+    --------
+    >>> held_of_units(b"k" * 16, 0.5, np.array([8, 8, 3, 3], dtype=np.uint64)).tolist()
+    [True, True, False, False]
+    """
+    return np.asarray(number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64))
+
+
+def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
     """Which of these rows of the input this run holds out."""
+    if work.job.unit_declared and units is not None:
+        return held_of_units(work.start_key, work.job.measure.hold_out, units)
     return held_rows(work.start_key, work.job.measure.hold_out, contents)
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
-    """Leave the cells of a unit's held-out records, as many as are looked for."""
-    work.staging.write_array(_file(unit), np.concatenate([np.empty((0, len(fitted.cells.names))), *parts]))
+    """Leave the cells of an input unit's held-out records, as many as are looked for; their units in a last column."""
+    width = len(fitted.cells.names) + (fitted.unit is not None)
+    work.staging.write_array(_file(unit), np.concatenate([np.empty((0, width)), *parts]))
 
 
-def drawn_held(work: Work, contents: Contents) -> BoolArray:
+def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
     """Which rows are in the keyed sample of held-out rows: as many as are looked for."""
     share = work.job.measure.hold_out
     enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
     drawn = contents.keys(keyed(work.start_key, "of those held out"))
-    return held_in(work, contents) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
+    return held_in(work, contents, units) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
 
 
-def comparable_cells(fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray) -> FloatArray:
+def comparable_cells(
+    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, units: Units | None = None
+) -> FloatArray:
     """Cells of those chosen rows that a released record could be compared with.
 
     A category that occurs in no other record, or a stratum that is left out,
@@ -69,14 +86,20 @@ def comparable_cells(fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray) -
         Consecutive rows of the input, of the released columns.
     chosen
         Which of them.
+    units
+        Of all of them, which are then a last column of the cells; None for none.
     """
-    cells = fitted.cells.to_cells(batch.filter(pa.array(chosen & _categorised(fitted, batch))))
-    cells = cells[_occurring(fitted, cells, fitted.job.strata.by)]
+    chosen = chosen & _categorised(fitted, batch)
+    cells, own = fitted.cells.to_cells(batch.filter(pa.array(chosen))), None if units is None else units[chosen]
+    there = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
+    cells = cells[there]
     fitted.suppression.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
-    cells = cells[_occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)]
+    kept = _occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)
+    cells, there = cells[kept], there[kept]
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
-    return cells[stratum >= 0]
+    cells, there = cells[stratum >= 0], there[stratum >= 0]
+    return cells if own is None else np.column_stack([cells, own[there].astype(np.float64)])
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
@@ -102,11 +125,18 @@ def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolA
 
 
 def held_cells(work: Work, fitted: Fitted) -> FloatArray:
-    """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out."""
+    """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out.
+
+    Of units with several rows each has one: persons are counted, not rows.
+    """
     if not work.job.measure.hold_out:
         return np.empty((0, len(fitted.cells.names)))
     cells = np.concatenate([work.staging.read_array(_file(unit)) for unit in range(len(work.source.units))])
-    return np.asarray(cells[canonical_order(cells, column_keys(work.key, fitted.cells.names))])
+    width = len(fitted.cells.names)
+    order = canonical_order(cells[:, :width], column_keys(work.key, fitted.cells.names))
+    if fitted.unit is not None:
+        order = order[np.sort(np.unique(cells[order, width], return_index=True)[1])]
+    return np.ascontiguousarray(cells[order, :width])
 
 
 def _file(unit: int) -> str:

@@ -33,6 +33,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "rows": cut.rows,
         "k": job.k,
         "rows_per_unit": job.rows_per_unit,
+        "k_counts": "rows" if fitted.unit is None else "units of several rows",
         "methods": _methods(job),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
@@ -40,7 +41,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k),
         "verdict": {
             "verdict": "passed" if verdict.passed else "failed",
-            "checks": [line(each).to_dict() for each in released_checks(verdict, job.k, cut.rows)],
+            "checks": [line(each).to_dict() for each in released_checks(verdict, fitted.least, cut.rows)],
         },
         "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],

@@ -45,7 +45,7 @@ def compared_names(job: Job) -> list[str]:
 
 
 def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Count what one masked column hands on of the values that fewer than k records hold."""
+    """Count what one masked column hands on of the values that may be of fewer than k records, or units."""
     name = compared_names(fitted.job)[index]
     # no task but this one reads the runs: they go with it, and are not sealed
     with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
@@ -61,7 +61,7 @@ def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chan
     bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
     for values, rows, around in ranges(originals, released):
-        rare = values[rows < fitted.job.k]
+        rare = values[rows < fitted.least]
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
         found = found.merge(chances(rare, around, fineness))

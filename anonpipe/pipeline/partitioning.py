@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from anonpipe.job.model import Job
+from anonpipe.partition.unit_sets import UnitSets
 
 PARTITION_BYTES = 96 * 2**20
 """Most bytes of features that one partition may hold; wide tables get fewer rows."""
@@ -117,8 +120,10 @@ class Cut:
         return found
 
 
-def cut_rows(job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int]) -> Cut:
-    """Partitions from the counted leaves; a leaf of fewer than k records joins its neighbour.
+def cut_rows(
+    job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int], units: UnitSets | None = None
+) -> Cut:
+    """Partitions from the counted leaves; a leaf of fewer than k records (or units) joins its neighbour.
 
     Parameters
     ----------
@@ -126,12 +131,19 @@ def cut_rows(job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: S
         Records of each chunk of the input in each leaf, chunks in source order.
     leaf_stratum
         Stratum of each leaf; leaves of one stratum stand together.
+    units
+        Units of each leaf; None where each record is one.
     """
+
+    def few(leaves: tuple[int, ...], rows: int) -> bool:
+        held = rows if units is None else units.together(np.isin(np.arange(len(leaf_stratum)), leaves))
+        return held < job.k
+
     leaf_rows = [sum(chunk[leaf] for chunk in chunk_leaf_rows) for leaf in range(len(leaf_stratum))]
     partitions: list[Partition] = []
     for leaf, (stratum, rows) in enumerate(zip(leaf_stratum, leaf_rows, strict=True)):
         previous = partitions[-1] if partitions and partitions[-1].stratum == stratum else None
-        if previous and (rows < job.k or previous.rows < job.k):
+        if previous and (few((leaf,), rows) or few(previous.leaves, previous.rows)):
             partitions[-1] = Partition(stratum, (*previous.leaves, leaf), previous.rows + rows)
         else:
             partitions.append(Partition(stratum, (leaf,), rows))

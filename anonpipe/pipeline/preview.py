@@ -16,17 +16,18 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
-from anonpipe.encoding.identifiers import Repeats, check_repeats, digest_writers, keep_in, repeats_in, runs_in
+from anonpipe.encoding.identifiers import Repeats, digest_writers, keep_in, repeats_in, runs_in
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
+from anonpipe.encoding.units import unit_numbers
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
-from anonpipe.pipeline.fit import resolve
-from anonpipe.pipeline.holdout import held_rows
+from anonpipe.pipeline.fit import job_digest, resolve, unit_of
+from anonpipe.pipeline.holdout import held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.rng import keyed, steward_secret
@@ -173,11 +174,11 @@ def preview(job: Job) -> Preview:
     with _digests_folder(job) as folder:
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
-        of_units = check_repeats(repeats_in(runs, scanned.counted), job.k, job.rows_per_unit)
-    resolved = resolve(job, source.schema, scanned.scan)
+        unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
+    resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
-    trace = Trace(resolved.digest, job.digest(), source.rows, tuple(job.released), scanned.sketches)
+    trace = Trace(resolved.digest, job_digest(job, unit), source.rows, tuple(job.released), scanned.sketches)
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -243,6 +244,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     share = job.measure.hold_out
     merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
+    units = keyed(key, "units")
     unmet = [
         _Condition(each, what)
         for each in job.analyses
@@ -252,14 +254,20 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     counted = []
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
-        held = _held(job, source, unit, key) if share else None
+        held = _held(job, source, unit, key) if share and not job.unit_declared else None
         for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
             for name, writer in writers.items():
                 writer.add(batch.column(name))
             tracer.add(batch)
             begin = first_row - unit.first_row
+            own = (
+                None if job.unit_column is None else unit_numbers(job.unit_column, batch.column(job.unit_column), units)
+            )
             kept = None if held is None else ~held[begin : begin + batch.num_rows]
-            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
+            if share and job.unit_declared and own is not None:
+                kept = ~held_of_units(key, share, own)
+            by, enough = job.strata.by, None if own is None else (own, job.k)
+            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough)
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
         counted.append([writer.close() for writer in writers.values()])

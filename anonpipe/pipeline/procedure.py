@@ -15,6 +15,7 @@ from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.methods.executor import Pass, RowsPass, passes
@@ -40,6 +41,8 @@ class Encoders:
         The unchanged columns that features are drawn given, as numbers.
     probabilities
         Columns of probabilities in place of categories; None for none.
+    unit
+        What k counts where it may have several rows; None where k counts rows.
     """
 
     scan: Scan
@@ -47,6 +50,7 @@ class Encoders:
     features: FeatureEncoder
     conditioning: ConditioningEncoder
     probabilities: ProbabilityDecoder | None
+    unit: UnitColumn | None = None
 
     def told(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""

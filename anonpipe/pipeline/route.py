@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ from anonpipe.encoding.contents import Contents
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, row_lanes
 from anonpipe.errors import InputError
 from anonpipe.partition.tree import route
+from anonpipe.partition.unit_sets import Units, UnitSets
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import comparable_cells, drawn_held, held_in, keep_held
-from anonpipe.pipeline.scan import route_keys, unit_contents
+from anonpipe.pipeline.scan import route_keys, unit_contents, units_in
 from anonpipe.pipeline.staged import CHUNK_ROWS, chunk_rows, routed_array
 from anonpipe.source import read_batches
 from anonpipe.storage.staging import StagedArray
@@ -40,11 +42,13 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     staged, region = routed_array(work, fitted), sum(len(chunks) for chunks in chunk_rows(work.source)[:index])
     leaf_rows: list[list[int]] = []
     held: list[Routed] = []
+    leaf_units = UnitSets.none(work.job.k)
     read, fingerprints = 0, (0, 0)
-    for first_row, batch in read_batches(work.source, unit, list(fitted.cells.names)):
+    for first_row, batch in read_batches(work.source, unit, read_columns(work, fitted)):
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
         for low, high in _cuts(read, batch.num_rows):
-            held.append(routed_cells(fitted, *aside.without(batch.slice(low - read, high - low), contents[low:high])))
+            held.append(routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
+            leaf_units = leaf_units.merge(_units_of(fitted, *held[-1]))
             if high % CHUNK_ROWS == 0 or high == unit.rows:
                 leaf_rows.append(_write_chunk(staged, region + len(leaf_rows), held, fitted.leaves))
                 held.clear()
@@ -52,13 +56,40 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     if fingerprints != work.staging.results("scan").read(index)["fingerprint"]:
         raise InputError(_CHANGED.format(path=unit.path))
     aside.keep(index)
+    work.staging.write_record(_units_file(index), leaf_units)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
+
+
+def read_columns(work: Work, fitted: Fitted) -> list[str]:
+    """Columns that routing reads: those of the release, and the one that names the unit."""
+    name = work.job.unit_column
+    return [*fitted.cells.names, *([] if name is None else [name])]
+
+
+def _units_file(index: int) -> str:
+    return f"units/{index}.npz"
+
+
+def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
+    """The units of each leaf in all input units together, up to k; None where each row is one."""
+    if fitted.unit is None:
+        return None
+    each = (work.staging.read_record(_units_file(at), UnitSets) for at in range(len(work.source.units)))
+    return reduce(UnitSets.merge, each, UnitSets.none(fitted.job.k))
 
 
 _CHANGED = (
     "the input changed while it was read: {path} holds other rows than in the first pass; "
     "run again when nobody writes to it"
 )
+
+
+class Kept(NamedTuple):
+    """Rows of the input, by what they are told apart where a tree splits, and their units (None: nobody asks)."""
+
+    batch: pa.RecordBatch
+    keys: Keys
+    units: Units | None
 
 
 @dataclass
@@ -69,14 +100,16 @@ class Aside:
     fitted: Fitted
     held: list[FloatArray] = field(default_factory=list)
 
-    def without(self, batch: pa.RecordBatch, contents: Contents) -> tuple[pa.RecordBatch, Keys]:
-        """The rows that are not held out, and by what they are told apart where a tree splits."""
-        keys = route_keys(self.work, contents)
+    def without(self, batch: pa.RecordBatch, contents: Contents) -> Kept:
+        """The rows that are not held out."""
+        keys, units = route_keys(self.work, contents), units_in(self.work, batch)
+        batch = batch.select(list(self.fitted.cells.names))
         if not self.work.job.measure.hold_out:
-            return batch, keys
-        self.held.append(comparable_cells(self.fitted, batch, drawn_held(self.work, contents)))
-        kept = ~held_in(self.work, contents)
-        return batch.filter(pa.array(kept)), keys[kept]
+            return Kept(batch, keys, units)
+        drawn = drawn_held(self.work, contents, units)
+        self.held.append(comparable_cells(self.fitted, batch, drawn, None if self.fitted.unit is None else units))
+        kept = ~held_in(self.work, contents, units)
+        return Kept(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
         """Leave the sample of a unit."""
@@ -90,13 +123,27 @@ def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
     return list(pairwise(borders))
 
 
-def routed_cells(fitted: Fitted, batch: pa.RecordBatch, keys: Keys) -> tuple[FloatArray, IntArray]:
-    """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none."""
-    cells = fitted.cells.to_cells(batch)
+def routed_cells(fitted: Fitted, kept: Kept) -> Routed:
+    """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none.
+
+    Where k counts units, these are a last column.
+    """
+    cells = fitted.cells.to_cells(kept.batch)
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
     fitted.suppression.apply(cells, fitted.cells.names, stratum)
-    return cells, _leaf(fitted, cells, stratum, keys)
+    leaf = _leaf(fitted, cells, stratum, kept.keys)
+    if fitted.unit is None or kept.units is None:
+        return cells, leaf
+    return np.column_stack([cells, kept.units.astype(np.float64)]), leaf
+
+
+def _units_of(fitted: Fitted, cells: FloatArray, leaf: IntArray) -> UnitSets:
+    """The units of each leaf."""
+    if fitted.unit is None:
+        return UnitSets.none(fitted.job.k)
+    routed = leaf >= 0
+    return UnitSets.of(leaf[routed], cells[routed, -1].astype(np.uint64), fitted.job.k)
 
 
 def _leaf(fitted: Fitted, cells: FloatArray, stratum: IntArray, keys: Keys) -> IntArray:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from anonpipe import engine, interrupts
 from anonpipe.encoding.identifiers import many_rows
+from anonpipe.encoding.units import units_meaning
 from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
@@ -28,6 +29,7 @@ from anonpipe.pipeline.original_values import compared_names
 from anonpipe.pipeline.partitioning import cut_rows
 from anonpipe.pipeline.publish import Outcome, finish
 from anonpipe.pipeline.repeats import check_repeats, overlaps
+from anonpipe.pipeline.route import leaf_units
 from anonpipe.pipeline.staged import make_released, routed_array
 from anonpipe.pipeline.steps import make_features, run_steps
 from anonpipe.progress import OnProgress, Progress, log_verdict
@@ -147,7 +149,7 @@ def route(run: Run, executor: Executor) -> None:
     if not run.staging.has("plan.npz"):
         counts = [chunk for result in run.staging.results("route").read_all(units) for chunk in result["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(fitted.trees) for _ in range(tree.leaves)]
-        cut = cut_rows(run.job, counts, leaf_stratum)
+        cut = cut_rows(run.job, counts, leaf_stratum, leaf_units(work, fitted))
         if cut.rows + fitted.strata.dropped != fitted.scan.rows:
             raise InputError("the input changed while it was read; run again")
         run.staging.write_record("plan.npz", cut)
@@ -217,6 +219,8 @@ def verify(run: Run) -> Verdict:
     assessment = load_assessment(run.context.work)
     measured = evaluation.checks(assessment, gates.of_measures)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
+    if run.context.fitted.unit is not None:
+        many = (units_meaning(run.job.k),)
     notes = (*judged.notes, *many, *evaluation.notes(assessment, gates.of_measures))
     if overlaps(run):
         notes += (f"{release_log.ALLOWED}{run.job.repeat.allow}",)

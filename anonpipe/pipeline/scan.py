@@ -12,6 +12,8 @@ from anonpipe.encoding.contents import LUMP, Contents, contents_of
 from anonpipe.encoding.identifiers import digest_writers
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
+from anonpipe.encoding.units import unit_numbers
+from anonpipe.partition.unit_sets import Units
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.holdout import held_in
 from anonpipe.rng import keyed
@@ -32,8 +34,10 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         batch = whole.select([name for name in whole.schema.names if name not in writers])
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
-        kept = ~held_in(work, part) if job.measure.hold_out else None
-        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by)
+        own = units_in(work, whole)
+        kept = ~held_in(work, part, own) if job.measure.hold_out else None
+        units = None if own is None else (own, job.k)
+        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units)
         scans = [merge_scans([*scans, found])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
@@ -44,6 +48,12 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close() for writer in writers.values()]
     }
+
+
+def units_in(work: Work, batch: pa.RecordBatch) -> Units | None:
+    """The units of rows of the input, as keyed numbers; None where the job names none."""
+    name = work.job.unit_column
+    return None if name is None else unit_numbers(name, batch.column(name), keyed(work.start_key, "units"))
 
 
 def _first_pass(work: Work, index: int) -> Contents:

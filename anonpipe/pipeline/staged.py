@@ -12,6 +12,7 @@ from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
+from anonpipe.rng import keyed
 from anonpipe.source import Source
 from anonpipe.storage.staging import StagedArray, create_staged_array
 from anonpipe.types import FloatArray, IntArray
@@ -37,13 +38,27 @@ def chunk_rows(source: Source) -> list[list[int]]:
 def routed_array(work: Work, fitted: Fitted) -> StagedArray:
     """The routed rows; a region a chunk."""
     rows = [count for chunks in chunk_rows(work.source) for count in chunks]
-    return create_staged_array(work.staging, "routed", rows, len(fitted.cells.names), "float64", fitted.leaves)
+    width = len(fitted.cells.names) + (fitted.unit is not None)
+    return create_staged_array(work.staging, "routed", rows, width, "float64", fitted.leaves)
 
 
 def partition_cells(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
     """The routed rows of a partition, in an order that follows from their values and the run's key alone."""
-    cells = routed_array(work, fitted).gather(cut.pieces(index))
-    return np.ascontiguousarray(cells[canonical_order(cells, column_keys(work.key, fitted.cells.names))])
+    return np.ascontiguousarray(_partition_rows(work, fitted, cut, index)[:, : len(fitted.cells.names)])
+
+
+def partition_units(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArray | None:
+    """The unit of each of these rows: keyed numbers, the same in all partitions; None where each row is one."""
+    if fitted.unit is None:
+        return None
+    return _partition_rows(work, fitted, cut, index)[:, -1].astype(np.int64)
+
+
+def _partition_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
+    """Cells of a partition, and their units in a last column where there are any."""
+    rows: FloatArray = routed_array(work, fitted).gather(cut.pieces(index))
+    of_units = [] if fitted.unit is None else [keyed(work.key, "order of units")]
+    return rows[canonical_order(rows, [*column_keys(work.key, fitted.cells.names), *of_units])]
 
 
 SYNTHETIC, ADDED, LABELS = "synthetic", "ends", "labels"

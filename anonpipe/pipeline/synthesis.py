@@ -10,7 +10,7 @@ import numpy as np
 
 from anonpipe.errors import DamagedError, InputError
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping import class_disclosure, smallest_distances
+from anonpipe.methods.grouping import class_disclosure, smallest_distances, units_in_groups
 from anonpipe.methods.record import Guarantee, Synthesizer
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.methods.synthesis import centroid, noise_scatter, synthesize
@@ -60,7 +60,7 @@ class Grouped:
         DamagedError
             Labels that name no groups of its rows.
         InputError
-            A group has fewer than k records.
+            A group has fewer than k records, or units where these have several.
         """
         every = layout.labels(part)
         if any(labels.min() < 0 or labels.max() >= len(part) for labels in every):  # before a kernel counts by them
@@ -68,6 +68,9 @@ class Grouped:
         groups = tuple(sort_groups(labels) for labels in every)
         if any(int(np.diff(starts).min()) < layout.k for _, starts in groups):
             raise InputError(f"a group has fewer than k={layout.k} records; nothing is released")
+        units = layout.units(part)
+        if units is not None and any(int(units_in_groups(each, units).min()) < layout.k for each in every):
+            raise InputError(f"a group has records of fewer than k={layout.k} units; nothing is released")
         return cls(layout.features(part), groups)
 
     @property

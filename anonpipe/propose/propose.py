@@ -270,12 +270,19 @@ def _with_commas(texts: pa.Array) -> bool:
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
-    guesses = {look.name: _alone(look) for look in looks}
+    guesses = _one_unit(looks, {look.name: _alone(look) for look in looks})
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
     _survival(looks, guesses)
     return guesses
+
+
+def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
+    """Of several columns that could be the unit the one of fewest values: of households and persons, households."""
+    units = sorted((look.distinct, look.name) for look in looks if guesses[look.name].role is Role.UNIT)
+    others = {name: Guess(guesses[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
+    return guesses | others
 
 
 def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
@@ -286,11 +293,12 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     others.
     """
     used = guess([look for look in looks if look.name in needs.users])
-    found = {}
+    found: dict[str, Guess] = {}
+    own = _one_unit(looks, {look.name: _alone(look) for look in looks})
     for look in looks:
-        alone = _alone(look)
+        alone = own[look.name]
         if look.name not in used:
-            gone = alone.role is Role.IDENTIFIER or (alone.role is Role.DROPPED and alone.reason)
+            gone = alone.role.names_persons or (alone.role is Role.DROPPED and alone.reason)
             found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
         elif alone.role is Role.MASKED:
             found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
@@ -357,7 +365,7 @@ def _alone(look: Look) -> Guess:
     if look.comma:
         return Guess(Kind.CONTINUOUS, Role.DROPPED, _DECIMAL_COMMAS)
     if reason := _identifying(look):
-        return Guess(kind, Role.IDENTIFIER, reason)
+        return Guess(kind, Role.UNIT if reason is _REPEATING else Role.IDENTIFIER, reason)
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
@@ -394,8 +402,13 @@ def _identifying(look: Look) -> str:
 
 
 _REPEATING = (
-    "CHECK: its name says so, but its values repeat, and k counts rows: if one person has several rows, make one of "
-    "them, or write rows_per_unit: many; if several persons share a value (household, surname), write role: dropped"
+    "CHECK: its name says so, and its values repeat: k counts these units, of which each may have several rows; if "
+    "several persons share a value (surname), write role: dropped; if k is to count rows, rows_per_unit: many"
+)
+
+_SMALLER_UNIT = (
+    "CHECK: its values repeat, too, and k counts the units of the column with role unit; exchange the roles if these "
+    "are the persons to be protected"
 )
 
 

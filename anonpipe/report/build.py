@@ -60,6 +60,8 @@ class Facts:
     ----------
     job, verdict, assessment, warnings
         As the run has them.
+    least, units
+        Records that are of k persons or units for certain, and whether units may have several.
     columns
         Those that the written files hold, in their order, as in the manifest.
     overlaps
@@ -88,6 +90,8 @@ class Facts:
     """
 
     job: Job
+    least: int
+    units: bool
     verdict: Verdict
     assessment: Assessment
     warnings: tuple[str, ...]
@@ -137,7 +141,7 @@ def internal(facts: Facts, version: str | None) -> Report:
 
 def external(facts: Facts) -> Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
-    assessed, k = facts.assessment, facts.job.k
+    assessed, k = facts.assessment, facts.least
     open_ones = (released_check(each.check, k, facts.rows) for each in assessed.not_checked)
     return Report(
         audience="external",
@@ -175,7 +179,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "strata": job.strata.by,
         "partitions": facts.partitions,
         "methods": words.methods(job),
-        "guarantees": words.guarantees(job, grouped, facts.identical),
+        "guarantees": words.guarantees(job, grouped, facts.identical, facts.units),
         "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical), *overlaps),
         "checks": lines,
         "group_sizes": tuple(

@@ -8,6 +8,7 @@ from typing import Any
 
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.identifiers import many_rows
+from anonpipe.encoding.units import units_meaning
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
@@ -141,7 +142,7 @@ def _limits(column: Any) -> str:
     return ", ".join(told)
 
 
-def guarantees(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
+def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) -> tuple[str, ...]:
     """What a release of this job guarantees; every sentence stands for a gate.
 
     Parameters
@@ -151,10 +152,16 @@ def guarantees(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
     identical
         Whether the rows of a group, or of a set that a mask makes, are alike
         in all synthetic columns.
+    units
+        Whether units (persons, say) may have several rows, and k counts these.
     """
     found = []
+    if units:
+        found.append(units_meaning(job.k) + ".")
     if grouped:
         whom = "persons" if job.rows_per_unit == "one" else "rows, which may be those of one person"
+        if units:
+            whom = "units, of which each may have several rows"
         found.append(f"Records were replaced in groups of at least {job.k} {whom}; the smallest group was counted.")
         if job.strata.by:
             found.append(f"No group holds records of different {' and '.join(job.strata.by)}.")
@@ -178,7 +185,7 @@ def guarantees(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
         "and decoding.",
         *_wider(job),
-        f"Categories of fewer than {job.k} persons are not released as such.",
+        f"Categories of fewer than {job.k} {'units' if units else 'persons'} are not released as such.",
         "Columns that identify persons are not in the release.",
     ]
     return tuple(found)

@@ -153,6 +153,11 @@ _DECODING = (
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
 
 
+def _whom(about: About) -> str:
+    """What k counts."""
+    return str(about.get("whom", "records"))
+
+
 def _rows_lost(about: About) -> str:
     return f"rows lost or added (beyond declared {'drops and the hold-out' if about.get('held_out') else 'drops'})"
 
@@ -289,7 +294,14 @@ _GATED = (
     ),
     Kind(
         "keys.rare",
-        "records whose key variables ({names}) occur fewer than {k} times together",
+        lambda about: (
+            "records whose key variables ({names}) "
+            + (
+                "are of fewer than {k} units together"
+                if _whom(about) == "units"
+                else "occur fewer than {k} times together"
+            )
+        ),
         _FILES,
         Audience.OPEN,
         counts=Counts.ROWS,
@@ -552,7 +564,9 @@ _FIXED = (
     Kind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True),
     Kind(
         "group.smallest",
-        "smallest group",
+        lambda about: (
+            "smallest group (persons or other units; {rows:row} or more)" if "rows" in about else "smallest group"
+        ),
         lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
         Audience.OPEN,
         unit="records",
@@ -616,7 +630,9 @@ _FIXED = (
     ),
     Kind(
         "values.handed_on",
-        "values of masked numbers and dates that fewer than {k} records hold, released beyond chance",
+        lambda about: (
+            f"values of masked numbers and dates that fewer than {{k}} {_whom(about)} hold, released beyond chance"
+        ),
         _FILES,
         Audience.OPEN,
         scope=Scope.COLUMN,
@@ -680,6 +696,9 @@ REASONS: dict[Reason, str] = {
     Reason.NO_TAILS: "no masked number or date has values that few records are beyond",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
+    Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
+    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
+    "aside as a whole",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }

@@ -40,6 +40,7 @@ class GroupEvidence:
 
     `scopes` tells of each stratum the scope of its noise: small strata may
     share one, and are then held together against what is promised.
+    `smallest_units` is None where each record is a unit.
     """
 
     guarantee: Guarantee
@@ -51,6 +52,7 @@ class GroupEvidence:
     bound: LossBound | None
     classes: dict[str, ClassDisclosure]
     scopes: list[int]
+    smallest_units: int | None = None
 
     @property
     def whole(self) -> Target:
@@ -201,6 +203,8 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
     """Sizes of groups, or of sets of equal rows where a masker promises them."""
     by = evidence.by
     if isinstance(by, GroupEvidence):
+        if by.smallest_units is not None:
+            return [held("group.smallest", by.smallest_units, k, unit="units", about={"rows": by.smallest_group})]
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
         return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.feature_names) - {""}))]
@@ -225,7 +229,8 @@ def _classes(by: GroupEvidence) -> list[Check]:
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     names = ", ".join(evidence.unchanged) or "none"
     handed_on, column = evidence.handed_on
-    files = {"files": evidence.files, "k": k}
+    units = isinstance(evidence.by, GroupEvidence) and evidence.by.smallest_units is not None
+    files = {"files": evidence.files, "k": k, "whom": "units" if units else "records"}
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     beyond = max(0, evidence.unchanged_records - evidence.equal_by_chance)
     equal = beyond / max(1, evidence.rows_out)
@@ -233,7 +238,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
-        held("records.unchanged", equal, limits["unchanged_record_rate"], about={"inside": inside, "k": k}),
+        held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
     ]
 
 
@@ -509,7 +514,8 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
             "records beyond their groups; means and covariances are expected of these strata together, not of each"
         )
     if not by.identical:
-        notes.append("groups have at least k records; that is not k-anonymity of the release")
+        whom = "records" if by.smallest_units is None else "units"
+        notes.append(f"groups have at least k {whom}; that is not k-anonymity of the release")
     return notes
 
 

@@ -45,5 +45,5 @@ def test_numbers_of_persons_raise_no_alarm():
 def test_the_warning_counts_and_shows_no_value():
     columns = {f"c{at}": column for at, column in enumerate(_panel(np.random.default_rng(2)).T)}
     [warning] = warn_of_repeats([pa.record_batch(columns)], ROWS, b"k" * 16)
-    assert "4,000 sampled rows" in warning and "role identifier" in warning
+    assert "4,000 sampled rows" in warning and "role unit" in warning
     assert warn_of_repeats([pa.record_batch({"a": [1] * 100, "b": [2] * 100})], 100, b"k" * 16) == []

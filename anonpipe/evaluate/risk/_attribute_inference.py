@@ -372,4 +372,5 @@ MEASURE = Measure(
     title="attribute inference",
     figures=("attribute_inference.risk", "attribute_inference.success"),
     function=_of_release,
+    counts_units=True,
 )

@@ -244,4 +244,5 @@ MEASURE = Measure(
         "sensitive.*.t_ordered",
     ),
     function=_of_columns,
+    counts_units=True,
 )

@@ -464,4 +464,5 @@ MEASURE = Measure(
     title="conditional privacy",
     figures=("conditional_privacy", "conditional_privacy.categories"),
     function=_of_pairs,
+    counts_units=True,
 )

@@ -43,12 +43,13 @@ class Alike:
     found
         The nearest released records, with the number of what each is alike to.
     own, sizes
-        That number for each record looked for, and how many are alike to it.
+        That number for each record looked for, and how many are alike to it;
+        of units with several rows, how many a row of the unit.
     """
 
     found: Found
     own: IntArray
-    sizes: IntArray
+    sizes: IntArray | FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -230,4 +230,5 @@ MEASURE = Measure(
     title="attack through a known attribute",
     figures=tuple(f"known_attribute.{guess}" for guess in GUESSES),
     function=_of_groups,
+    counts_units=True,
 )

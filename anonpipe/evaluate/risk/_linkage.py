@@ -233,6 +233,7 @@ MEASURE = Measure(
     title="record linkage by distances",
     figures=("linkage.first", "linkage.first_or_second", "linkage.group", "linkage.expected"),
     function=_by_distances,
+    counts_units=True,
 )
 
 RANKS = Measure(
@@ -240,4 +241,5 @@ RANKS = Measure(
     title="record linkage by ranks",
     figures=("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group"),
     function=_by_ranks,
+    counts_units=True,
 )

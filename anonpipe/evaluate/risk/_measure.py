@@ -31,12 +31,16 @@ class Measure:
         every release has all of them.
     function
         `function(known)`: its figures of a release, or why there are none.
+    counts_units
+        Whether it still says what it means where persons have several rows,
+        of which it is given one; others are then not measured.
     """
 
     key: str
     title: str
     figures: tuple[str, ...]
     function: Callable[[Known], Measured | Reason]
+    counts_units: bool = False
 
     def of(self, known: Known) -> Measured | Reason:
         """The figures of a release, or why there are none.

@@ -215,4 +215,5 @@ MEASURE = Measure(
     title="membership inference",
     figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent"),
     function=_of_release,
+    counts_units=True,
 )

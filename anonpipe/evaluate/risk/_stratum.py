@@ -172,4 +172,5 @@ MEASURE = Measure(
     title="inference of the stratum",
     figures=("strata.inference", "strata.success"),
     function=_of_release,
+    counts_units=True,
 )

@@ -15,14 +15,17 @@ from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.evaluation.known import feature_names, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
+    AskedUnits,
     Queries,
     fewest_alike,
     group_sizes,
     masked_numbers,
+    one_of_each_unit,
     read_groups,
     read_guessed,
     read_pairs,
     read_queries,
+    read_units,
     spanning_disclosures,
 )
 from anonpipe.pipeline.evaluation.search import coded_positions, found_guesses, found_in, own_alike
@@ -69,7 +72,7 @@ class KnownOfRun:
     @cached_property
     def released(self) -> risk.Found:
         """The nearest released records of the records looked for."""
-        return found_in(self.work, self.cut, "release", "groups")
+        return self._of_own_unit(found_in(self.work, self.cut, "release", "groups"))
 
     @cached_property
     def original(self) -> risk.Found:
@@ -79,7 +82,22 @@ class KnownOfRun:
     @cached_property
     def by_rank(self) -> risk.Found:
         """The nearest released records by ranks."""
-        return found_in(self.work, self.cut, "ranks", "groups")
+        return self._of_own_unit(found_in(self.work, self.cut, "ranks", "groups"))
+
+    @cached_property
+    def units(self) -> AskedUnits | None:
+        """The units of the records looked for; None where each record is one."""
+        return None if self.fitted.unit is None else read_units(self.work)
+
+    def _of_own_unit(self, found: risk.Found) -> risk.Found:
+        """Where units have several rows a group with any of these counts as the one that is looked for."""
+        if self.units is None or found.groups is None or self.own_group is None:
+            return found
+        columns = [
+            np.where(self.units.groups.found(self.units.own, each)[0] > 0, self.own_group, each)
+            for each in found.groups.T
+        ]
+        return risk.Found(found.nearest, np.stack(columns, axis=1))
 
     @property
     def grouped(self) -> bool:
@@ -103,8 +121,8 @@ class KnownOfRun:
 
     @property
     def own_size(self) -> IntArray:
-        """Records of that group."""
-        return self.queries.own_size
+        """Records of that group; of a unit with several rows those of all its groups."""
+        return self.queries.own_size if self.units is None else self.units.groups.all_sizes(self.units.own)
 
     @property
     def unlinked(self) -> Reason:
@@ -123,7 +141,11 @@ class KnownOfRun:
         found = found_in(self.work, self.cut, "release", "alike") if self.own_row is None else None
         if found is None or found.groups is None:
             return None
-        return risk.Alike(found, self.queries.own_alike, own_alike(self.work, self.cut))
+        if self.units is None:
+            return risk.Alike(found, self.queries.own_alike, own_alike(self.work, self.cut))
+        rows, sizes = self.units.alike.found(self.units.own, found.groups[:, 0])
+        own = np.where(rows > 0, found.groups[:, 0], -1)  # of n alike r are of the unit: it is found with r / n
+        return risk.Alike(found, own, sizes / np.maximum(rows, 1))
 
     @property
     def held(self) -> risk.Found | Reason:
@@ -164,6 +186,8 @@ class KnownOfRun:
         if not places:
             return Reason.ONLY_PROBABILITIES
         names, sample = [encoder.names[place] for place in places], read_pairs(self.work, self.cut)
+        if self.fitted.unit is not None:
+            sample = one_of_each_unit(self.work, self.cut, sample)
         categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in _UNORDERED]
         return risk.Pairs(sample.original[:, places], sample.released[:, places], names, categories)
 
@@ -204,6 +228,8 @@ class KnownOfRun:
         if not names:
             return Reason.NO_STRATA
         held = None if self._no_control else held_cells(self.work, self.fitted)
+        if held is None and self.fitted.unit is not None:
+            return Reason.UNITS_WITHOUT_CONTROL
         linked = self._linked_without_strata()
         found = {}
         for at, name in enumerate(names):
@@ -280,6 +306,8 @@ def _tried(measure: risk.Measure, known: KnownOfRun) -> risk.Measured | Reason |
 
     A refused measure is not checked, and fails a gate that limits it.
     """
+    if known.units is not None and not measure.counts_units:
+        return Reason.UNITS
     try:
         return measure.of(known)
     except (JobError, InputError) as error:

@@ -93,7 +93,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         tables.released,
         tables.kinds,
         rng=work.rng("assess utility", 0),
-        least=fitted.job.k,
+        least=fitted.least,
         of=tables.of,
         paired=fitted.procedure.same_person,
         endpoints=endpoints_of(fitted.job),

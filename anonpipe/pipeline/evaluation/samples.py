@@ -34,7 +34,7 @@ RANKED_ROWS = 20_000
 FOLDER = "assessed"
 """Of all that is kept for the measures, inside the staging."""
 
-_QUERIES, _GUESSED = f"{FOLDER}/queries.npz", f"{FOLDER}/guessed.npz"
+_QUERIES, _GUESSED, _UNITS = (f"{FOLDER}/{name}.npz" for name in ("queries", "guessed", "units"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,15 @@ class Rows:
         The group of each in the whole table; None where there are no groups.
     order
         The order in which they go to the output files, shape (n_rows,).
+    units
+        The unit of each, by a number that is its own in the whole table; None where each is one.
     """
 
     original: FloatArray
     released: FloatArray
     members: IntArray | None
     order: IntArray
+    units: IntArray | None = None
 
     @property
     def labels(self) -> IntArray:
@@ -122,6 +125,54 @@ class Queries:
     ranked_released: FloatArray
 
 
+@dataclass(frozen=True, eq=False)
+class UnitRows:
+    """Where the rows of the units are that are looked for, each pair of unit and place once.
+
+    Attributes
+    ----------
+    units, places
+        The unit, and the number of a group (or of records alike), shape (n,).
+    rows, sizes
+        Rows of the unit there, and of all, shape (n,).
+    """
+
+    units: IntArray
+    places: IntArray
+    rows: IntArray
+    sizes: IntArray
+
+    def found(self, units: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
+        """Rows that each of some units has at some places, 0 for none, and rows there of all, 1 where it has none.
+
+        Examples
+        --------
+        >>> known = UnitRows(*np.array([[7, 7, 9], [0, 3, 3], [2, 1, 1], [5, 6, 6]]))
+        >>> known.found(np.array([7, 9]), np.array([3, 0]))
+        (array([1, 0]), array([6, 1]))
+        """
+        pairs = np.stack([np.append(self.units, units), np.append(self.places, places)])
+        which = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+        rows, sizes = np.zeros(len(which), dtype=np.int64), np.ones(len(which), dtype=np.int64)
+        rows[which[: len(self.units)]], sizes[which[: len(self.units)]] = self.rows, self.sizes
+        asked = which[len(self.units) :]
+        return rows[asked], sizes[asked]
+
+    def all_sizes(self, units: IntArray) -> IntArray:
+        """Rows of all places that have a row of each of some units."""
+        found, which = np.unique(self.units, return_inverse=True)
+        return looked_up(found, np.bincount(which.reshape(-1), weights=self.sizes).astype(np.int64), units)
+
+
+@dataclass(frozen=True, eq=False)
+class AskedUnits:
+    """Of the records that are looked for their units, and where these have rows: in groups, and among records alike."""
+
+    own: IntArray
+    groups: UnitRows
+    alike: UnitRows
+
+
 def samples(job: Job) -> bool:
     """Whether anything is measured that needs samples."""
     return job.measure.utility or job.measure.risk or bool(job.analyses)
@@ -148,12 +199,16 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
     if not samples(fitted.job):
         return {}
     begin, job = cut.rows_before(index), fitted.job
-    kept = sampled(rows, _drawn(work, cut, index, "pairs", wanted_rows(job, cut.rows)))
+    at = _drawn(work, cut, index, "pairs", wanted_rows(job, cut.rows))
+    kept = sampled(rows, at) | ({} if rows.units is None else {"units": rows.units[at]})
     if columns := [fitted.cells.names.index(name) for name in model_columns(fitted)]:
         at = _drawn(work, cut, index, "models", min(MODEL_ROWS, cut.rows))
         kept |= {"model_original": rows.original[at][:, columns], "model_released": rows.released[at][:, columns]}
     if wanted := wanted_queries(job, cut.rows):
         at = _drawn(work, cut, index, "queries", wanted)
+        if rows.units is not None and fitted.unit is not None:
+            at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
+            kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
         kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
@@ -233,6 +288,31 @@ def _drawn(work: Work, cut: Cut, index: int, what: str, count: int) -> IntArray:
     return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
 
 
+def _rows_of_units(fitted: Fitted, rows: Rows, drawn: IntArray) -> dict[str, npt.NDArray[Any]]:
+    """In which groups of a partition, and among which records alike, some units have rows; as columns of `UnitRows`."""
+    assert rows.units is not None  # where there are units
+    chosen, found = np.isin(rows.units, drawn), {}
+    alike = alike_numbers(fitted, rows.original, rows.labels)
+    for name, places in (("units_in_groups", rows.labels), ("units_alike", alike)):
+        pairs, own = np.unique(np.stack([rows.units[chosen], places[chosen]]), axis=1, return_counts=True)
+        found[name] = np.column_stack([*pairs, own, looked_up(*counted(places), pairs[1])])
+    return found
+
+
+def _of_drawn_units(work: Work, units: IntArray, share: float) -> IntArray:
+    """Rows of a partition, one of each unit of a keyed choice of so many of all; which one is drawn by its place."""
+    border = np.uint64(min(2**64 - 1, int(share * 2**64)))
+    chosen = number_keys(keyed(work.key, "assess units"), np.unique(units)) <= border
+    at = np.flatnonzero(np.isin(units, np.unique(units)[chosen]))  # rows are in a keyed order: the first is drawn
+    return np.sort(at[np.unique(units[at], return_index=True)[1]])
+
+
+def _one_of_each(work: Work, units: IntArray, what: str) -> IntArray:
+    """One record of each unit, drawn among them, ascending."""
+    drawn = work.rng(f"assess {what} of units", 0).permutation(len(units))
+    return np.sort(drawn[np.unique(units[drawn], return_index=True)[1]])
+
+
 def _rows_of_groups(work: Work, fitted: Fitted, cut: Cut, index: int, members: IntArray | None) -> IntArray:
     """Rows of a keyed choice of whole groups, whose expected records in all partitions are those of `queries`."""
     if members is None:
@@ -264,6 +344,13 @@ def read_pairs(work: Work, cut: Cut) -> Sample:
     """The paired sample."""
     original, released, labels = read_samples(work, cut, "original", "released", "labels")
     return Sample(original, released, labels)
+
+
+def one_of_each_unit(work: Work, cut: Cut, sample: Sample) -> Sample:
+    """Of the paired sample one record of each unit."""
+    (units,) = read_samples(work, cut, "units")
+    once = _one_of_each(work, units, "pairs")
+    return Sample(sample.original[once], sample.released[once], sample.labels[once])
 
 
 def read_groups(work: Work, cut: Cut) -> Sample:
@@ -304,11 +391,20 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
     names = (*asked, "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
+    own = original
+    if fitted.unit is not None:  # attacks count units: one record of each is looked for
+        asked_of, sampled_of, groups, alike = read_samples(
+            work, cut, "query_units", "units", "units_in_groups", "units_alike"
+        )
+        once = _one_of_each(work, asked_of, "queries")
+        asked_units = AskedUnits(asked_of[once], UnitRows(*groups.T), UnitRows(*alike.T))
+        work.staging.write_record(_UNITS, asked_units)
+        queries, own = [each[once] for each in queries], original[_one_of_each(work, sampled_of, "guesses")]
     if fitted.procedure.spans_parts:
         queries[names.index("own_size")] = looked_up(*group_sizes(work, cut), queries[names.index("own_group")])
     step = -(-len(original) // RANKED_ROWS)
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
-        members = original[:: -(-len(original) // wanted_queries(fitted.job, cut.rows))]
+        members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
     ranked = {"ranked_original": known_features(fitted, original[::step])}
@@ -320,6 +416,12 @@ def read_queries(work: Work) -> Queries:
     """The records that are looked for."""
     file = work.staging.read_record(_QUERIES)
     return Queries(*(file[field.name] for field in fields(Queries)))
+
+
+def read_units(work: Work) -> AskedUnits:
+    """Their units."""
+    found: AskedUnits = work.staging.read_record(_UNITS, AskedUnits, UnitRows)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,245 @@
+"""k counts units: persons, households or enterprises that have several rows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe import anonymize
+from anonpipe.errors import InputError, JobError
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.evaluation.attacks import KnownOfRun
+from anonpipe.pipeline.evaluation.known import known_features
+from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.run import unpublished
+from anonpipe.pipeline.staged import partition_units, released_labels, released_rows
+from anonpipe.pipeline.steps import last_channels
+from anonpipe.propose.propose import guess, look_at
+from anonpipe.storage import release
+from tests import small
+from tests.attacks import panel
+
+COLUMNS = {
+    "age": {"kind": "integer", "bounds": [0, 120]},
+    "income": {"kind": "continuous", "bounds": [0, None]},
+    "place": {"kind": "categorical"},
+    "person": {"role": "unit"},
+}
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
+
+def _table(persons=120, rows_each=4, seed=3):
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(persons), rows_each)
+    size = rng.lognormal(10.0, 0.8, persons)
+    return pa.table(
+        {
+            "age": rng.integers(18, 90, persons)[person],
+            "income": size[person] * np.exp(rng.normal(0.0, 0.05, len(person))),
+            "place": pa.array(np.array(["north", "south", "east"])[rng.integers(0, 3, persons)][person]),
+            "person": pa.array([f"{small.CANARY} {each}" for each in person]),
+        }
+    )
+
+
+def _units_of_groups(job):
+    def counted(run):
+        found = []
+        for index in range(len(run.context.cut.partitions)):
+            labels = run.context.call(last_channels, index)[0][:, -1]
+            units = run.context.call(partition_units, index)
+            found += [len(set(units[labels == label])) for label in np.unique(labels)]
+        return found
+
+    return unpublished(job, False, lambda _: None, "ignore", counted)
+
+
+def test_after_the_panel_attack_no_group_holds_fewer_firms_than_k(tmp_path):
+    table = panel.panel(90, 8)
+    before, after = panel.before(tmp_path, table), panel.after(tmp_path, table)
+    assert before.few / before.groups > 0.5
+    assert after.one == after.few == 0 and after.groups >= before.groups / 3
+
+
+@pytest.mark.parametrize("role", ["unit", "identifier"])
+def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp_path, role):
+    job = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": role}}, measure={"queries": 100})
+    lines = "\n".join(preview(job).lines())
+    assert "480 rows of 120 units" in lines.replace("\n           ", " ") and small.CANARY not in lines
+    outcome = small.run(job)
+    assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
+    assert smallest.unit == "units" and smallest.measured >= 5 and smallest.about["rows"] >= smallest.measured
+    assert any("k=5 counts units" in note for note in outcome.verdict.notes)
+    where = release.resolve(job.output)
+    manifest = where.filesystem.cat_file(where.path("_manifest.json")).decode()
+    assert json.loads(manifest)["k_counts"] == "units of several rows"
+    pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(outcome.report).read()
+    assert all("k=5 counts units" in page for page in pages)
+    assert "120 distinct" not in pages[0] + manifest
+    assert all(small.CANARY not in text for text in (*pages, manifest, *outcome.warnings))
+    assert "person" not in small.released(job).column_names
+
+
+def test_groups_hold_k_units_in_every_partition_and_stratum(tmp_path):
+    columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
+    job = small.job(
+        tmp_path, _table(600), columns, strata={"by": ["place"]}, partition={"rows": 1_000, "sample_rows": 500}
+    )
+    assert min(_units_of_groups(job)) >= 5
+
+
+def test_neither_the_order_of_rows_nor_the_files_change_a_release(tmp_path):
+    table, releases = _table(), []
+    for name, given in (("one", table), ("other", table.take(np.random.default_rng(1).permutation(len(table))))):
+        job = small.job(tmp_path / name, given, COLUMNS)
+        small.run(job)
+        releases.append(small.released(job))
+    assert releases[0].equals(releases[1])
+
+
+def test_a_unit_of_one_row_each_is_as_one_row_a_person(tmp_path):
+    job = small.job(tmp_path, _table(300, 1), COLUMNS)
+    outcome = small.run(job)
+    assert outcome.verdict.passed and not any("units" in note for note in outcome.verdict.notes)
+    assert next(check for check in outcome.verdict.checks if check.key == "group.smallest").unit == "records"
+
+
+def test_fewer_units_than_k_are_refused_with_their_counts(tmp_path):
+    for way in (small.run, preview, lambda job: anonymize(_table(4, 50), job)):
+        with pytest.raises(InputError, match=r"200 rows with a value hold 4 distinct.*lower k") as caught:
+            way(small.job(tmp_path, _table(4, 50), COLUMNS))
+        assert small.CANARY not in str(caught.value)
+
+
+def test_rows_of_no_unit_are_refused(tmp_path):
+    table = _table()
+    names = table["person"].to_pylist()
+    names[7] = None
+    table = table.set_column(3, "person", pa.array(names))
+    with pytest.raises(InputError, match="1 row without a value: whose these are cannot be told"):
+        preview(small.job(tmp_path, table, COLUMNS))
+
+
+def test_a_stratum_of_few_units_is_small_however_many_rows_it_has(tmp_path):
+    table = _table()
+    place = np.array(table["place"].to_pylist())
+    place[: 3 * 4] = "island"  # twelve rows of three persons
+    table = table.set_column(2, "place", pa.array(place))
+    columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
+    with pytest.raises(InputError, match="1 stratum has fewer than k=5 units"):
+        preview(small.job(tmp_path, table, columns, strata={"by": ["place"]}))
+    assert len(preview(small.job(tmp_path, table, columns, strata={"by": ["place"], "small": "merge"})).strata) == 3
+
+
+def test_a_category_of_few_units_is_not_released(tmp_path):
+    table = _table()
+    place = np.array(table["place"].to_pylist())
+    place[: 3 * 4] = "island"
+    table = table.set_column(2, "place", pa.array(place))
+    job = small.job(tmp_path, table, COLUMNS, gates={"local_suppression_rate": 0.1})
+    small.run(job)
+    assert "island" not in small.released(job)["place"].to_pylist()
+
+
+def test_combinations_of_key_variables_count_units(tmp_path):
+    table = _table()
+    place = np.array(table["place"].to_pylist())
+    place[: 3 * 4] = "island"
+    table = table.set_column(2, "place", pa.array(place))
+    job = small.job(tmp_path, table, COLUMNS | {"place": {"kind": "categorical", "role": "key"}})
+    verdict = small.run(job).verdict
+    rare = next(check for check in verdict.checks if check.key == "keys.rare")
+    assert not verdict.passed and rare.measured == 12
+
+
+def test_the_distribution_of_a_column_shows_nothing_of_fewer_units_than_k(tmp_path):
+    table = _table(200, 6)
+    income = table["income"].to_numpy().copy()
+    income[:6] = 77_777_777.0  # six rows of one person: enough for a value of its own, were rows counted
+    job = small.job(tmp_path, table.set_column(1, "income", pa.array(income)), COLUMNS)
+    small.run(job)
+    assert not (small.released(job)["income"].to_numpy() > 7e7).any()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mask": {"method": "local_synthesis"}},
+        {"mask": {"method": "noise"}},
+        {"sensitive": {"l_diversity": 2}},
+    ],
+)
+def test_what_counts_rows_is_refused_by_plan(tmp_path, changes):
+    columns = COLUMNS | {"place": {"kind": "categorical", "role": "sensitive"}} if "sensitive" in changes else COLUMNS
+    with pytest.raises(JobError, match=r"units of up to 4 rows: make one row of each unit"):
+        preview(small.job(tmp_path, _table(), columns, **changes))
+
+
+def test_a_hold_out_takes_whole_units(tmp_path):
+    columns = COLUMNS | {"person": {"role": "identifier"}}
+    with pytest.raises(InputError, match="give the column role: unit"):
+        preview(small.job(tmp_path, _table(), columns, measure={"hold_out": 0.2}))
+    job = small.job(tmp_path, _table(300), COLUMNS, measure={"hold_out": 0.3, "queries": 300, "utility": False})
+
+    def looked_at(run):
+        rows = run.context.cut.rows
+        return rows, run.staging.results("scan").read(0)["held_out"]
+
+    kept, held = unpublished(job, False, lambda _: None, "ignore", looked_at)
+    assert kept + held == 1200 and held % 4 == 0
+    measured = small.run(job)
+    keys = {check.key for check in measured.verdict.checks if check.measured is not None}
+    assert "risk.membership_auc" in keys
+    reasons = {check.key: check.reason for check in measured.verdict.checks if check.reason is not None}
+    assert reasons["unmeasured.lasko"].value == "units"
+
+
+def test_who_finds_any_row_of_a_unit_has_found_the_unit(tmp_path):
+    job = small.job(tmp_path, _table(80), COLUMNS, measure={"queries": 320, "utility": False})
+
+    def both(run):
+        context = run.context
+        known = KnownOfRun(context.work, context.fitted, context.cut)
+        labels = context.call(last_channels, 0)[0][:, -1].astype(int)
+        units, released = context.call(partition_units, 0), context.call(released_rows, 0)
+        of_row, points = context.call(released_labels, 0), known_features(context.fitted, released)
+        hits, shares = [], []
+        for unit, asked in zip(known.units.own, known.queries.features, strict=True):
+            group = of_row[np.argmin(((points - asked) ** 2).sum(axis=1))]
+            own = int(((units == unit) & (labels == group)).sum())
+            hits.append(own > 0)
+            shares.append(own / int((labels == group).sum()))
+        measured = {one.name: one.value for one in load_assessment(context.work).risk}
+        return len(set(known.units.own)), np.mean(hits), np.mean(shares), measured
+
+    asked, group, expected, measured = unpublished(job, False, lambda _: None, "ignore", both)
+    assert asked == 80
+    assert measured["linkage.group"] == pytest.approx(group) and measured["linkage.expected"] == pytest.approx(expected)
+    assert 0 < expected < group
+
+
+def test_a_unit_and_rows_that_count_exclude_each_other(tmp_path):
+    with pytest.raises(JobError, match="leave out either"):
+        parse_job(small.content(tmp_path, "data.parquet", COLUMNS, rows_per_unit="many"))
+
+
+def test_init_proposes_one_unit_the_coarser_of_two():
+    table = pa.table({"household_id": np.repeat(np.arange(30), 8), "person_id": np.repeat(np.arange(120), 2)})
+    found = guess(look_at(table))
+    assert (found["household_id"].role.value, found["person_id"].role.value) == ("unit", "identifier")
+
+
+def test_init_proposes_a_repeating_number_as_the_unit():
+    rng = np.random.default_rng(6)
+    table = pa.table({"UTILITYID": np.repeat(np.arange(40) * 7, 16), "sales": rng.normal(size=640)})
+    found = guess(look_at(table))["UTILITYID"]
+    assert found.role.value == "unit" and "CHECK" in found.reason and "rows_per_unit" in found.reason
