@@ -7,6 +7,9 @@ inlined was changed. So each module of kernels has a folder of its own in the
 user's cache, named by what its code was compiled from. numba itself tells
 processors and signatures apart inside it.
 
+One kernel gives another its constants as `int(1)` or `nb.boolean(False)`:
+for a plain one numba would compile the other once more.
+
 Kernels are the modules of `anonpipe.kernels`, which several methods share,
 and those called `_..._kernel`, which lie beside the one method that they are of.
 """

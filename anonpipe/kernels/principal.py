@@ -104,7 +104,7 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
     step = max(1, rows.shape[0] // SAMPLE_ROWS)
     matrix = covariance(features, rows, step)
     if step > 1 and not np.trace(matrix) > 0.0:
-        matrix = covariance(features, rows, 1)
+        matrix = covariance(features, rows, int(1))
     first = leading_eigenvector(matrix)
     if not turned:
         return first

@@ -91,13 +91,13 @@ def remaining_records(features: FloatArray, rows: IntArray, few: int = FEW) -> R
     """Put `rows` of `features` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
     n = rows.shape[0]
     if n <= few:
-        return _lay_out(features, rows, np.array([0, n]), n, 1)
+        return _lay_out(features, rows, np.array([0, n]), n, int(1))
     branches = -(-n // (FAN * ROOM))
     here = features[rows]
-    order, starts = split_recursively(here, branches, False)
+    order, starts = split_recursively(here, branches, nb.boolean(False))
     for branch in range(branches):
         _halve(here, order[starts[branch] : starts[branch + 1]])
-    return _lay_out(features, rows[order], starts, ROOM, FAN)
+    return _lay_out(features, rows[order], starts, int(ROOM), int(FAN))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -316,11 +316,11 @@ def _leave_bounds(
         if gone == low[branch, j, leaf]:
             low[branch, j, leaf] = _least(values, at, j, last)
             if gone == branch_low[0, j, branch]:
-                branch_low[0, j, branch] = _least(low, branch, j, FAN)
+                branch_low[0, j, branch] = _least(low, branch, j, int(FAN))
         if gone == high[branch, j, leaf]:
             high[branch, j, leaf] = _most(values, at, j, last)
             if gone == branch_high[0, j, branch]:
-                branch_high[0, j, branch] = _most(high, branch, j, FAN)
+                branch_high[0, j, branch] = _most(high, branch, j, int(FAN))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -356,7 +356,7 @@ def tidied(features: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
             rows[found] = tree.ids[at, place]
             found += 1
     if useless or n <= few:
-        return _lay_out(features, rows, np.array([0, n]), n, 1)
+        return _lay_out(features, rows, np.array([0, n]), n, int(1))
     starts = np.minimum(np.arange(-(-n // (fan * room)) + 1) * (fan * room), n)
     return _lay_out(features, rows, starts, room, fan)
 
@@ -420,7 +420,9 @@ def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> 
     for j in range(apart.shape[0]):
         squared += apart[j] * apart[j]
     single = values.shape[0] == 1
-    _furthest_possible(tree.branch_low, tree.branch_high, tree.branch_reach, 0, centre, apart, squared, branch_bounds)
+    _furthest_possible(
+        tree.branch_low, tree.branch_high, tree.branch_reach, int(0), centre, apart, squared, branch_bounds
+    )
     first = int(np.argmax(branch_bounds))
     largest, row, looked = 0.0, -1, 0
     for turn in range(-1, branch_bounds.shape[0]):
@@ -470,7 +472,7 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
     values, ids, distances = tree.values, tree.ids, tree.distances
     low, high, counts = tree.low, tree.high, tree.counts
     branch_bounds, leaf_bounds = tree.branch_bounds, tree.leaf_bounds
-    _nearest_possible(tree.branch_low, tree.branch_high, 0, point, branch_bounds)
+    _nearest_possible(tree.branch_low, tree.branch_high, int(0), point, branch_bounds)
     first = int(np.argmin(branch_bounds))
     found, wanted, looked = 0, rows.shape[0], 0
     border = np.finfo(np.float64).max

@@ -38,6 +38,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import pdtrc
 
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -119,13 +120,23 @@ class Chances:
         >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
         1
         """
-        from scipy.stats import poisson
-
         met, explained = np.cumsum(self.met[::-1]), np.cumsum(self.expected[::-1])
         expected = LEEWAY * np.append(explained[1:], explained[-1])  # of chances up to twice as large
         alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)
-        allowed = np.where(expected > 0, poisson.isf(alarm, np.maximum(expected, 1e-300)), 0)
-        return int(np.max(met - allowed, initial=0))
+        return int(np.max(met - _allowed(met, expected, alarm), initial=0))
+
+
+def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray:
+    """The smallest count, if it is below `met`, that a Poisson count of such a mean is above with at most that chance.
+
+    By halving, from the upper tail: from 1 less the chance nothing could be told of chances under 1e-16.
+    """
+    low, high = np.full_like(met, -1), met.copy()
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        enough = (middle >= 0) & (pdtrc(np.maximum(middle, 0), expected) <= alarm)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from anonpipe.pipeline import original_values as handed_on
 from anonpipe.pipeline.original_values import ranges
-from anonpipe.verify.original_values import FALSE_ALARM, LEEWAY, Chances, Fineness, chances, coarsest_grid, means_lie_on
+from anonpipe.verify.original_values import (
+    FALSE_ALARM,
+    LEEWAY,
+    Chances,
+    Fineness,
+    _allowed,
+    chances,
+    coarsest_grid,
+    means_lie_on,
+)
 
 
 def _beyond(original, released, step=0.0, k=5, columns=5):
@@ -143,3 +153,24 @@ def test_evenly_spread_means_are_no_alarm():
     days = np.unique(rng.integers(10_957, 18_262, 2_900)).astype(float)
     means = np.unique(np.rint(np.sort(days)[: len(days) // 5 * 5].reshape(-1, 5).mean(axis=1)))
     assert chances(days, means, Fineness(100.0, step=1.0)).beyond(5) == 0
+
+
+def test_what_chance_allows_is_poissons_law_however_small_the_alarm():
+    rng = np.random.default_rng(0)
+    met, expected, alarm = (
+        rng.integers(0, 500, 5_000),
+        10 ** rng.uniform(-8, 3, 5_000),
+        10 ** rng.uniform(-12, -2, 5_000),
+    )
+    allowed = poisson.isf(alarm, expected)
+    assert (np.maximum(met - _allowed(met, expected, alarm), 0) == np.maximum(met - allowed, 0)).all()
+    assert (_allowed(met, np.zeros(5_000), alarm)[met > 0] == 0).all()
+    millions = np.array([3_000_000])
+    assert (
+        _allowed(millions, np.array([0.5]), np.array([1e-18])) == 15
+    )  # exp(-1/2) / 2^16 / 16! (1 + 1/34 + ...) = 4.6e-19
+
+
+def test_a_column_of_millions_of_handed_on_values_is_beyond_chance():
+    count = 3_000_000
+    assert Chances.of(np.full(count, 1e-7), np.ones(count, dtype=bool)).beyond(20) > 0.99 * count

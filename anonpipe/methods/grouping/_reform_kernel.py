@@ -112,10 +112,10 @@ def cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float,
 def take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
     """Return the `moved` records, last first, to the groups they came from."""
     for at in range(moved.shape[0] - 1, -1, -1):
-        left = groups.home[moved[at]]
-        put(groups, moved[at], homes[at])
+        left, home = groups.home[moved[at]], int(homes[at])
+        put(groups, moved[at], home)
         recentre(groups, left)
-        recentre(groups, homes[at])
+        recentre(groups, home)
 
 
 @nb.njit(cache=True, nogil=True)

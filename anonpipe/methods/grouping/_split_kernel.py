@@ -43,7 +43,7 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
                 labels[rows] = label
                 label += 1
                 continue
-            direction = principal_direction(features, rows, False)
+            direction = principal_direction(features, rows, nb.boolean(False))
             for at in range(low, high):
                 projections[at] = projection(features[order[at]], direction)
             left = (high - low) // k // 2 * k
