@@ -24,7 +24,7 @@ STAGES = ("scan", "route", "encode", "step-0", "decode", "write")
 """Stages of a job with groups whose pieces leave task results; groups form in `step-0`."""
 
 
-def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: Any) -> Path:
+def registry_job(folder: Path, rows: int = 6_000, files: int = 6, **changes: Any) -> Path:
     """A made-up registry in several files, and a job that cuts it into many small pieces."""
     data = folder / "registry"
     data.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def registry_job(folder: Path, rows: int = 12_000, files: int = 6, **changes: An
         "strata": {"by": ["vital_status"]},
         "partition": {"rows": 1000, "sample_rows": 5000},
         "cluster": {"method": "mdav", "block_rows": 200},
-        "release": {"file_rows": 2000},
+        "release": {"file_rows": 1000},
         "measure": {"utility": False, "risk": False},
         "repeat": {"allow": "a test"},
         "run": {"workers": 2, "memory_per_worker": "2GiB"},
