@@ -227,22 +227,30 @@ def test_two_workers_make_the_bytes_of_one(tmp_path, monkeypatch):
     assert runs.released_hashes(tmp_path / "out") == hashes
 
 
-def test_ties_take_of_a_covariance_what_the_gate_allows_for():
-    """Half zeros in both columns: their scores keep 0.82 of their variance each, and a covariance 0.67 of itself."""
+@pytest.mark.parametrize(
+    ("how", "power"), [({"mask": {"method": "synthesis"}}, 0.5), ({"synthesize": {"method": "pca"}, "k": 30}, 1.0)]
+)
+def test_ties_take_of_a_covariance_no_more_than_the_gate_allows_for(how, power):
+    """Half zeros in both columns: their scores keep 0.82 of their variance each.
+
+    Of a covariance 0.67 is left at least where ties are split at random, as in
+    groups, and 0.82 where records are of no person. That is of jointly normal scores, linear in their
+    correlation; what is bent lets more through.
+    """
     rng = np.random.default_rng(2)
     z = rng.multivariate_normal([0, 0, 0], [[1, 0.8, 0.5], [0.8, 1, 0.5], [0.5, 0.5, 1]], 4_000)
     frame = pd.DataFrame({"a": np.maximum(z[:, 0], 0), "b": np.maximum(z[:, 1], 0), "c": z[:, 2]})
     columns = {name: {"kind": "continuous", "bounds": [0 if name != "c" else None, None], **SCORED} for name in frame}
-    job = {"k": K, "columns": columns, "measure": small.OFF, "mask": {"method": "synthesis"}}
-    made, verdict, _ = anonymize(frame, job)
+    made, verdict, _ = anonymize(frame, {"k": K, "columns": columns, "measure": small.OFF} | how)
     assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
     of_both = [pd.DataFrame({name: middles(frame[name], each[name]) for name in frame}) for each in (frame, made)]
     before, after = (each.cov().to_numpy() for each in of_both)
     kept = np.append(np.diag(before)[:2], 1.0)
     assert np.allclose(kept[:2], 0.82, atol=0.02) and np.allclose(np.diag(after), np.diag(before), atol=0.01)
-    allowed = before * np.outer(kept, kept)
-    assert np.abs(after - allowed)[np.triu_indices(3, 1)].max() < 0.06  # 4,000 draws
-    assert (before - after)[0, 1] > 0.1  # without the allowance the gate would have to refuse
+    allowed = before * (1.0 - np.outer(kept, kept) ** power)
+    lost = (before - after)[np.triu_indices(3, 1)]
+    assert (lost < allowed[np.triu_indices(3, 1)] + 0.03).all()  # 4,000 draws
+    assert power == 1.0 or lost[0] < 0.08  # of ties that are split at random 0.15 would be
 
 
 def middles(original, values):

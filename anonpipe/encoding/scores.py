@@ -185,6 +185,34 @@ class ScoredColumn:
         mean = float(values @ records / n)
         return mean, float(np.sqrt(np.square(values - mean) @ records / max(1.0, n - 1.0)))
 
+    def released_scores(self, strata: Sequence[int] | None = None) -> tuple[float, float, float]:
+        """What the values say of the scores that are released, in some strata or all: `Ranks.middles` of the values.
+
+        The release has, whatever is drawn, as many of each value as the
+        quantile function has, so that mean and variance of what they say are known, and
+        the covariance with the released scores themselves. Means of k or more
+        records lie nearer to each other than the scores of their ranks:
+        of few records, the more so.
+
+        Returns
+        -------
+        mean, variance, covariance with the scores
+            Over n - 1.
+        """
+        chosen = range(len(self.ranks)) if strata is None else np.unique(self.classes[list(strata)])
+        said, own, records = [], [], []
+        for at in chosen:
+            values, counts = self.quantiles[at].at_ranks()
+            ends = _density(ndtri(np.append(0.0, np.minimum(np.cumsum(counts) / max(1.0, counts.sum()), 1.0))))
+            said.append(self.ranks[at].middles(self.grid.round(values)))
+            own.append(-np.diff(ends) * counts.sum() / np.maximum(counts, 1e-300))
+            records.append(counts)
+        said_all, own_all, weights = map(np.concatenate, (said, own, records))
+        shares = weights / max(1.0, weights.sum())
+        mean = float(said_all @ shares)
+        centred = (said_all - mean) * weights / max(1.0, weights.sum() - 1.0)
+        return mean, float(centred @ said_all), float(centred @ own_all)
+
     @property
     def rows(self) -> int:
         """Records that have a value."""

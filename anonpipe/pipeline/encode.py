@@ -39,14 +39,20 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     Missing numbers stand at the mean, unless the method has them filled first:
     then they are filled from records of which the other columns predict about
     the same. `draws(stream)` is the partition's generator of a stream.
+
+    Equal values get scores at random where records stay of one person or
+    group, who would be told by them, and the middle one, which loses nothing
+    of how columns go together, where they are of no person.
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
-    encoded = np.concatenate([features.encode(cells, rng=draws("ties")), conditioning], axis=1)
+    split = fitted.procedure.same_person
+    encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
     if fitted.procedure.fills_first and np.isnan(cells[:, list(features.numeric_positions)]).any():
         own = {block.position: range(block.start, block.stop) for block in features.numbers}
         with threadpool_limits(1):  # the bits must not follow the machine's cores
             filled = fill_predicted(cells, own, encoded, draws("fill"))
-        encoded = np.concatenate([features.encode(cells, filled, draws("ties")), conditioning], axis=1)
+        scored = features.encode(cells, filled, draws("ties") if split else None)
+        encoded = np.concatenate([scored, conditioning], axis=1)
     codes = [each.codes(cells)[:, None].astype(np.float64) for each in fitted.procedure.codes]
     if units is not None:  # from 0 in each partition: what leads to the unit goes no further
         codes.append(np.unique(units, return_inverse=True)[1].reshape(-1, 1).astype(np.float64))

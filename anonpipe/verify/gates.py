@@ -10,7 +10,16 @@ import numpy as np
 
 from anonpipe.methods.grouping import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.methods.record import Guarantee
-from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, expect_together, merge_all, together
+from anonpipe.moments import (
+    GroupedMoments,
+    GroupSpread,
+    Moments,
+    PairwiseMoments,
+    expect_together,
+    mean_limit,
+    merge_all,
+    together,
+)
 from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
@@ -19,6 +28,16 @@ from anonpipe.verify.expectations import CHANCE, Target, against_expectation, of
 from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
+
+PLACED = 0.25
+"""Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most."""
+
+RANKED = 2.0
+"""Times 1 / n: standard deviation of a correlation of normal draws less that of their normal scores (counted for 30 to
+1,000 draws: 1.5 to 1.8 without correlation, less with it)."""
+
+REACHED = 1e-4
+"""Probability that decoding alone leads one of the covariances of a run beyond what it can reach."""
 
 Limits = Mapping[str, float]
 """The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`."""
@@ -121,7 +140,8 @@ class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum.
 
     `feature_columns` tells of each variable of the view which feature column
-    it is released from; None where there is none.
+    it is released from; None where there is none. `splits_ties` is whether
+    equal values were encoded at random scores.
     """
 
     rows_in: int
@@ -131,6 +151,7 @@ class Evidence:
     rows_under_k: int
     unchanged_records: int
     equal_by_chance: int
+    chance_variance: int
     suppressed: tuple[float, str]
     handed_on: tuple[int, str]
     unchanged: tuple[str, ...]
@@ -140,6 +161,7 @@ class Evidence:
     files: int
     view: View
     feature_columns: tuple[int | None, ...]
+    splits_ties: bool
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
     synthesized: list[Moments]
@@ -232,8 +254,8 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     units = isinstance(evidence.by, GroupEvidence) and evidence.by.smallest_units is not None
     files = {"files": evidence.files, "k": k, "whom": "units" if units else "records"}
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
-    beyond = max(0, evidence.unchanged_records - evidence.equal_by_chance)
-    equal = beyond / max(1, evidence.rows_out)
+    chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
+    equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
     columns = (column,) if column else ()
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
@@ -262,8 +284,16 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     )
     checks = _differences(whole, evidence, limits) + _told_only(whole, evidence)
     if by.strata:
-        scanned = [evidence.scanned(scope) for scope in sorted(set(by.scopes))]
-        tables = together(evidence.original, by.scopes), together(evidence.released, by.scopes), by.strata, scanned
+        scopes = sorted(set(by.scopes))
+        scanned = [evidence.scanned(scope) for scope in scopes]
+        strata = [tuple(at for at, own in enumerate(by.scopes) if own == scope) for scope in scopes]
+        tables = (
+            together(evidence.original, by.scopes),
+            together(evidence.released, by.scopes),
+            by.strata,
+            scanned,
+            strata,
+        )
         each = [Compared(Scope.STRATUM, *table) for table in zip(*tables, strict=True)]
         checks += worst([_moments(one, evidence, limits) for one in each])
     return checks
@@ -271,13 +301,14 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
 
 @dataclass(frozen=True)
 class Compared:
-    """A table, or a stratum, before and after, with what is promised of it."""
+    """A table, or the `strata` that are masked as one, before and after, with what is promised of it."""
 
     scope: Scope
     original: PairwiseMoments
     released: PairwiseMoments
     target: Target
     scanned: Scanned
+    strata: tuple[int, ...] | None = None
 
     @property
     def mean(self) -> FloatArray:
@@ -335,24 +366,91 @@ class Compared:
         padded = np.zeros((width + 1, width + 1))
         padded[:width, :width] = covariance
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
-        return np.append(mean, 0.0)[at], padded[np.ix_(at, at)] + self._split(evidence.view)
+        known_mean, known = self._known(evidence)
+        return np.append(mean, 0.0)[at] + known_mean, padded[np.ix_(at, at)] + known
 
-    def _split(self, view: View) -> FloatArray:
-        """What ties of columns that are masked by normal scores take of each two variables' covariance, in sd x sd.
+    def _known(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+        """What normal scores take of means and covariances whatever is drawn, in standard deviations.
 
-        Equal values share a range of scores, and a value of the release says
-        only in which range its score is. Let M be the mean score of a record's value, S
-        its score, S = M + E with E drawn at random: the method keeps c =
-        cov(S, T) = cov(M, T). A released M' is the mean of the scores that go
-        to its value, and if S' and T' are jointly normal E[T' | S'] = c S', so that
-        cov(M', T') = c var(M'), var(M') being var(M) as the distributions are
-        equal: 1 without ties. Of two such columns it is c var(M) var(N). The correlation of the original M and T
-        so loses 1 - var(M) of itself: known before any draw.
+        A value of the release says only in which range its score S' is: where
+        equal values share a range, and where a value is a mean of k records.
+        Let M be what the original's values say of the scores, of variance v (1
+        without ties), M' the same of the release, v' its variance and g =
+        cov(M', S'): all known before any draw (`ScoredColumn.released_scores`). A
+        method keeps the covariance c of what it is given with some T. If
+        what it makes is jointly normal, S' being its own score,
+        cov(M', T') = cov(S', T') g.
+
+        Where ties are split at random the method is given M + E, of variance
+        1, and c = cov(M, T) = cov(S', T'): g of it is left. Where they are
+        given in their middle, it is given M, and S' is what it makes divided by
+        sqrt(v): g / sqrt(v) of it is left. Of two such columns it is the product
+        of both. The variance is v', and not v.
         """
-        scored = np.array([variable.scored for variable in view.variables], dtype=bool)
-        kept = np.where(scored, np.clip(np.square(self.scale), 0.0, 1.0), 1.0)
-        correlation = np.abs(self.covariance) / np.outer(self.scale, self.scale)
-        return np.asarray(np.nan_to_num(correlation) * (1.0 - np.outer(kept, kept)))
+        shift, own, _ = self._released_scores(evidence.view)
+        mean = np.nan_to_num(np.abs(shift - self.mean)) / self.scale
+        variance = np.abs(own / np.square(self.scale) - 1.0)
+        kept = self._kept(evidence)
+        covariance = self._correlation * np.abs(1.0 - np.outer(kept, kept))
+        np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
+        return mean, covariance
+
+    def _released_scores(self, view: View) -> FloatArray:
+        """Of each variable `ScoredColumn.released_scores`, NaN of those without, shape (3, n_variables)."""
+        scored = {} if view.scores is None else view.scores.by_position()
+        found = [
+            scored[each.position].released_scores(self.strata)
+            if each.scored and each.position in scored
+            else [np.nan] * 3
+            for each in view.variables
+        ]
+        return np.array(found, dtype=np.float64).reshape(-1, 3).T
+
+    def _kept(self, evidence: Evidence) -> FloatArray:
+        """What is left of the scores of each variable in what is released; 1 of others, shape (n_variables,)."""
+        _, _, left = self._released_scores(evidence.view)
+        return _known_or(left / (1.0 if evidence.splits_ties else self.scale), np.ones(len(left)))
+
+    @property
+    def _correlation(self) -> FloatArray:
+        return np.asarray(np.nan_to_num(np.abs(self.covariance) / np.outer(self.scale, self.scale)))
+
+    def reach(self, evidence: Evidence) -> FloatArray:
+        """How near decoding gets to each two variables' covariance where records are of no person, in sd x sd.
+
+        0 where they are: each then has the categories and nulls of its group.
+        Others are given theirs anew, and few records cannot be given them so that
+        all covariances come out. With n records of the pair among N, in standard deviations:
+
+        - A category that is placed blindly moves a covariance by 1 / sqrt(n).
+          Exchanges take away all but `PLACED` of it.
+        - A value says of a score only its range (`_known`): what the scores
+          inside ranges have to do with the other column is lost, a sum
+          of n draws of variance 1 - kept².
+        - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
+        - With nulls the pair is counted on n of N records, before and after:
+          of both sides the covariance of a subset, that is drawn among all, has the variance
+          (1 + r²)(1 / n - 1 / N).
+
+        The largest of all pairs is beyond the limit once in 1 / `REACHED`
+        runs, if these were normal. At last a category moves by whole records: one record in both of two
+        categories of standard deviations s and t is 1 / (n s t), a record in one of them and a number's standard
+        deviation 1 / (n s).
+        """
+        view, n = evidence.view, np.maximum(self.original.n, 2)
+        if evidence.splits_ties:
+            return np.zeros(n.shape)
+        scored = np.array([each.scored for each in view.variables], dtype=bool)
+        kept, indicator = np.clip(self._kept(evidence), 0.0, 1.0), view.indicator
+        placed, ranked = np.logical_or.outer(indicator, indicator), np.logical_or.outer(scored, scored)
+        variance = (PLACED**2 * placed + 1.0 - np.square(np.outer(kept, kept))) / n + ranked * np.square(RANKED / n)
+        variance += (
+            2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
+        )
+        own = np.where(indicator, self.scale * view.sd, 1.0)
+        record = placed / (n * np.outer(own, own))
+        pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(evidence.by.strata))
+        return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + record)
 
 
 def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
@@ -366,7 +464,7 @@ def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
         compared.against(
             "covariance",
             compared.covariance_off[block],
-            allowed[block] + limits["covariance"],
+            allowed[block] + np.maximum(limits["covariance"], compared.reach(evidence)[block]),
             evidence,
             valued,
             valued,
@@ -401,7 +499,8 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
     checks += _in_unit(compared, evidence, limits)
     if kept.any():
         beside = np.ix_(valued, kept)
-        limit = compared.allowance(evidence)[1][beside] + limits["covariance_with_keys"]
+        reach = compared.reach(evidence)[beside]
+        limit = compared.allowance(evidence)[1][beside] + np.maximum(limits["covariance_with_keys"], reach)
         off = compared.covariance_off[beside]
         checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
     return checks

@@ -67,6 +67,23 @@ def equal_by_chance(original: FloatArray, k: int) -> int:
     return int(counts[(counts >= 2) & (counts <= k)].sum())
 
 
+def chance_variance(original: FloatArray, k: int) -> int:
+    """An upper limit of the variance of how many more rows are equal than `equal_by_chance` says.
+
+    Of what another sample has, the count itself varies, as a sum of
+    independent records by no more than its mean; and so does the estimate, a sum over values of
+    the rows alike, of which the r alike vary by no more than r² N(r).
+
+    Examples
+    --------
+    >>> chance_variance(np.array([[1.0], [1.0], [2.0], [3.0], [3.0], [3.0]]), 2)
+    6
+    """
+    counts = np.unique(exact_rows(original), return_counts=True)[1]
+    some = counts[(counts >= 2) & (counts <= k)]
+    return int((some * (some + 1)).sum())
+
+
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
     """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
 

@@ -97,10 +97,10 @@ def evidence(expectation: Expectation, seed: int = 1, n: int = 4000, **changes) 
     content = {
         "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
-        "unchanged_records": 0, "equal_by_chance": 0,
+        "unchanged_records": 0, "equal_by_chance": 0, "chance_variance": 0,
         "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
         "released_names": ("x", "y", "c"), "forbidden_names": ("id",), "beyond_limits": 0, "files": 1, "view": view,
-        "feature_columns": (0, 1, None),
+        "feature_columns": (0, 1, None), "splits_ties": True,
         "original": original, "released": released, "synthesized": made,
     }  # fmt: skip
     told = {

@@ -53,6 +53,8 @@ NUMBERS_TRIED = range(2, 11)
 SHAPES_TRIED = ("full", "vev")
 """Shapes tried where none is asked for."""
 
+_OUTWARD = 2.0
+
 TOLERANCE = 1e-5
 """A pass over the sample that changes the log-likelihood by less than this part is the last."""
 
@@ -173,11 +175,38 @@ def find_view(
 
 
 def score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
-    """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
-    out = np.zeros((len(part), len(params.numbers)))
-    scores = params.scores(part)
+    """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many.
+
+    Of equal values each stands at random in what they take up (`spread`): a
+    normal component that found them at one place would have any likelihood,
+    and groups would be made of values, as few records as k each.
+    """
+    out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
+    for column in params.numbers:
+        apart[:, column] = spread(part[:, column], rng)
+    scores = params.scores(apart)
     out[:, : scores.shape[1]] = scores
     return out
+
+
+def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Values of which those that several records have lie evenly between halfway to the next lower and higher ones.
+
+    Beyond the outermost value twice as far outward as inward: its records stand for a tail.
+
+    Examples
+    --------
+    >>> spread(np.array([0.0, 0.0, 1.0, 3.0, 3.0]), np.random.default_rng(1)).round(2).tolist()
+    [0.01, 0.45, 1.0, 4.79, 2.62]
+    """
+    values, at, counts = np.unique(column, return_inverse=True, return_counts=True)
+    if len(values) < 2:
+        return column
+    half = np.diff(values) / 2.0
+    below, above = np.append(_OUTWARD * half[0], half), np.append(half, _OUTWARD * half[-1])
+    draw = rng.uniform(-1.0, 1.0, len(column))
+    moved = draw * np.where(draw < 0.0, below[at], above[at])
+    return np.asarray(np.where(counts[at] > 1, column + moved, column))
 
 
 def one_a_number(given: int, params: View) -> int:

@@ -1,0 +1,120 @@
+"""How near decoding gets to covariances is known beforehand; what is further off is refused, whatever the table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anonpipe import anonymize
+from anonpipe.pipeline.decoder import Decoder
+from anonpipe.verify import gates
+from tests import small
+
+SHARES = (0.6, 0.2, 0.1, 0.05, 0.03, 0.02)
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e3f1c8a9b7d2e604f1122334455667788")
+
+
+def table(rows: int, nulls: float = 0.0, seed: int = 0) -> pd.DataFrame:
+    """Two numbers, one of them full of zeros, counts in fives, and two categories with rare ones; all go together."""
+    rng = np.random.default_rng(seed)
+    z = 0.75 * rng.normal(size=(rows, 1)) + 0.66 * rng.normal(size=(rows, 5))
+    edges = np.cumsum(SHARES)[:-1]
+    frame = pd.DataFrame(
+        {
+            "x": z[:, 0].round(2),
+            "zeros": np.where(z[:, 1] < 0.3, 0.0, np.exp(z[:, 1]).round(1)),
+            "fives": 5 * np.rint(10 + 3 * z[:, 2]),
+            "a": np.array(list("abcdef"))[np.searchsorted(np.quantile(z[:, 3], edges), z[:, 3])],
+            "b": np.array(list("uvwxyz"))[np.searchsorted(np.quantile(z[:, 4], edges), z[:, 4])],
+        }
+    )
+    frame.loc[rng.random(rows) < nulls, "x"] = np.nan
+    return frame
+
+
+def job(**changes):
+    kinds = {"x": 0.01, "zeros": 0.1, "fives": 5}
+    columns = {name: {"kind": "continuous", "step": step, "bounds": [None, None]} for name, step in kinds.items()}
+    columns |= {name: {"kind": "categorical"} for name in "ab"}
+    open_gates = {"unchanged_record_rate": 1, "local_suppression_rate": 1}
+    return {
+        "k": 5,
+        "columns": columns,
+        "measure": small.OFF,
+        "gates": open_gates,
+        "mask": {"method": "local_synthesis"},
+    } | changes
+
+
+def failed(verdict):
+    return {check.key for check in verdict.checks if check.blocks}
+
+
+@pytest.mark.parametrize(("rows", "nulls"), [(30, 0.0), (60, 0.3), (100, 0.4), (300, 0.0)])
+def test_awkward_tables_are_released(rows, nulls):
+    _, verdict, _ = anonymize(table(rows, nulls), job())
+    assert failed(verdict) == set()
+
+
+@pytest.mark.parametrize("column", ["x", "zeros", "fives", "a"])
+@pytest.mark.parametrize(("rows", "nulls"), [(300, 0.0), (300, 0.2)])
+def test_a_column_that_is_shuffled_after_decoding_is_refused(monkeypatch, column, rows, nulls):
+    """Margins are all kept: nothing but a covariance tells."""
+    whole = Decoder.decode
+    at = sorted(job()["columns"]).index(column)
+
+    def shuffled(self, channels, cells, params, part, draws):
+        made = whole(self, channels, cells, params, part, draws)
+        made.cells[:, at] = np.random.default_rng(part).permutation(made.cells[:, at])
+        return made
+
+    monkeypatch.setattr(Decoder, "decode", shuffled)
+    _, verdict, _ = anonymize(table(rows, nulls), job())
+    assert "covariance" in failed(verdict)
+
+
+def test_halved_correlations_of_numbers_are_refused_without_nulls(monkeypatch):
+    """Every second record exchanges its number with another one."""
+    whole = Decoder.decode
+
+    def halved(self, channels, cells, params, part, draws):
+        made = whole(self, channels, cells, params, part, draws)
+        some = np.arange(0, len(made.cells), 2)
+        made.cells[some, 4] = np.random.default_rng(part).permutation(made.cells[some, 4])
+        return made
+
+    monkeypatch.setattr(Decoder, "decode", halved)
+    _, verdict, _ = anonymize(table(400), job())
+    assert failed(verdict) == {"covariance"}
+
+
+def test_what_ranks_and_means_of_k_take_of_mean_and_variance_is_known_to_the_last_digit(monkeypatch):
+    seen = []
+    whole = gates._moments
+
+    def look(compared, evidence, limits):
+        scored = np.array([each.scored for each in evidence.view.variables])
+        mean, covariance = compared._known(evidence)
+        seen.append((mean, compared.mean_off, np.diag(covariance), np.diag(compared.covariance_off), scored))
+        return whole(compared, evidence, limits)
+
+    monkeypatch.setattr(gates, "_moments", look)
+    anonymize(table(40), job())
+    [(mean, mean_off, variance, variance_off, scored)] = seen
+    assert scored.sum() == 3 and variance[scored].max() > 0.005
+    assert np.allclose(mean[scored], mean_off[scored], atol=1e-9)
+    assert np.allclose(variance[scored], variance_off[scored], atol=1e-9)
+
+
+def test_groups_that_give_back_their_own_categories_have_no_such_allowance(monkeypatch):
+    seen = []
+    whole = gates._moments
+    monkeypatch.setattr(gates, "_moments", lambda c, e, limits: seen.append(c.reach(e)) or whole(c, e, limits))
+    anonymize(table(200), job(mask=None))
+    assert seen and not any(each.any() for each in seen)
