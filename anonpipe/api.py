@@ -171,8 +171,7 @@ def anonymize(
 def _anonymized(made: InMemory, schema: pa.Schema, given: Any) -> Anonymized:
     released = None if made.table is None else tables.like(tables.in_types_of(made.table, schema), given)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
-    failed = () if made.verdict.passed else words.remedies(made.verdict.checks)
-    return Anonymized(released, made.verdict, made.warnings, failed, report, made.for_recipients)
+    return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)
 
 
 def _write(arrow: pa.Table, path: Path) -> None:

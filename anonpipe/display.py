@@ -102,7 +102,7 @@ def show_outcome(outcome: Outcome, form: Form) -> None:
         show_verdict(outcome.verdict)
         if outcome.report is not None:
             line(f"internal report, for the data steward only: {outcome.report}")
-        for remedy in remedies_of(outcome):
+        for remedy in outcome.remedies:
             out.print("[cyan]remedy:[/] ", end="")
             line(remedy)
         if outcome.version is not None:
@@ -118,18 +118,11 @@ def outcome_content(outcome: Outcome, pruned: Iterable[str]) -> dict[str, Any]:
         "version": outcome.version,
         "rows": outcome.rows,
         **outcome.verdict.in_words(),
-        "remedies": remedies_of(outcome),
+        "remedies": outcome.remedies,
         "warnings": outcome.warnings,
         "report": outcome.report,
         "pruned": list(pruned),
     }
-
-
-def remedies_of(outcome: Outcome) -> tuple[str, ...]:
-    """What helps where nothing was released."""
-    from anonpipe.verify.words import remedies
-
-    return () if outcome.version is not None else remedies(outcome.verdict.checks)
 
 
 def show_verdict(verdict: Verdict) -> None:

@@ -761,6 +761,14 @@ class Job(Options):
         return self.replacing.conditions_on(self.replacing_options, unchanged)
 
     @property
+    def in_force(self) -> frozenset[str]:
+        """What remedies need not name: the mask or `groups`; `normal_scores` where all columns that can, have it."""
+        scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
+        return frozenset(
+            {self.mask.method if self.mask is not None else "groups"} | ({"normal_scores"} if scored else set())
+        )
+
+    @property
     def replacing(self) -> Synthesizer | Masker:
         """The record of the method that replaces records."""
         if self.mask is not None:

@@ -18,6 +18,7 @@ from anonpipe.pipeline.staged import FILES
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, external, internal
 from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import remedies
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class InMemory:
     report, for_recipients
         The steward's report, and the one that may go with the table, where
         there is one.
+    remedies
+        What helps where a gate failed.
     """
 
     verdict: Verdict
@@ -42,6 +45,7 @@ class InMemory:
     warnings: tuple[str, ...]
     report: Report
     for_recipients: Report | None
+    remedies: tuple[str, ...] = ()
 
 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
@@ -62,7 +66,8 @@ def _ended(run: Run) -> InMemory:
     verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
     facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, overlaps(run))
     table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
-    return InMemory(verdict, table, warnings, internal(facts, None), for_recipients)
+    helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)
+    return InMemory(verdict, table, warnings, internal(facts, None), for_recipients, helps)
 
 
 def _written(run: Run) -> pa.Table:

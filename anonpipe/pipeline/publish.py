@@ -26,6 +26,7 @@ from anonpipe.storage import release_log as release_log
 from anonpipe.storage.signature import signing_key
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import remedies
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Outcome:
         What the steward should look at.
     report
         Path of the steward's report; None where it could not be written.
+    remedies
+        What helps where a gate failed.
     """
 
     verdict: Verdict
@@ -51,6 +54,7 @@ class Outcome:
     rows: int
     warnings: tuple[str, ...]
     report: str | None = None
+    remedies: tuple[str, ...] = ()
 
 
 def finish(run: Run, verdict: Verdict) -> Outcome:
@@ -75,7 +79,8 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     if not verdict.passed:
         report = _keep_report(where, name, inside)
         remove(run.staging)
-        return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report)
+        helps = remedies(verdict.checks, run.job.in_force)
+        return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report, helps)
 
     reports: list[str | None] = []
     unlogged: list[str] = []
@@ -95,7 +100,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         _take_back(run, where, name)
         raise
     warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
-    return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), *reports)
+    return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), reports[0] if reports else None)
 
 
 def warnings_of(run: Run) -> list[str]:

@@ -8,7 +8,7 @@ records: a new gate is one of them, and a call that measures it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -19,6 +19,10 @@ from anonpipe.evaluate.risk import MEASURES
 About = Mapping[str, str | int | float | bool]
 Words = str | Callable[[About], str]
 """A template that is filled with what a check is about, or a function of it."""
+
+
+Advice = str | Callable[[Collection[str]], str]
+"""What can be done, or that as a function of what the job does already: nobody is told to do it again."""
 
 
 class Scope(StrEnum):
@@ -106,7 +110,8 @@ class Kind:
     gate
         The limit that the job sets; None for a limit that nobody can set.
     remedy
-        What the steward can do where it fails; empty for nothing.
+        What the steward can do where it fails; empty for nothing. Given the
+        name of the mask, or `groups`, and `normal_scores` where all that can be masked by them is.
     """
 
     key: str
@@ -119,7 +124,7 @@ class Kind:
     counts: Counts = Counts.NOTHING
     mandatory: bool = False
     gate: Gate | None = None
-    remedy: str = ""
+    remedy: Advice = ""
 
     def within(self, scope: Scope) -> Kind:
         """The same check of the worst stratum or group."""
@@ -142,13 +147,30 @@ _BEFORE_DECODING = "synthetic records before decoding"
 _STAGING = "all rows in the staging, at every reading, against the scan of the input"
 _RECORDS = "{records:,} of {of:,} records"
 
-_DECODING = (
-    "for a column with many values at a bound that it cannot cross (counts and costs with many 0), transform: "
-    "normal_scores (or transform: log), or "
-    "synthesize: {method: pca, moments: expected}, whose noise is that of the group; for others a finer step, or wider "
-    "bounds if values beyond them make sense; or"
-)
-"""Wider bounds alone would release visits below 0."""
+
+def _unless(on: Collection[str], **advice: str) -> str:
+    """Pieces of advice, each but where its key is on already, as one list."""
+    return ", ".join(text for key, text in advice.items() if key not in on)
+
+
+def _decoding(gate: str) -> Callable[[Collection[str]], str]:
+    """What helps where decoding moves moments; wider bounds alone would release visits below 0."""
+
+    def advice(on: Collection[str]) -> str:
+        zeros = _unless(on, normal_scores="transform: normal_scores (or transform: log)")
+        if "groups" in on:
+            zeros += (
+                ", or " * bool(zeros) + "synthesize: {method: pca, moments: expected}, whose noise is that of the group"
+            )
+        of_zeros = (
+            f"for a column with many values at a bound that it cannot cross (counts and costs with many 0), {zeros}; "
+        )
+        others = "for others a finer step, or wider bounds if values beyond them make sense; "
+        rare = "" if "groups" in on else "join rare categories, or drop a column that is mostly missing; "
+        return f"{of_zeros if zeros else ''}{others if zeros else 'declare a finer step; '}{rare}or raise gates.{gate}"
+
+    return advice
+
 
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
 
@@ -170,7 +192,7 @@ def _of_measure(
     part: str,
     gate: Gate,
     title: str,
-    remedy: str,
+    remedy: Advice,
     *,
     audience: Audience = Audience.ENOUGH,
     unit: str = "",
@@ -221,7 +243,7 @@ _MEAN = Kind(
     unit="sd",
     mandatory=True,
     gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0),
-    remedy=f"{_DECODING} raise gates.mean",
+    remedy=_decoding("mean"),
 )
 _COVARIANCE = Kind(
     "covariance",
@@ -231,7 +253,7 @@ _COVARIANCE = Kind(
     unit="sd x sd",
     mandatory=True,
     gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
-    remedy=f"{_DECODING} raise gates.covariance",
+    remedy=_decoding("covariance"),
 )
 _EXPECTED_MEAN = Kind(
     "expectation.mean",
@@ -330,7 +352,11 @@ _GATED = (
             "fewer than k persons share; of records of no person beyond what another sample would have",
             least=0,
         ),
-        remedy="take a larger k, a mask whose records are of no person, or coarser steps, at which k persons are alike",
+        remedy=lambda on: (
+            "take coarser steps, at which k persons are alike, drop a column, or raise gates.unchanged_record_rate"
+            if "local_synthesis" in on
+            else "take a larger k, a mask whose records are of no person, or coarser steps, where k persons are alike"
+        ),
     ),
     Kind(
         "local_suppression",
@@ -482,8 +508,11 @@ _GATED = (
             example=0.3,
         ),
         "given away of a person's stratum to who finds the person",
-        "groups lie inside strata, so that who is found is known to be of one stratum: a larger k or mask.method "
-        "local_synthesis finds fewer; a column that is left out of strata.by, with role masked, is synthesised too",
+        lambda on: (
+            "groups lie inside strata, so that who is found is known to be of one stratum: "
+            + ("a larger k" if "local_synthesis" in on else "a larger k or mask.method local_synthesis")
+            + " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too"
+        ),
     ),
     _of_measure(
         "utility",
@@ -498,7 +527,10 @@ _GATED = (
             example=1,
         ),
         "distribution of a column, as a multiple of what chance allows",
-        "transform: normal_scores on a column of numbers keeps its distribution; a smaller k keeps more of all",
+        lambda on: (
+            "transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores" not in on)
+            + "a smaller k keeps more of all"
+        ),
         audience=Audience.SEVERAL,
         unit=_CHANCE,
     ),
@@ -515,8 +547,10 @@ _GATED = (
             example=1,
         ),
         "how a pair of columns goes together, as a multiple of what chance allows",
-        "mask.method local_synthesis, a smaller k, or strata by the categories that matter keep more of how columns "
-        "go together",
+        lambda on: (
+            "mask.method local_synthesis, " * ("local_synthesis" not in on)
+            + "a smaller k, or strata by the categories that matter keep more of how columns go together"
+        ),
         audience=Audience.SEVERAL,
         unit=_CHANCE,
     ),
@@ -534,8 +568,12 @@ _GATED = (
             example=1,
         ),
         "survival curve, as a multiple of what chance allows",
-        "transform: normal_scores on the survival time, strata.by with the status, a larger weight of the column whose "
-        "curve is furthest (columns.NAME.weight), or a smaller k",
+        lambda on: (
+            "transform: normal_scores on the survival time, " * ("normal_scores" not in on)
+            + "strata.by with the status, "
+            + "a larger weight of the column whose curve is furthest (columns.NAME.weight), " * ("groups" in on)
+            + "or a smaller k"
+        ),
         audience=Audience.SEVERAL,
         unit=_CHANCE,
     ),
@@ -553,7 +591,11 @@ _GATED = (
             example=0.6,
         ),
         "released records told from original ones (AUC)",
-        "transform: normal_scores, mask.method local_synthesis, or a smaller k make records less easy to tell",
+        lambda on: (
+            "transform: normal_scores, " * ("normal_scores" not in on)
+            + "mask.method local_synthesis, " * ("local_synthesis" not in on)
+            + "a smaller k, or strata by the categories that matter make records less easy to tell"
+        ),
         audience=Audience.SEVERAL,
         unit="AUC",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from string import Formatter
@@ -131,10 +131,11 @@ def limit(check: Check, short: bool = False) -> str:
     return f"{way} {_number(check.limit)} {'' if short else check.unit}".strip()
 
 
-def remedies(checks: tuple[Check, ...]) -> tuple[str, ...]:
+def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tuple[str, ...]:
     """For each failed check that has a known remedy a line, with what to do; the same advice once.
 
-    What does not agree with its expectation, or was not measured, has none.
+    `on` is what the job does already (`Job.in_force`). What does not agree with
+    its expectation, or was not measured, has none.
 
     Examples
     --------
@@ -147,7 +148,8 @@ def remedies(checks: tuple[Check, ...]) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
-            found.setdefault(check.kind.remedy, named(check))
+            advice = check.kind.remedy
+            found.setdefault(advice if isinstance(advice, str) else advice(on), named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from anonpipe import cli, display
 from anonpipe.errors import GateError
+from anonpipe.verify.catalogue import KINDS
 from anonpipe.verify.check import held
 from anonpipe.verify.words import remedies
 from tests import runs, small
@@ -38,6 +39,19 @@ def test_failed_gates_have_a_remedy(key, name, words):
     assert told(key, measured=0.1, **about) == ()
     (worst,) = remedies((held(key, 1.0, 0.5, columns=("visits",), about=about),))
     assert worst.startswith(f"{name}, most in column 'visits': ")
+
+
+MASKED = ("local_synthesis", "normal_scores")
+
+
+@pytest.mark.parametrize("key", [key for key, kind in KINDS.items() if kind.remedy])
+def test_no_remedy_names_what_is_on(key):
+    """Nor a synthesizer to a job that forms no groups."""
+    (line,) = remedies((held(key, 1.0 if not KINDS[key].at_least else 0.1, 0.5),), MASKED)
+    _, _, advice = line.partition(": ")
+    said = advice.partition(": transform: none")[0]
+    assert not any(word in said for word in (*MASKED, "synthesize:", "refine"))
+    assert len(advice) > 10
 
 
 def visits(rows: int = 1_000) -> pa.Table:
