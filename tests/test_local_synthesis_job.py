@@ -203,14 +203,19 @@ def test_strata_of_k_records_and_a_few_more(tmp_path, rows):
 def test_what_a_user_is_told(tmp_path, table):
     text = "\n".join(preview(job_of(tmp_path, table)).lines())
     assert "local_synthesis in groups that span partitions, k=20" in text and "no groups" not in text
-    with pytest.raises(JobError, match="local_synthesis keeps the moments of every group exactly"):
-        small.run(job_of(tmp_path, table, k=2))
+    of_few = small.run(job_of(tmp_path, table, k=2, mask={"method": "local_synthesis"})).verdict.checks
+    smallest = next(check.measured for check in of_few if check.key == "group.smallest")
+    assert smallest >= 7, "two more than feature columns, or who knows part of a record solves for the rest"
+    with pytest.raises(
+        JobError, match=r"has 6 records, and mask\.method local_synthesis needs 7 for 5 feature columns"
+    ):
+        preview(job_of(tmp_path / "few", people(6, 3) | {"place": ["x", "x", "y", "y", "z", "z"]}, k=2))
     with pytest.raises(JobError, match="stratum"):
         job_of(tmp_path, table, mask={**MASK, "scope": "table"})
     only_places = {"place": {"kind": "categorical"}, "status": {"kind": "categorical", "role": "key"}}
     places = pa.table(people(80)).select(["place", "status"])
     with pytest.raises(JobError, match="needs a column of numbers"):
-        small.run(job_of(tmp_path, places, only_places))
+        preview(job_of(tmp_path, places, only_places))
 
 
 def test_a_stratum_too_small_for_its_covariances_joins_another_and_the_plan_says_why(tmp_path):

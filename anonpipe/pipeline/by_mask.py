@@ -17,7 +17,7 @@ from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.decoder import Decoder
 from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.procedure import Encoders, Members, Procedure, refuse, small_groups
+from anonpipe.pipeline.procedure import Encoders, Members, Procedure, refuse
 from anonpipe.types import FloatArray
 
 
@@ -36,7 +36,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
             f"hold k={job.k} units"
         )
     masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
-    warnings = _checked(job, masker, told, strata)
+    _check(job, masker, told, strata)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
@@ -58,7 +58,6 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         permutes=masker.permutes,
         expected=expected,
         lines=_lines(job, masker),
-        warnings=tuple(warnings),
         title="mask: ",
     )
 
@@ -107,8 +106,8 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
     return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
-def _checked(job: Job, masker: Masker, told: Features, strata: Strata) -> list[str]:
-    """Refuse what the columns or the strata do not allow, before any work; the warnings.
+def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
+    """Refuse what the columns or the strata do not allow, before any work.
 
     Masked records must not be mixed from so few that they are these: with
     fewer records than feature columns (and two more) a regression fits each
@@ -121,22 +120,18 @@ def _checked(job: Job, masker: Masker, told: Features, strata: Strata) -> list[s
         How many there are, and how many are needed.
     """
     refuse(masker, job.replacing_options, told)
-    if masker.grouped:
-        instead = "another mask, or groups with synthesize.method micro_perturbation"
-        return small_groups(job.k, told.width, masker.name, instead)
-    if masker.link != "none":
-        return []
+    if masker.link != "none" and not masker.grouped:
+        return
     channels, apart = told.width + told.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
     if rows < _least(told):
-        remedy = "mask fewer columns"
-        if apart:
-            remedy = "set strata.small to merge or drop, or mask.scope to table, or take fewer strata"
+        wider = "" if masker.grouped else ", or mask.scope to table"
+        remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
+        remedy += ", or leave out mask: records are then replaced in groups" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
             f"columns; {remedy}"
         )
-    return []
 
 
 def _least(told: Features) -> int:
@@ -156,7 +151,7 @@ def needed(masker: Masker, told: Features, covariance: float) -> tuple[int, str]
     """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
 
     As many as moments need, also for masks that keep those of groups: of fewer
-    who knows part of a record can solve for the rest (`small_groups`); and as
+    who knows part of a record can solve for the rest (`small_groups` of `procedure`); and as
     many as it takes that decoding can stay within the limit on covariances.
     """
     if masker.same_person or (masker.link != "none" and not masker.grouped):

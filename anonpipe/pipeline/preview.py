@@ -27,6 +27,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.pipeline.fit import job_digest, resolve, unit_of
+from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
@@ -36,6 +37,7 @@ from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.verify.catalogue import kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -203,7 +205,14 @@ def preview(job: Job) -> Preview:
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, kept if method.by_column else 0
         ),
-        warnings=(*job.warnings(), *of_units, *resolved.warnings, *map(_unmet, scanned.unmet), *_repeats(job, trace)),
+        warnings=(
+            *job.warnings(),
+            *of_units,
+            *resolved.warnings,
+            *_too_rare(fitted),
+            *map(_unmet, scanned.unmet),
+            *_repeats(job, trace),
+        ),
         methods=method.lines,
     )
 
@@ -217,6 +226,18 @@ def _digests_folder(job: Job) -> Iterator[Path]:
             yield make_private(staging.root)
         finally:
             remove(staging)
+
+
+def _too_rare(fitted: Fitted) -> list[str]:
+    """What the gate on local suppression will say, which is known from the scan."""
+    found, limit = fitted.suppression, fitted.job.gates.limits["local_suppression_rate"]
+    if found.largest_share <= limit:
+        return []
+    return [
+        f"the run will be refused: {found.largest_share:.1%} of the records have a category of column "
+        f"{found.largest_in!r} that fewer than k={fitted.job.k} of their stratum have, and "
+        f"gates.local_suppression_rate is {limit:g}; {kind_of('local_suppression_rate').remedy}"
+    ]
 
 
 def _repeats(job: Job, trace: Trace) -> list[str]:

@@ -99,10 +99,10 @@ class Drawing:
 class LocalSynthesisOptions(MaskOptions):
     """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
-    Groups of k or more, few and large, span partitions; strata have mixtures
-    of their own. `components` (null: 2 to 10 by BIC), their `shape` (null: full
-    or vev by BIC) and `tails` (t: for outliers) say which mixture;
-    `variance_share` below 1 fits it to so many principal components of the
+    Groups of k or more, and of more records than feature columns, are few and
+    large and span partitions; strata have mixtures of their own. `components`
+    (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
+    (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);
     `iterations` are the most passes over the sample for the fit.
     """
@@ -327,7 +327,21 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
 
 
 def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
-    return {"k": features.k, "categories": features.categories}
+    """Groups of k, and of two records more than columns: of fewer, exact moments keep draws in the span of the records.
+
+    Who knew a part of such a record could solve for the rest.
+    """
+    return {"k": max(features.k, features.width + 2), "categories": features.categories}
+
+
+def _without_numbers(options: LocalSynthesisOptions, features: Features) -> str | None:
+    """Why categories alone cannot be masked so."""
+    if len({column for columns in features.categories for column in columns}) < features.width:
+        return None
+    return (
+        "local_synthesis needs a column of numbers to form groups by, and all masked columns are categories; leave out "
+        "mask, and records are replaced in groups (cluster, synthesize), or give whole numbers kind: integer"
+    )
 
 
 METHOD = Masker(
@@ -338,7 +352,7 @@ METHOD = Masker(
     cost="time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
     "the choice on a sample of 4,000; memory: one part three times, and 4,000² numbers",
     about={
-        "k": "smallest size of a group; in a job its k",
+        "k": "smallest size of a group; in a job its k, or two more than its feature columns",
         "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",
         "components": "number of components; by default that of the largest BIC from 2 to 10",
         "shape": f"of their covariances: {', '.join(SHAPES)}; by default full or vev, by BIC",
@@ -364,4 +378,5 @@ METHOD = Masker(
         GroupStatistics,
     ),
     follows=_of_table,
+    refuses=_without_numbers,
 )
