@@ -181,6 +181,35 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_somethi
     assert proposed(plain) == {"column_shapes": 1}
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        (600, {"height": 0, "site": 3}, ""),
+        (600, {"sex": 2, "site": 3}, "no masked column is a number"),
+        (90, {"height": 0, "site": 3}, "has fewer than the 100 records"),
+        (105, {"height": 0, "ward": 10, "site": 10} | {f"x{n}": 0 for n in range(90)}, "than the 113 rec"),
+        (600, {"months": 0, "height": 0, "dead": -20}, "a stratum of it, has fewer than the 100 records"),
+    ],
+)
+def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_says_why(tmp_path, rows, columns, words):
+    """Columns of 0 are numbers, others have so many categories; -20 is a status that twenty have."""
+    rng = np.random.default_rng(1)
+    made = {
+        0: lambda _: rng.normal(size=rows).round(1) ** 2,
+        -20: lambda _: np.where(np.arange(rows) < 20, "yes", "no"),
+    }
+    table = {
+        name: made.get(many, lambda many: np.array(list("abcdefghij"))[rng.integers(0, many, rows)])(many)
+        for name, many in columns.items()
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert yaml.safe_load(text).get("mask") == (None if words else {"method": "local_synthesis"})
+    assert words in text and ("leave these two lines out" in text) == (not words)
+    if "dead" not in columns:
+        parse_job(yaml.safe_load(text))
+
+
 def test_the_demonstration_table(tmp_path: Path) -> None:
     write_registry(tmp_path / "registry.parquet", 20_000)
     text = propose_job(str(tmp_path / "registry.parquet"), "out", 5)
@@ -402,7 +431,7 @@ def test_the_sample_is_bounded_and_spread(tmp_path: Path) -> None:
     rows = 4 * SAMPLE_ROWS
     table = pa.table({"year": np.arange(rows) // (rows // 4), "x": np.random.default_rng(12).normal(size=rows)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows // 10)
-    sample = propose._sample(str(tmp_path / "a.parquet"))
+    sample, rows = propose._sample(str(tmp_path / "a.parquet"))
     assert sample.num_rows == SAMPLE_ROWS
     assert set(sample["year"].to_pylist()) == {0, 1, 2, 3}
     found = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
@@ -413,7 +442,7 @@ def test_a_long_csv_is_sampled_over_its_blocks(tmp_path: Path) -> None:
     rows = SAMPLE_ROWS + 20_000
     text = [f"remark {n % 7} " + "-" * 90 for n in range(rows)]
     pa.csv.write_csv(pa.table({"n": np.arange(rows), "text": text}), tmp_path / "a.csv")
-    seen = propose._sample(str(tmp_path / "a.csv"))["n"].to_numpy()
+    seen = propose._sample(str(tmp_path / "a.csv"))[0]["n"].to_numpy()
     assert 0.9 * SAMPLE_ROWS < len(seen) <= SAMPLE_ROWS and seen[0] == 0 and seen[-1] > rows - 4_096
     assert np.all(np.diff(seen) > 0)
 

@@ -38,7 +38,7 @@ class Setting:
 
 
 def _groups(synthesize: str, cluster: str = "{method: mdav}") -> tuple[str, ...]:
-    return f"cluster={cluster}", f"synthesize={{{synthesize}}}"
+    return "mask=null", f"cluster={cluster}", f"synthesize={{{synthesize}}}"
 
 
 def _mask(method: str) -> tuple[str, ...]:
