@@ -441,7 +441,10 @@ _GATED = (
             example=0.2,
         ),
         "most extreme records led to their own record or group",
-        "a larger k hides extremes among more; mask.method local_synthesis leads to nobody",
+        lambda on: (
+            "a larger k hides extremes among more"
+            + "; mask.method local_synthesis leads to nobody" * ("local_synthesis" not in on)
+        ),
     ),
     _of_measure(
         "risk",
