@@ -15,7 +15,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
-USUAL_UTILITY = ("analyses.overlap", "propensity.tree_ratio", "propensity.logistic_ratio")
+USUAL_UTILITY = ("analyses.overlap", "distributions.furthest", "propensity.tree_ratio", "propensity.logistic_ratio")
 USUAL_RISK = ("reidentification_rate",)
 """What the map shows unless asked otherwise: the first of these that was measured."""
 

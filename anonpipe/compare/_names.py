@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from anonpipe.compare._trial import FURTHEST
 from anonpipe.errors import JobError
 from anonpipe.evaluate import risk, utility
 from anonpipe.job.aliases import current_measure
@@ -29,6 +30,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     risks = (name for measure in risk.MEASURES for name in measure.figures)
     return (
         *MEASURED,
+        FURTHEST,
         *(name for measure in utility.MEASURES for name in measure.figures),
         *(name.replace("*", column) for name in risks for column in (job.columns if "*" in name else ("",))),
         *(f"{name}.{one}" for name in families for one in _ANALYSES),

@@ -20,6 +20,7 @@ from anonpipe.methods.record import Method, in_jobs
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
 DEFAULT_METHODS = (
+    "mask:local_synthesis",
     "mdav+micro_perturbation",
     "mdav+micro_perturbation:centred",
     "mdav+centroid",

@@ -83,7 +83,8 @@ def measure_trial(task: Task) -> TaskResult:
 def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
-    found = (*assessment.measured, *of_analyses(assessment), *of_gates(assessment))
+    of_limits = of_gates(assessment)
+    found = (*assessment.measured, *of_analyses(assessment), *of_limits, *furthest(of_limits))
     measures = {
         one.name: {name: one.to_dict()[name] for name in KEPT} | {"disclosive": disclosive(one)} for one in found
     }
@@ -100,6 +101,28 @@ def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     """What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ."""
     judged = [(gate, gated(gate.name, assessment.measured)) for gate in MEASURED.values()]
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
+
+
+FURTHEST = "distributions.furthest"
+"""The name of `furthest`."""
+
+_DISTRIBUTIONS = ("column_shapes", "pair_shapes", "survival_curves")
+
+
+def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
+    """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is.
+
+    Examples
+    --------
+    >>> furthest(())
+    ()
+    """
+    found = [one for one in of_limits if one.name in _DISTRIBUTIONS and one.value == one.value]
+    if not found:
+        return ()
+    worst = max(found, key=lambda one: one.value)
+    title = "column, pair of columns or survival curve furthest from the original, as a multiple of what chance allows"
+    return (replace(worst, name=FURTHEST, title=title),)
 
 
 _ANALYSES: dict[str, tuple[str, Better]] = {

@@ -10,6 +10,12 @@ are refused runs, which gates refused, the largest measured share of each limit,
 the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
 
 `--how` names the ways of the list below; all by default.
+
+    python -m tests.benchmarks.default_gates --distributions --secrets 200 --how local_synthesis
+
+counts the gates on distributions that `init` proposes (column_shapes, survival_curves), and pair_shapes, at their limit
+of 1: of honest releases, and of releases with one thing wrong, which each gate should catch. What is judged are upper
+ends, as in a run; a release that another gate refuses is counted as such, and left out.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import argparse
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +33,7 @@ from scipy.stats import beta, norm
 
 from anonpipe import anonymize
 from anonpipe.verify.check import Check
+from tests.benchmarks.beside_chance import compared
 
 COLUMNS: dict[str, Any] = {
     "income": {"kind": "continuous", "bounds": [0, None], "step": 0.01},
@@ -88,6 +96,60 @@ def checked(frame: pd.DataFrame, job: dict[str, Any], secret: int) -> tuple[Chec
     return anonymize(frame, job).verdict.checks
 
 
+def shuffled(frame: pd.DataFrame, name: str, rng: np.random.Generator) -> pd.DataFrame:
+    """A release one column of which has nothing to do with the others."""
+    return frame.assign(**{name: rng.permutation(frame[name])})
+
+
+def dropped(frame: pd.DataFrame, name: str, value: Any) -> pd.DataFrame:
+    """A release in which a category has become the commonest one."""
+    return frame.assign(**{name: frame[name].where(frame[name] != value, frame[name].mode()[0])})
+
+
+WRONG: dict[str, Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]] = {
+    "as it is": lambda frame, rng: frame,
+    "survival times x 1.2": lambda frame, rng: frame.assign(months=(1.2 * frame["months"]).round(1)),
+    "survival times x 1.5": lambda frame, rng: frame.assign(months=(1.5 * frame["months"]).round(1)),
+    "survival times shuffled": lambda frame, rng: shuffled(frame, "months", rng),
+    "income shuffled": lambda frame, rng: shuffled(frame, "income", rng),
+    "income drawn from a normal law": lambda frame, rng: frame.assign(
+        income=rng.normal(frame["income"].mean(), frame["income"].std(), len(frame)).clip(0)
+    ),
+    "zeros of visits spread to 0, 1, 2": lambda frame, rng: frame.assign(
+        visits=np.where(frame["visits"] == 0, rng.integers(0, 3, len(frame)), frame["visits"])
+    ),
+    "a category of 8 % dropped": lambda frame, rng: dropped(frame, "site", "c"),
+    "a category of 30 % dropped": lambda frame, rng: dropped(frame, "site", "b"),
+    "no nulls in pressure": lambda frame, rng: frame.assign(pressure=frame["pressure"].fillna(120)),
+}
+"""What may be wrong with a release."""
+
+
+def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secrets: int) -> None:
+    """Print how often each gate on distributions is above 1, of honest and of wrong releases."""
+    figures = ("shapes.beyond_chance", "pairs.beyond_chance", "survival.beyond_chance")
+    found: dict[str, list[list[float]]] = {wrong: [] for wrong in WRONG}
+    refused = 0
+    for secret in range(secrets):
+        os.environ["ANONPIPE_SECRET"] = hashlib.sha256(str(secret).encode()).hexdigest()
+        made = anonymize(frame, job).table
+        if made is None:
+            refused += 1
+            continue
+        for wrong, change in WRONG.items():
+            told = compared(frame, change(made, np.random.default_rng(secret)), COLUMNS, job["k"], secret)
+            ends = [told[figure].value if told[figure].high is None else told[figure].high for figure in figures]
+            found[wrong].append([float(end) for end in ends])
+    print(f"{how}: {secrets} secrets, {refused} refused by other gates; above 1 (median):")
+    for wrong, each in found.items():
+        ends = np.array(each).reshape(-1, len(figures))
+        told_of = (
+            f"{figure.split('.')[0]} {(column > 1).sum()} of {len(column)} ({np.median(column):.2f})"
+            for figure, column in zip(figures, ends.T, strict=True)
+        )
+        print(f"   {wrong}: " + ", ".join(told_of), flush=True)
+
+
 def main() -> None:
     """Count, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -96,6 +158,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--transform", choices=("default", "none"), default="default")
     parser.add_argument("--how", nargs="+", choices=tuple(HOW), default=tuple(HOW))
+    parser.add_argument("--distributions", action="store_true")
     given = parser.parse_args()
     columns = COLUMNS
     if given.transform == "none":
@@ -107,6 +170,9 @@ def main() -> None:
     job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": False}}
     print(f"{given.rows} rows, k={given.k}, transform {given.transform}, {given.secrets} secrets each")
     for how in given.how:
+        if given.distributions:
+            count_distributions(frame, job | HOW[how], how, given.secrets)
+            continue
         failed: Counter[str] = Counter()
         nearest: dict[str, float] = {}
         refused = 0
