@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
+from anonpipe.job.aliases import notice
 from anonpipe.job.model import Job
 from anonpipe.pipeline.run import open_executor
 from anonpipe.progress import OnProgress, Progress
@@ -39,6 +41,7 @@ def compare(
     refresh: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
+    anew: bool | None = None,
 ) -> Study:
     """Try every method with every k on the job's input, and publish nothing.
 
@@ -66,6 +69,8 @@ def compare(
         Whether to work on the job's cluster, or in this process.
     on_progress
         Called with the number of finished trials.
+    anew
+        The old name of `refresh`; goes with the next version.
 
     Raises
     ------
@@ -73,6 +78,9 @@ def compare(
         The job, the input or a text of a method is wrong; the workers or the
         disk gave up. Settings that are not feasible are told in the study.
     """
+    if anew is not None:
+        warnings.warn(notice("anew", "refresh"), DeprecationWarning, stacklevel=2)
+        refresh = refresh or anew
     try:
         return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
     except Exception as error:
