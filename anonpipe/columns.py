@@ -94,7 +94,8 @@ class Column(BaseModel):
         has the lower bound 0 unless another is declared.
     step
         Released values are multiples of `step` counted from zero (days for
-        kind `date`). 1 for integers and dates unless given.
+        kind `date`). 1 for integers and dates unless given: of points in time
+        the time of day (UTC) is then lost. 0.0416666666667 keeps hours.
     levels
         The permissible categories; for kind `ordinal`, in ascending order.
     event

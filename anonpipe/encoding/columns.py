@@ -13,7 +13,17 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.exact import Sums
-from anonpipe.encoding.values import as_dictionary, level_array, numbers, plain, positions, present
+from anonpipe.encoding.values import (
+    as_dictionary,
+    date_counts,
+    level_array,
+    numbers,
+    plain,
+    plain_type,
+    positions,
+    present,
+    units_per_day,
+)
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray, IntArray
 
@@ -42,6 +52,8 @@ class ColumnScan:
         Numbers beyond the bounds, or values not among the levels.
     inexact
         Whole numbers of 2^53 or more that no float64 is equal to.
+    timed
+        Points in time that are no midnight (UTC).
     log_mean, log_m2
         Like `mean` and `m2`, of the logarithms of a column that is masked by
         them; 0 for other columns.
@@ -73,6 +85,7 @@ class ColumnScan:
     sums: Sums | None = None
     log_sums: Sums | None = None
     inexact: int = 0
+    timed: int = 0
 
     @property
     def values(self) -> int:
@@ -135,6 +148,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             sums=Sums.of(values),
             log_sums=_of_logarithms(values, column),
             inexact=_inexact(array),
+            timed=_timed(array),
         )
     )
 
@@ -154,6 +168,20 @@ def _inexact(array: pa.Array) -> int:
     size = np.where(whole < 0, ~size + np.uint64(1), size)
     large = size[size >= 2**53]
     return int(np.count_nonzero(large // (large & (~large + np.uint64(1))) >= 2**53))
+
+
+def _timed(array: pa.Array) -> int:
+    """Points in time that are no midnight.
+
+    Examples
+    --------
+    >>> _timed(pa.array([0, 1, 86_400_000, None], pa.timestamp("ms")))
+    1
+    """
+    if not pa.types.is_timestamp(plain_type(array.type)):
+        return 0
+    array = plain(array).drop_null()
+    return int(np.count_nonzero(date_counts(array) % units_per_day(array.type)))
 
 
 def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
@@ -261,6 +289,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             nulls=a.nulls + b.nulls,
             infinite=a.infinite + b.infinite,
             inexact=a.inexact + b.inexact,
+            timed=a.timed + b.timed,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),

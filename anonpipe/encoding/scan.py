@@ -492,6 +492,11 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
     if column.levels is None and scanned.outside:
         bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
         found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
+    if scanned.timed and column.step is None:
+        found.append(
+            f"column {name!r} holds {_rows(scanned.timed)} with a time of day (UTC), which is lost: dates are released "
+            "as whole days; to keep hours give step: 0.0416666666667 (1/24 of a day)"
+        )
     if column.kind is Kind.ORDINAL and column.levels is None and scanned.holds_text:
         found.append(f"column {name!r} is ordinal text without levels: its order is alphabetical; declare levels")
     rare = int(np.count_nonzero((scanned.code_counts > 0) & (scanned.code_counts < k)))
