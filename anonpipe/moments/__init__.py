@@ -15,7 +15,7 @@ from anonpipe.moments._moments import GroupedMoments, Moments
 from anonpipe.moments._noise import FORMS, NoiseScatter, exact_factor, noise_factor, s_delta
 from anonpipe.moments._pairwise import PairwiseMoments
 from anonpipe.moments._sampling import SamplingLimit, expected_of_scopes, limit_by_group, limit_of_scopes
-from anonpipe.moments._scopes import least_free, noise_scopes, together
+from anonpipe.moments._scopes import least_free, noise_scopes, scopes_of, together
 from anonpipe.moments._spread import GroupSpread
 from anonpipe.moments._tails import covariance_limit, form_eigenvalue, mean_limit, product_variance
 
@@ -43,5 +43,6 @@ __all__ = [
     "noise_scopes",
     "product_variance",
     "s_delta",
+    "scopes_of",
     "together",
 ]

@@ -43,8 +43,18 @@ def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     >>> noise_scopes([stratum(100), stratum(5), stratum(50), stratum(10)])
     [0, 1, 1, 1]
     """
-    free = [max(each.total.n - each.groups, 0) for each in grouped]
-    least = least_free(len(grouped[0].total.mean))
+    return scopes_of([max(each.total.n - each.groups, 0) for each in grouped], len(grouped[0].total.mean))
+
+
+def scopes_of(free: Sequence[int], width: int) -> list[int]:
+    """The same from the records that each stratum has beyond its groups, and the number of columns.
+
+    Examples
+    --------
+    >>> scopes_of([80, 4, 40, 8], 1)
+    [0, 1, 1, 1]
+    """
+    least = least_free(width)
     rising = sorted(range(len(free)), key=lambda at: (free[at], at))
     shared: list[int] = []
     for at in rising:

@@ -15,7 +15,7 @@ from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.grouping import unreachable
 from anonpipe.methods.record import Features, Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.moments import least_free
+from anonpipe.moments import least_free, scopes_of
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.decoder import Decoder, RestoredTimes
 from anonpipe.pipeline.grouping import Asked, Layout, group_steps
@@ -169,13 +169,14 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
     """Which strata may have too few records beyond their groups for noise of their own; how many, no value."""
     if chosen.record.noise is None or chosen.guarantee.scope == "table" or len(strata.rows) < 2:
         return []
-    least = least_free(width)
-    few = sum(rows - rows // job.k < least for rows in strata.rows)
-    if not few:
+    scopes = scopes_of([rows - rows // job.k for rows in strata.rows], width)
+    shared = sum(scopes.count(scope) > 1 for scope in scopes)
+    if not shared:
         return []
     return [
-        f"{few:,} of {len(strata.rows):,} strata may have fewer than {least} records beyond their groups, too few for "
-        "noise of a covariance of their own: they share one, and means and covariances are expected of them together"
+        f"{shared:,} of {len(strata.rows):,} strata may share the covariance of their noise, as fewer than "
+        f"{least_free(width)} records beyond its groups are too few for a stratum's own, and the next larger strata "
+        "join until they are enough; means and covariances are then expected of these strata together"
     ]
 
 
