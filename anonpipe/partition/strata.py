@@ -123,8 +123,8 @@ def build_strata(
     is_small = (rows > 0) & (rows < least)
     if units is not None:
         is_small |= (rows > 0) & (units.moved(base).counts(len(rows)) < k)
-    if is_small.any() and small == "error":
-        raise InputError(_small_message(names, int(is_small.sum()), int(rows[is_small].sum()), told))
+    if is_small.any() and (small == "error" or is_small[rows > 0].all()):
+        raise InputError(_small_message(names, rows, is_small, told))
     target = np.where(rows > 0, combinations, -1)
     recoded = combinations.copy()
     for tiny in np.flatnonzero(is_small):
@@ -163,23 +163,33 @@ def _host(
     if not fit.any():
         raise InputError(
             f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(told)}, and no stratum of "
-            "the same event status to be merged into; set strata.small: drop, or lower k"
+            "the same event status to be merged into has as many; set strata.small: drop, lower k, or take fewer "
+            "strata columns"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
 
-def _small_message(names: Sequence[str], strata: int, rows: int, told: str) -> str:
-    many = "1 stratum has" if strata == 1 else f"{strata} strata have"
+def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], told: str) -> str:
+    strata, small = int((rows > 0).sum()), rows[is_small]
+    if len(small) == strata:
+        each = "the only stratum" if strata == 1 else f"each of the {strata} strata"
+        remedy = "lower k" if told.startswith("k=") else "mask fewer columns"
+        return (
+            f"{each} of {_joined(names)} has fewer than {_whom(told)}: the largest has {rows.max()} of {rows.sum()} "
+            f"records; {remedy}, or take fewer or coarser strata columns"
+        )
+    many = "1 stratum has" if len(small) == 1 else f"{len(small)} strata have"
+    in_all = "1 row" if small.sum() == 1 else f"{small.sum()} rows"
     return (
-        f"{many} fewer than {_whom(told)} in column {_joined(names)} ({rows} rows in all); "
+        f"{many} fewer than {_whom(told)} in column {_joined(names)} ({in_all} in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
         "or strata.small: drop (their records are left out), or lower k"
     )
 
 
 def _whom(told: str) -> str:
-    """What is counted: units where that is said, else records."""
-    return told if told.endswith("units") else f"{told} records"
+    """What is counted: units, or what a method needs, where that is said; else records."""
+    return f"{told} records" if told.startswith("k=") and not told.endswith("units") else told
 
 
 def _joined(names: Sequence[str]) -> str:

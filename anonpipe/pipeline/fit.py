@@ -63,10 +63,20 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit)
     if fitted.features.width == 0:
-        raise JobError("the masked columns hold one value each: there is nothing to mask; mask other columns")
+        raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
     warnings += extremes_warnings(fitted)
     return Resolved(fitted, digest, warnings)
+
+
+def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
+    """Why no masked column varies: none does in the input, or none is left to when what is rare is suppressed."""
+    if not suppression.targets:
+        return "the masked columns hold one value each: there is nothing to mask; mask other columns"
+    return (
+        f"no masked column has two values that k={k} {what} hold: rarer ones are released as missing or as the "
+        "commonest, one value is left, and there is nothing to mask; lower k, coarsen the columns, or mask other ones"
+    )
 
 
 def by_name(schema: pa.Schema) -> pa.Schema:

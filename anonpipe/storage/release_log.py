@@ -273,7 +273,8 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
             found.append((max(each.records for each in sure.values()), _overlap(trace, secret, line, shared, sure)))
     if not found:
         return []
-    more = f" (and {len(found) - 1} other releases overlap, less)" if len(found) > 1 else ""
+    others = "1 other release overlaps" if len(found) == 2 else f"{len(found) - 1} other releases overlap"
+    more = f" (and {others}, less)" if len(found) > 1 else ""
     return [max(found)[1] + more]
 
 

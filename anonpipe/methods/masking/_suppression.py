@@ -22,7 +22,7 @@ from anonpipe.methods.masking._basis import (
     to_axes,
 )
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.record import Masker
+from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray
@@ -167,12 +167,23 @@ def expect_suppressed(
     return Expected.exactly(kept)
 
 
+def _of_one_component(options: SuppressionOptions, features: Features) -> str | None:
+    if features.width > 1 or options.outside is not None:
+        return None
+    return (
+        f"mask.method suppression drops components with up to {options.share:g} of the variance, and one feature "
+        "column has one component with all of it; mask more columns, give mask.outside, or take another mask, such as "
+        "noise"
+    )
+
+
 METHOD = Masker(
     function=suppression,
     options=SuppressionOptions,
     published="cell suppression in a spectral basis",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · w²; memory: one part",
+    refuses=_of_one_component,
     about={
         "basis": BASIS,
         "share": "of the variance that the suppressed components may have, 0.05 by default",

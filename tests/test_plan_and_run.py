@@ -1,0 +1,88 @@
+"""What a plan says of a job is what its run says: the same refusals, warnings and numbers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.errors import AnonpipeError
+from anonpipe.pipeline.preview import preview
+from tests import small
+
+NUMBER, CATEGORY = {"kind": "continuous"}, {"kind": "categorical"}
+LOOSE = {name: 1e9 for name in ("mean", "covariance", "mean_in_unit", "variance_in_unit")} | {"rows_under_k": 10**6}
+
+
+def table(rows: int) -> pa.Table:
+    rng = np.random.default_rng(rows)
+    ward = np.where(np.arange(rows) < 3, "small", "large")
+    return pa.table(
+        {"x": rng.normal(size=rows), "y": rng.normal(size=rows), "c": rng.choice(["a", "b"], rows), "w": ward}
+    )
+
+
+def refusal(function, job) -> str:
+    with pytest.raises(AnonpipeError) as refused:
+        function(job)
+    return f"{type(refused.value).__name__}: {refused.value}"
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "changes", "said"),
+    [
+        ("xy", 9, {"k": 10}, "the input has 9 rows, fewer than k=10; lower k or add rows"),
+        ("xyw", 30, {"strata": {"by": ["w"]}}, "1 stratum has fewer than k=5 records"),
+        (
+            "xyw",
+            30,
+            {"k": 28, "strata": {"by": ["w"], "small": "drop"}},
+            "each of the 2 strata of 'w' has fewer than k=28",
+        ),
+        ("c", 60, {"k": 50}, "no masked column has two values that k=50 records hold"),
+        ("c", 60, {"mask": {"method": "local_synthesis"}}, "needs a column of numbers"),
+        ("x", 60, {"mask": {"method": "suppression"}}, "one feature column has one component"),
+        ("xy", 60, {"cluster": {"method": "optimal_univariate"}}, "takes one feature column"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_both_in_the_same_words(tmp_path, names, rows, changes, said):
+    kinds = {"x": NUMBER, "y": NUMBER, "c": CATEGORY, "w": CATEGORY | {"role": "key"}}
+    job = small.job(tmp_path, table(rows).select(list(names)), {n: kinds[n] for n in names}, gates=LOOSE, **changes)
+    told = refusal(preview, job)
+    assert said in told and told == refusal(small.run, job)
+
+
+def test_strata_that_share_their_noise_are_counted_alike(tmp_path):
+    """One stratum is too small, and the next larger one joins it: two share."""
+    ward = np.repeat(["a", "b", "c"], [400, 45, 10])
+    given = pa.table({"x": np.random.default_rng(1).normal(size=455), "ward": ward})
+    columns = {"x": NUMBER, "ward": CATEGORY | {"role": "key"}}
+    job = small.job(tmp_path, given, columns, strata={"by": ["ward"]}, gates=LOOSE)
+    outcome = small.run(job)
+    (note,) = [note for note in outcome.verdict.notes if "share the covariance of their noise" in note]
+    (warning,) = [each for each in preview(job).warnings if "share the covariance of their noise" in each]
+    assert warning in outcome.warnings
+    assert [re.match(r"\d+ of \d+ strata", text).group() for text in (note, warning)] == ["2 of 3 strata"] * 2
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
+    rng = np.random.default_rng(7)
+    hours = pa.array(rng.integers(400_000, 440_000, 300) * 3_600, pa.timestamp("s", zone))
+    given = pa.table(
+        {"seen": hours.cast(pa.timestamp("us", zone)), "day": hours.cast(pa.date32()), "x": rng.normal(size=300)}
+    )
+    columns = {"seen": {"kind": "date"}, "day": {"kind": "date"}, "x": NUMBER}
+    whole = small.job(tmp_path, given, columns, gates=LOOSE)
+    (warning,) = [each for each in preview(whole).warnings if "time of day" in each]
+    assert "'seen'" in warning and "rows with a time of day" in warning
+    assert warning in small.run(whole).warnings
+    assert not np.any(small.released(whole)["seen"].cast(pa.int64()).to_numpy() % 86_400_000_000)
+    columns["seen"]["step"] = float(re.search(r"step: ([0-9.]+)", warning).group(1))
+    fine = small.job(tmp_path / "fine", given, columns, gates=LOOSE)
+    assert not any("time of day" in each for each in preview(fine).warnings)
+    assert small.run(fine).version is not None
+    moments = small.released(fine)["seen"].cast(pa.int64()).to_numpy()
+    assert not np.any(moments % 3_600_000_000) and len(np.unique(moments % 86_400_000_000)) == 24
