@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,8 @@ def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp
     smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
     assert smallest.unit == "units" and smallest.measured >= 5 and smallest.about["rows"] >= smallest.measured
     assert any("k=5 counts units" in note for note in outcome.verdict.notes)
+    shares = [re.search(r"up to (\d+) % are of one unit", note) for note in outcome.verdict.notes]
+    assert [20 <= int(share[1]) < 100 for share in shares if share] == [True]
     where = release.resolve(job.output)
     manifest = where.filesystem.cat_file(where.path("_manifest.json")).decode()
     assert json.loads(manifest)["k_counts"] == "units of several rows"
@@ -223,6 +226,7 @@ def test_who_finds_any_row_of_a_unit_has_found_the_unit(tmp_path):
 
     asked, group, expected, measured = unpublished(job, False, lambda _: None, "ignore", both)
     assert asked == 80
+    assert any(name.startswith("tails.") for name in measured)
     assert measured["linkage.group"] == pytest.approx(group) and measured["linkage.expected"] == pytest.approx(expected)
     assert 0 < expected < group
 
@@ -243,3 +247,23 @@ def test_init_proposes_a_repeating_number_as_the_unit():
     table = pa.table({"UTILITYID": np.repeat(np.arange(40) * 7, 16), "sales": rng.normal(size=640)})
     found = guess(look_at(table))["UTILITYID"]
     assert found.role.value == "unit" and "CHECK" in found.reason and "rows_per_unit" in found.reason
+
+
+def test_an_identifier_that_turns_out_to_be_the_unit_has_noise_of_its_own(tmp_path):
+    def key(run):
+        return run.context.work.key
+
+    as_rows = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": "identifier"}}, rows_per_unit="many")
+    as_units = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": "identifier"}})
+    keys = [unpublished(job, False, lambda _: None, "ignore", key) for job in (as_rows, as_units)]
+    assert as_rows.digest() == as_units.digest() and keys[0] != keys[1]
+
+
+def test_a_unit_with_half_of_the_rows_is_warned_of(tmp_path):
+    one = _table(1, 500, seed=8).set_column(3, "person", pa.array(["one"] * 500))
+    job = small.job(tmp_path, pa.concat_tables([_table(300, 2), one]), COLUMNS, gates={"mean": 9, "covariance": 9})
+    assert any("rest on 507" in " ".join(line.split()) for line in preview(job).lines())
+    outcome = small.run(job)
+    smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
+    assert smallest.measured >= 5
+    assert any("one unit has" in text and "up to 500 rows" in text for text in outcome.warnings)

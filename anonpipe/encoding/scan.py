@@ -214,7 +214,7 @@ def scan_batch(
     >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
     (40.0, 1, [1, 2])
     """
-    own = None if units is None else _Own(units[0] if kept is None else units[0][kept], units[1])
+    own = None if units is None else _Own.of(units[0] if kept is None else units[0][kept], units[1])
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
     arrays: dict[str, pa.Array] = {}
@@ -253,19 +253,26 @@ def scan_batch(
 
 @dataclass(frozen=True, eq=False)
 class _Own:
-    """The unit of each row of a batch."""
+    """The units of the rows of a batch, ascending, and where their rows stand."""
 
+    order: IntArray
     units: Units
     enough: int
 
+    @classmethod
+    def of(cls, units: Units, enough: int) -> _Own:
+        """Sorted once, for all columns."""
+        order = np.argsort(units, kind="stable")
+        return cls(order, units[order], enough)
+
     def at(self, places: IntArray) -> UnitSets:
         """The units of each place."""
-        return UnitSets.of(places, self.units, self.enough)
+        return UnitSets.of_ascending(places[self.order], self.units, self.enough)
 
     def without(self, array: pa.Array) -> UnitSets:
         """The units of rows without a number."""
-        missing = np.isnan(numbers(array))
-        return UnitSets.of(np.zeros(int(missing.sum()), dtype=np.int64), self.units[missing], self.enough)
+        missing = self.units[np.isnan(numbers(array))[self.order]]
+        return UnitSets.of_ascending(np.zeros(len(missing), dtype=np.int64), missing, self.enough)
 
 
 def _scored(

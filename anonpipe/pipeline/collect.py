@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.encoding.tally import Tally, expected_tallies
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
@@ -115,6 +116,7 @@ def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decode
         asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
         smallest_group=min(result["smallest_group"] for result in decoded),
         smallest_units=None if fitted.unit is None else min(result["smallest_units"] for result in decoded),
+        largest_share=None if fitted.unit is None else max(result["largest_share"] for result in decoded),
         grouped=groups.grouped,
         spread=groups.spread,
         bound=groups.loss_bound(job.k),
@@ -215,7 +217,7 @@ MOST_TOLD = 10
 """Columns whose released values beyond the original ones are told one by one."""
 
 REPEATED = 0.5
-"""Share of rows in groups of repeated rows from which on the steward is warned."""
+"""Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned."""
 
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
@@ -224,7 +226,20 @@ def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
         found += _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
+        found += [] if fitted.unit is None else _of_one_unit(fitted.unit, decoded)
     return found
+
+
+def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
+    """Whether one unit has most of the rows of a group, whose mean then is nearly its own."""
+    share = max(result["largest_share"] for result in decoded)
+    if share <= REPEATED:
+        return []
+    return [
+        f"in a group of k units or more one unit has {100 * share:.0f} % of the rows, and the group's means are nearly "
+        f"its own; column {unit.name!r} names units of up to {unit.most:,} rows: make fewer rows of those with most "
+        "(aggregate them, or take a sample)"
+    ]
 
 
 def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:

@@ -15,7 +15,7 @@ from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.encoding.scores import Counted, Scores
 from anonpipe.encoding.tally import Tally
 from anonpipe.errors import DamagedError
-from anonpipe.methods.grouping import units_in_groups
+from anonpipe.methods.grouping import largest_share, units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments
 from anonpipe.partition.unit_sets import UnitSets
@@ -123,14 +123,17 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "file_rows": file_rows.tolist(),
         **kept,
         **counted_rows(fitted, cells, decoded, as_ties),
-        "smallest_units": None if units is None else _fewest_units(decoded.groupings, units),
+        **({} if units is None else _in_groups(decoded.groupings, units)),
     }
 
 
-def _fewest_units(groupings: Sequence[Groups], units: IntArray) -> int:
-    """Units of the group that has fewest; counted anew, of what the staging holds."""
-    codes = np.unique(units, return_inverse=True)[1].reshape(-1)
-    return min(int(units_in_groups(_labels(each), codes).min()) for each in groupings)
+def _in_groups(groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
+    """Units of the group that has fewest, and the largest share of a group's rows; counted anew, of the staging."""
+    codes, labels = np.unique(units, return_inverse=True)[1].reshape(-1), [_labels(each) for each in groupings]
+    return {
+        "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
+        "largest_share": max(largest_share(each, codes) for each in labels),
+    }
 
 
 def _labels(groups: Groups) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,7 +110,9 @@ def fit(work: Work) -> None:
 
 def job_digest(job: Job, unit: UnitColumn | None) -> str:
     """The job's digest; another one where an identifier turned out to name units, as k counts these."""
-    return job.digest() + (f", units of {unit.name}" if unit is not None and not job.unit_declared else "")
+    if unit is None or job.unit_declared:
+        return job.digest()
+    return hashlib.sha256(f"{job.digest()}, units of {unit.name}".encode()).hexdigest()
 
 
 def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:

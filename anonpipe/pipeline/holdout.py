@@ -44,7 +44,7 @@ def held_of_units(start_key: bytes, share: float, units: Units) -> BoolArray:
 
     Examples
     --------
-    >>> held_of_units(b"k" * 16, 0.5, np.array([8, 8, 3, 3], dtype=np.uint64)).tolist()
+    >>> held_of_units(b"k" * 16, 0.5, np.array([8, 8, 4, 4], dtype=np.uint64)).tolist()
     [True, True, False, False]
     """
     return np.asarray(number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64))

@@ -59,7 +59,8 @@ class GroupEvidence:
 
     `scopes` tells of each stratum the scope of its noise: small strata may
     share one, and are then held together against what is promised.
-    `smallest_units` is None where each record is a unit.
+    `smallest_units`, and `largest_share` of a group's records that one unit
+    has, are None where each record is a unit.
     """
 
     guarantee: Guarantee
@@ -72,6 +73,7 @@ class GroupEvidence:
     classes: dict[str, ClassDisclosure]
     scopes: list[int]
     smallest_units: int | None = None
+    largest_share: float | None = None
 
     @property
     def whole(self) -> Target:
@@ -615,6 +617,8 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     if not by.identical:
         whom = "records" if by.smallest_units is None else "units"
         notes.append(f"groups have at least k {whom}; that is not k-anonymity of the release")
+    if by.largest_share is not None:
+        notes.append(f"of the records of a group up to {100 * by.largest_share:.0f} % are of one unit")
     return notes
 
 

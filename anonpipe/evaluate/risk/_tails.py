@@ -208,4 +208,5 @@ MEASURE = Measure(
     title="linkage of the most extreme records",
     figures=("tails.columns_*", "tails.together_*"),
     function=_of_release,
+    counts_units=True,
 )

@@ -14,7 +14,7 @@ from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._registry import METHODS, cluster
 from anonpipe.methods.grouping._sampled_bound import CONFIDENCE, LossBound, bound_from_distances, smallest_distances
-from anonpipe.methods.grouping._units import hold_units, units_in_groups
+from anonpipe.methods.grouping._units import hold_units, largest_share, units_in_groups
 
 __all__ = [
     "CONFIDENCE",
@@ -31,6 +31,7 @@ __all__ = [
     "hold_units",
     "information_loss",
     "information_loss_bound",
+    "largest_share",
     "refine",
     "smallest_distances",
     "units_in_groups",

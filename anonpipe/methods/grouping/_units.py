@@ -101,6 +101,23 @@ def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
     return np.bincount(pairs // (int(units.max()) + 1), minlength=int(labels.max()) + 1)
 
 
+def largest_share(labels: IntArray, units: IntArray) -> float:
+    """Of the rows of a group, the largest share that one unit has.
+
+    Parameters
+    ----------
+    labels, units
+        As for `units_in_groups`.
+
+    Examples
+    --------
+    >>> largest_share(np.array([0, 0, 0, 0, 1, 1]), np.array([7, 7, 7, 3, 1, 2]))
+    0.75
+    """
+    pairs, rows = np.unique(labels * (int(units.max()) + 1) + units, return_counts=True)
+    return float((rows / np.bincount(labels)[pairs // (int(units.max()) + 1)]).max())
+
+
 def _codes(values: IntArray, name: str, rows: int) -> IntArray:
     """The values as numbers from 0 without gaps."""
     values = np.asarray(values)
