@@ -430,20 +430,20 @@ _GATED = (
         Gate(
             "tail_linkage",
             None,
-            "the most extreme records led to their own",
+            "the most extreme records linked correctly",
             "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, and "
-            "the 1 and 5 % furthest out in all of them) whose closest released record is their own or of their own "
-            "group; of these figures the largest, which few records make uncertain",
+            "the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their own group "
+            "of n each counts 1/n. Of these figures the largest, which few records make uncertain",
             least=0,
             most=1,
             figures=("tails.*",),
             unmeasured="unmeasured.tails",
             example=0.2,
         ),
-        "most extreme records led to their own record or group",
+        "most extreme records linked correctly",
         lambda on: (
-            "a larger k hides extremes among more"
-            + "; mask.method local_synthesis leads to nobody" * ("local_synthesis" not in on)
+            "a larger k hides extremes among more records"
+            + "; mask.method local_synthesis links hardly any" * ("local_synthesis" not in on)
         ),
     ),
     _of_measure(

@@ -6,6 +6,7 @@ near by, and what stands out before stands out after. So they are counted by the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,45 +32,48 @@ _SOURCE = "Templ & Meindl (2008), Robust Statistics Meets SDC, Privacy in Statis
 
 @dataclass(frozen=True)
 class Tail:
-    """How many of the most extreme records are led to.
+    """How many of the most extreme records are linked rightly.
 
     Attributes
     ----------
     share
         Share of the records that count as the most extreme of a column, on either side.
     columns
-        Of each column how many of them were led to, and how many there are, both sides together.
+        Of each column the expected links, and how many such records there are, both sides together.
     any_column
         The same of records that are among the most extreme in one column or more.
     together
         The same of that share of the records that is furthest from the middle in all columns together.
+    led
+        Share of `any_column` and of `together` that are led to their own group or record; NaN without such records.
     """
 
     share: float
-    columns: tuple[tuple[str, int, int], ...]
-    any_column: tuple[int, int]
-    together: tuple[int, int]
+    columns: tuple[tuple[str, float, int], ...]
+    any_column: tuple[float, int]
+    together: tuple[float, int]
+    led: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class TailLinkage:
-    """How many of the most extreme records are led to their own group, or own released record.
+    """How many of the most extreme records are linked to their own released record, or to one of their group.
 
     Attributes
     ----------
     tails
         Of each share in `SHARES`.
     everyone
-        Share of all records looked for that are led to theirs.
-    whose
-        What they are led to: "group" or "record".
+        The same share of all records looked for.
+    led
+        Share of these that are led to their own group or record.
     records, of
         Records looked for, and that there are.
     """
 
     tails: tuple[Tail, ...]
     everyone: float
-    whose: str
+    led: float
     records: int
     of: int
 
@@ -79,19 +83,19 @@ class TailLinkage:
         for tail in self.tails:
             percent = f"{100 * tail.share:g}"
             side = f"the largest or smallest {percent} % of a column"
-            title = f"Records among {side} that are led to their own {self.whose}"
+            title = f"Records among {side} that are linked correctly"
             if tail.any_column[1]:
-                found.append(self._measured(f"tails.columns_{percent}", title, tail.any_column, tail.columns))
+                given = tail.any_column, tail.led[0], tail.columns
+                found.append(self._measured(f"tails.columns_{percent}", title, *given))
             title = (
-                f"Of the {percent} % of the records that are furthest from the middle in all columns, led to their own "
-                f"{self.whose}"
+                f"Of the {percent} % of the records that are furthest from the middle in all columns, linked correctly"
             )
             if tail.together[1]:
-                found.append(self._measured(f"tails.together_{percent}", title, tail.together, ()))
+                found.append(self._measured(f"tails.together_{percent}", title, tail.together, tail.led[1], ()))
         return tuple(found)
 
     def _measured(
-        self, name: str, title: str, counts: tuple[int, int], columns: Sequence[tuple[str, int, int]]
+        self, name: str, title: str, counts: tuple[float, int], led: float, columns: Sequence[tuple[str, float, int]]
     ) -> Measurement:
         hits, count = counts
         low, high = (None, None) if self.records >= self.of else wilson(hits, count)
@@ -109,26 +113,27 @@ class TailLinkage:
             high=high,
             baseline=self.everyone,
             baseline_is="all records looked for",
-            note=f"{count} such records among {self.records} that were looked for by all their columns.",
+            note=f"{count} such records among {self.records} that were looked for by all columns; where a record is "
+            f"led to its group of n, it counts 1/n. {100 * led:.1f} % of them are led to their own group or record, of "
+            f"all records {100 * self.led:.1f} %.",
             parts=tuple((name, own / each) for name, own, each in columns if each),
         )
 
 
 def tail_linkage(
-    values: npt.ArrayLike, linked: npt.ArrayLike, names: Sequence[str], *, whose: str = "group", of: int | None = None
+    values: npt.ArrayLike, chances: npt.ArrayLike, names: Sequence[str], *, of: int | None = None
 ) -> TailLinkage:
-    """Count who is led to among the most extreme records of some that were looked for.
+    """Count who is found among the most extreme records of some that were looked for.
 
     Parameters
     ----------
     values
         Original numbers of the records looked for, NaN for null, shape (n, n_columns).
-    linked
-        Whether each was led to its own group or record, shape (n,).
+    chances
+        With what chance the intruder's link of each is right: 1 where it is led to its own record, 1/n where
+        to its own group of n, and 0 elsewhere, shape (n,).
     names
         Of the columns.
-    whose
-        What they were led to.
     of
         Records that there are, of which these are a random sample; None for all.
 
@@ -149,9 +154,9 @@ def tail_linkage(
     >>> values = np.arange(100.0)[:, None]
     >>> found = tail_linkage(values, values[:, 0] > 97, ["income"])
     >>> found.tails[0].any_column, found.tails[1].any_column, found.everyone
-    ((1, 2), (2, 10), 0.02)
+    ((1.0, 2), (2.0, 10), 0.02)
     """
-    told, hits = np.asarray(values, dtype=np.float64), np.asarray(linked, dtype=np.bool_)
+    told, hits = np.asarray(values, dtype=np.float64), np.asarray(chances, dtype=np.float64)
     if told.ndim != 2 or not told.size or hits.shape != (len(told),) or len(names) != told.shape[1]:
         raise JobError(
             f"values of shape {told.shape} for {hits.shape[0] if hits.ndim else 0} records and {len(names)} names; "
@@ -162,9 +167,12 @@ def tail_linkage(
     for share in SHARES:
         outer = np.stack([_outermost(column, share) | _outermost(-column, share) for column in told.T])
         each = tuple((name, *_counted(hits, which)) for name, which in zip(names, outer, strict=True))
-        together = _counted(hits, _outermost(far, share))
-        tails.append(Tail(share, each, _counted(hits, np.asarray(outer.any(axis=0))), together))
-    return TailLinkage(tuple(tails), float(hits.mean()), whose, len(told), records_of(of, len(told), "records"))
+        both = np.asarray(outer.any(axis=0)), _outermost(far, share)
+        any_column, together = (_counted(hits, which) for which in both)
+        led = tuple(float((hits[which] > 0).mean()) if which.any() else math.nan for which in both)
+        tails.append(Tail(share, each, any_column, together, (led[0], led[1])))
+    everyone, found = float(hits.mean()), float((hits > 0).mean())
+    return TailLinkage(tuple(tails), everyone, found, len(told), records_of(of, len(told), "records"))
 
 
 def _outermost(values: FloatArray, share: float) -> BoolArray:
@@ -186,8 +194,8 @@ def _squared_scores(values: FloatArray) -> FloatArray:
     return squares
 
 
-def _counted(hits: BoolArray, which: BoolArray) -> tuple[int, int]:
-    return int(hits[which].sum()), int(which.sum())
+def _counted(hits: FloatArray, which: BoolArray) -> tuple[float, int]:
+    return math.fsum(hits[which]), int(which.sum())
 
 
 def _of_release(known: Known) -> Measured | Reason:
@@ -197,10 +205,10 @@ def _of_release(known: Known) -> Measured | Reason:
     if not names:
         return Reason.NO_TAILS
     if known.own_group is not None and known.released.groups is not None:
-        linked, whose = known.released.groups[:, 0] == known.own_group, "group"
+        chances = (known.released.groups[:, 0] == known.own_group) / np.maximum(known.own_size, 1)
     else:
-        linked, whose = known.released.nearest.rows[:, 0] == known.own_row, "record"
-    return tail_linkage(values, linked, names, whose=whose, of=known.rows).measurements() or Reason.NO_TAILS
+        chances = (known.released.nearest.rows[:, 0] == known.own_row).astype(np.float64)
+    return tail_linkage(values, chances, names, of=known.rows).measurements() or Reason.NO_TAILS
 
 
 MEASURE = Measure(

@@ -1,0 +1,109 @@
+"""The attack on extremes: the largest incomes of a table, one of them known from the newspapers.
+
+A table of incomes as they are: lognormal, with one of 98,765,432. Who knows it looks for the released record that
+is nearest; the released income that is nearest to the true one is compared with it. Counted over all records,
+the persons who stand out do not show.
+
+`python -m tests.attacks.extremes`
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from anonpipe.job.model import Job
+from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.run import Run, unpublished
+from anonpipe.pipeline.staged import released_rows
+from tests import small
+
+ROWS, K, KNOWN = 4_000, 5, 98_765_432.0
+COLUMNS: dict[str, Any] = {
+    "income": {"kind": "continuous", "bounds": [0, None]},
+    "wealth": {"kind": "continuous"},
+    "age": {"kind": "integer", "bounds": [18, 100]},
+    "region": {"kind": "categorical"},
+}
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "centroid, values as they are": {"transform": "none", "synthesize": {"method": "centroid"}},
+    "micro_perturbation, values as they are": {"transform": "none", "synthesize": {"method": "micro_perturbation"}},
+    "micro_perturbation": {"synthesize": {"method": "micro_perturbation"}},
+    "micro_perturbation, k=20": {"k": 20, "synthesize": {"method": "micro_perturbation"}},
+    "local_synthesis": {"mask": {"method": "local_synthesis"}},
+}
+
+
+class Found(NamedTuple):
+    """What the attack finds; NaN where no released record stands for a person or a group."""
+
+    everyone: float
+    outer: float
+    furthest: float
+    known_off: float
+
+    def __str__(self) -> str:
+        return (
+            f"linked: all {self.everyone:5.1%}, outermost 1 % of a column {self.outer:5.1%}, outermost 1 % "
+            f"of all columns {self.furthest:5.1%}; nearest released to the known income {self.known_off:.1%} off"
+        )
+
+
+def incomes(rows: int = ROWS, seed: int = 1) -> pa.Table:
+    """Incomes and wealth that go together, and one that everybody knows."""
+    rng = np.random.default_rng(seed)
+    income = rng.lognormal(10.0, 1.0, rows)
+    income[7] = KNOWN
+    columns = {
+        "income": income,
+        "wealth": income * rng.lognormal(0.0, 1.5, rows) - 20_000.0,
+        "age": rng.integers(18, 100, rows),
+        "region": rng.choice(["north", "south", "west"], rows),
+    }
+    return pa.table(columns)
+
+
+def attack(job: Job) -> Found:
+    """Run the job, whatever its verdict, and look for those who stand out."""
+
+    def found(run: Run) -> Found:
+        context = run.context
+        risks = {one.name: one for one in load_assessment(context.work).risk}
+        outer, far = risks.get("tails.columns_1"), risks.get("tails.together_1")
+        at = context.fitted.cells.names.index("income")
+        places = range(len(context.cut.partitions))
+        released = np.concatenate(
+            [released_rows(context.work, context.fitted, context.cut, place)[:, at] for place in places]
+        )
+        off = float(np.abs(released / KNOWN - 1.0).min())
+        if outer is None or far is None or outer.baseline is None:
+            return Found(np.nan, np.nan, np.nan, off)
+        return Found(outer.baseline, outer.value, far.value, off)
+
+    return unpublished(job, False, lambda _: None, "ignore", found)
+
+
+def setting(folder: Path, table: pa.Table, transform: str | None = None, **changes: Any) -> Job:
+    """A job with these methods."""
+    numbers = {"income", "wealth", "age"} if transform else set()
+    columns = {name: one | ({"transform": transform} if name in numbers else {}) for name, one in COLUMNS.items()}
+    measure = {"utility": False, "risk": True, "queries": table.num_rows}
+    return small.job(folder, table, columns, **{"k": K, "measure": measure, "partition": {"rows": 5_000}, **changes})
+
+
+def main() -> None:
+    """Print a line a setting."""
+    table = incomes()
+    print(f"{ROWS} incomes, one of {KNOWN:,.0f} among them; k={K} where not said")
+    for name, changes in SETTINGS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            print(f"{name:40}", attack(setting(Path(folder), table, **changes)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

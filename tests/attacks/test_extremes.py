@@ -1,0 +1,16 @@
+"""The attack on extremes on a small table: who stands out is found more often, and by local synthesis not at all."""
+
+from __future__ import annotations
+
+from tests.attacks import extremes
+
+
+def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    table = extremes.incomes(1_500)
+    plain = extremes.attack(
+        extremes.setting(tmp_path / "a", table, "none", synthesize={"method": "micro_perturbation"})
+    )
+    assert plain.outer > 1.5 * plain.everyone and plain.known_off > 0.01
+    drawn = extremes.attack(extremes.setting(tmp_path / "b", table, mask={"method": "local_synthesis"}))
+    assert drawn.outer < 0.01 and drawn.furthest < 0.01 and drawn.known_off > 0.9
