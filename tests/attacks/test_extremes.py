@@ -11,6 +11,6 @@ def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monke
     plain = extremes.attack(
         extremes.setting(tmp_path / "a", table, "none", synthesize={"method": "micro_perturbation"})
     )
-    assert plain.outer > 1.5 * plain.everyone and plain.known_off > 0.01
+    assert max(plain.outer, plain.furthest) > plain.everyone > 0.01 and plain.known_off > 0.01
     drawn = extremes.attack(extremes.setting(tmp_path / "b", table, mask={"method": "local_synthesis"}))
     assert drawn.outer < 0.01 and drawn.furthest < 0.01 and drawn.known_off > 0.9
