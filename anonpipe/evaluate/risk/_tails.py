@@ -214,7 +214,7 @@ def _of_release(known: Known) -> Measured | Reason:
 MEASURE = Measure(
     key="tails",
     title="linkage of the most extreme records",
-    figures=("tails.columns_*", "tails.together_*"),
+    figures=tuple(f"tails.{what}_{100 * share:g}" for share in SHARES for what in ("columns", "together")),
     function=_of_release,
     counts_units=True,
 )
