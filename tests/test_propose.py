@@ -186,9 +186,10 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_somethi
     [
         (600, {"height": 0, "site": 3}, ""),
         (600, {"sex": 2, "site": 3}, "no masked column is a number"),
-        (90, {"height": 0, "site": 3}, "has fewer than the 100 records"),
+        (45, {"height": 0, "site": 3}, "has fewer than the 50 records"),
+        (600, {"patientID": 200, "height": 0, "site": 3}, '"patientID" names units of several'),
         (105, {"height": 0, "ward": 10, "site": 10} | {f"x{n}": 0 for n in range(90)}, "than the 113 rec"),
-        (600, {"months": 0, "height": 0, "dead": -20}, "a stratum of it, has fewer than the 100 records"),
+        (600, {"months": 0, "height": 0, "dead": -20}, "a stratum of it, has fewer than the 50 records"),
     ],
 )
 def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_says_why(tmp_path, rows, columns, words):
@@ -197,6 +198,7 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
     made = {
         0: lambda _: rng.normal(size=rows).round(1) ** 2,
         -20: lambda _: np.where(np.arange(rows) < 20, "yes", "no"),
+        200: lambda _: np.arange(rows) // 3,
     }
     table = {
         name: made.get(many, lambda many: np.array(list("abcdefghij"))[rng.integers(0, many, rows)])(many)
@@ -204,8 +206,9 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
     }
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
-    assert yaml.safe_load(text).get("mask") == (None if words else {"method": "local_synthesis"})
-    assert words in text and ("leave these two lines out" in text) == (not words)
+    usual, found = {"method": "local_synthesis"}, yaml.safe_load(text).get("mask")
+    assert found == ({"method": "spectral_swap"} if words.startswith("no masked") else None if words else usual)
+    assert words in text and ("leave these two lines out" in text) == (found is not None)
     if "dead" not in columns:
         parse_job(yaml.safe_load(text))
 

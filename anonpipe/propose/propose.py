@@ -57,8 +57,8 @@ NEARLY_ALL = 0.95
 SAME_CORRELATION = 0.99999
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
-FEW_RECORDS = 100
-"""Fewer records than this are not drawn by a mixture: covariances come out 0.05 off, and more (`by_mask.EXCHANGED`)."""
+FEW_RECORDS = 50
+"""Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)."""
 
 _IDENTIFYING = frozenset(
     (
@@ -204,7 +204,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
-    return _write(source_url, output, k, guesses, needs, against_masking(looks, guesses, rows))
+    return _write(source_url, output, k, guesses, needs, road(looks, guesses, rows))
 
 
 def _sample(source_url: str) -> tuple[pa.Table, int]:
@@ -229,31 +229,49 @@ def _sample(source_url: str) -> tuple[pa.Table, int]:
     return pa.Table.from_batches(batches), source.rows
 
 
-def against_masking(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> str:
-    """Why records are better replaced in groups than drawn by `local_synthesis`; empty where they are not.
+@dataclass(frozen=True)
+class Road:
+    """How records are proposed to be replaced: by which mask, or in groups (None), and why not by `local_synthesis`."""
 
-    It forms its groups by numbers, needs two records more than feature columns
-    in each stratum (`by_mask.procedure`), and `FEW_RECORDS` for covariances that
-    are worth more than those of groups. No figure of the data is told.
+    mask: str | None
+    why: str = ""
+
+
+def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Road:
+    """`local_synthesis` where it can be had, else what suits; no figure of the data is told.
+
+    Masks count rows, and need two records more than feature columns in each stratum
+    (`by_mask.procedure`), and `FEW_RECORDS` for covariances that are worth more
+    than those of groups. Of categories alone there is nothing to form groups by, and groups of
+    equal records would hand them on: records of no person are drawn in the spectral basis.
 
     Examples
     --------
     >>> looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
-    >>> against_masking(looks, guess(looks), 600)
-    'no masked column is a number or a date, and local_synthesis forms its groups by these'
+    >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
+    ('spectral_swap', None)
     """
+    several = [
+        look.name
+        for look in looks
+        if guesses[look.name].role is Role.UNIT
+        or (guesses[look.name].role is Role.IDENTIFIER and look.distinct < look.filled)
+    ]
+    if several:
+        return Road(None, f"masks count rows, and {_quoted(several[0])} names units of several: groups hold k of these")
     masked = [look for look in looks if guesses[look.name].role.synthesized]
-    numbers = [look for look in masked if not guesses[look.name].kind.coded]
-    if not numbers:
-        return "no masked column is a number or a date, and local_synthesis forms its groups by these"
     width = sum(_width(look, guesses[look.name]) for look in masked)
     sampled = max(1, len(looks[0].codes))
     states = [look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS]
     counted = [np.bincount(look.codes[look.codes >= 0]).min() * rows / sampled for look in states]
     least = max(FEW_RECORDS, width + 2)
     if min([float(rows), *counted]) < least:
-        return f"the table, or a stratum of it, has fewer than the {least} records that local_synthesis needs for it"
-    return ""
+        return Road(None, f"the table, or a stratum of it, has fewer than the {least} records that masks need for it")
+    if all(guesses[look.name].kind.coded for look in masked):
+        return Road(
+            "spectral_swap", "no masked column is a number or a date, and local_synthesis forms groups by these"
+        )
+    return Road("local_synthesis")
 
 
 def _width(look: Look, guessed: Guess) -> int:
@@ -715,7 +733,7 @@ def _write(
     k: int,
     guesses: dict[str, Guess],
     needs: Needs | None = None,
-    against: str = "",
+    chosen_road: Road = Road(None),
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -726,8 +744,8 @@ def _write(
         k=k,
         guesses=guesses,
         needs=needs,
-        against=against,
-        drawn=needs is None and not against,
+        why=chosen_road.why,
+        mask=chosen_road.mask if needs is None else None,
         status=by_role.get(Role.SURVIVAL_STATUS),
         timed=Role.SURVIVAL_TIME in by_role,
         # Analyses that take some of the records, chosen by a masked category.

@@ -413,6 +413,11 @@ class Compared:
         _, _, left = self._released_scores(evidence.view)
         return _known_or(left / (1.0 if evidence.splits_ties else self.scale), np.ones(len(left)))
 
+    def _share(self, view: View) -> FloatArray:
+        """Share of the records in the category that a variable indicates, shape (n_variables,); nothing of numbers."""
+        centre = np.array([each.mean for each in view.variables])
+        return np.asarray(np.clip(centre + view.sd * np.nan_to_num(self.mean), 0.0, 1.0))
+
     @property
     def _correlation(self) -> FloatArray:
         return np.asarray(np.nan_to_num(np.abs(self.covariance) / np.outer(self.scale, self.scale)))
@@ -425,7 +430,9 @@ class Compared:
         all covariances come out. With n records of the pair among N, in standard deviations:
 
         - A category that is placed blindly moves a covariance by 1 / sqrt(n).
-          Exchanges take away all but `PLACED` of it.
+          Exchanges take away all but `PLACED` of it where they have the choice:
+          m records of a category (or out of it, if these are fewer) have about
+          m choices for its w covariances, and w / (w + m) is left.
         - A value says of a score only its range (`_known`): what the scores
           inside ranges have to do with the other column is lost, a sum
           of n draws of variance 1 - kept².
@@ -445,7 +452,11 @@ class Compared:
         scored = np.array([each.scored for each in view.variables], dtype=bool)
         kept, indicator = np.clip(self._kept(evidence), 0.0, 1.0), view.indicator
         placed, ranked = np.logical_or.outer(indicator, indicator), np.logical_or.outer(scored, scored)
-        variance = (PLACED**2 * placed + 1.0 - np.square(np.outer(kept, kept))) / n + ranked * np.square(RANKED / n)
+        wanted = int(view.synthesized.sum())
+        few = self.original.rows * np.minimum(self._share(view), 1.0 - self._share(view))
+        left = np.where(indicator, np.maximum(np.square(wanted / (wanted + few)), PLACED**2), 0.0)
+        variance = (np.maximum.outer(left, left) + 1.0 - np.square(np.outer(kept, kept))) / n
+        variance += ranked * np.square(RANKED / n)
         variance += (
             2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
         )
