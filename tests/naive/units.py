@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 
 def hold_units(features, labels, units, k):
     """The groups as lists of records, in the order of `anonpipe.methods.grouping.hold_units`."""
@@ -62,8 +60,10 @@ def _cut(features, rows, units, k):
         made.append(chosen)
         left = [row for row in left if row not in chosen]
     means = [features[group].mean(axis=0) for group in made]
-    for row in left:
-        made[int(np.argmin([((features[row] - mean) ** 2).sum() for mean in means]))].append(row)
+    for row in sorted(left, key=lambda row: (units[row], row)):
+        own = [_rows_of(group, units, units[row]) for group in made]
+        distance = [((features[row] - mean) ** 2).sum() for mean in means]
+        made[min(range(len(made)), key=lambda g: (own[g], distance[g], g))].append(row)
     return [sorted(group) for group in made]
 
 

@@ -21,8 +21,9 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     that have a unit which it lacks. Then each group that came of this is cut again,
     into as many groups as its units allow, in the manner of MDAV, but with one record of each of k units in a group:
     the record furthest from the mean of the rest, and the nearest records of the
-    k - 1 units nearest to it. Records that are left join the nearest of
-    these groups. Groups that had k units stay as they are, unless another one needs them.
+    k - 1 units nearest to it. Records that are left join, in their order, the group
+    with fewest of their unit, of these the nearest, so that few groups are mostly of one unit. Groups that had k units
+    stay as they are, unless another one needs them.
 
     Merging alone would leave groups of all rows of k units: of 259 firms with 16 months, 80 rows in place of 5.
 

@@ -156,8 +156,9 @@ def cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> 
     There are `most_groups`. For each, the record that is furthest from the
     mean of the rest, and of the k - 1 other units whose nearest records are
     nearest to it these records, make a group; of units with fewer records than there are groups
-    to be made only so many as leave enough for the others. What is left joins the group whose
-    mean is nearest. Of equals the first record counts, or the lowest unit or group.
+    to be made only so many as leave enough for the others. What is left joins the group with fewest
+    records of its unit, of these the one whose mean is nearest. Of equals the first record counts, or the lowest unit
+    or group.
     """
     inside = features[rows]
     codes = np.unique(units[rows])
@@ -182,10 +183,34 @@ def cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> 
             group[closest[c]] = made
             total -= inside[closest[c]]
             means[made] += inside[closest[c]] / k
-    for i in range(len(rows)):
-        if group[i] < 0:
-            group[i] = np.argmin(((means - inside[i]) ** 2).sum(axis=1))
+    _join(inside, group, unit, means)
     return group
+
+
+@nb.njit(cache=True, nogil=True)
+def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray) -> None:
+    """Let each record that is left join the group with fewest of its unit, of these the one whose mean is nearest."""
+    own = np.zeros(len(means), dtype=np.int64)
+    order = np.argsort(unit, kind="mergesort")
+    for at in range(len(order)):
+        if at == 0 or unit[order[at]] != unit[order[at - 1]]:
+            own[:] = 0
+            for other in order[at:]:
+                if unit[other] != unit[order[at]]:
+                    break
+                if group[other] >= 0:
+                    own[group[other]] += 1
+        i = order[at]
+        if group[i] < 0:
+            best, least = 0, np.inf
+            for g in range(len(means)):
+                if own[g] > own[best]:
+                    continue
+                distance = _squared(inside[i], means[g])
+                if own[g] < own[best] or distance < least:
+                    best, least = g, distance
+            group[i] = best
+            own[best] += 1
 
 
 @nb.njit(cache=True, nogil=True)
