@@ -17,6 +17,7 @@ from anonpipe.compare import Axis, cells, grid, legend, pareto, reasons, summari
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.model import parse_job
+from anonpipe.verify.catalogue import MEASURED
 from tests import small
 from tests.naive import compare as naive
 
@@ -93,7 +94,7 @@ def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     )
     assert legend(none)[1] == "bold: Pareto front of all: none passes" and "±" not in legend(none)[0]
     other = study([(0, result(0.7, 0.1))], methods=["mdav+pca"], axes=(None, "overlap"))
-    assert "limits can be set on reidentification_rate, homogeneity" in other.notes[0]
+    assert f"limits can be set on {', '.join(MEASURED)}" in other.notes[0]
 
 
 def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
