@@ -51,7 +51,7 @@ HOW: dict[str, dict[str, Any]] = {
     "strata": {"strata": {"by": ["status"]}},
     "pca expected": {"synthesize": {"method": "pca", "moments": "expected"}},
     "centroid": {"synthesize": {"method": "centroid"}},
-    "local_synthesis": {"mask": {"method": "local_synthesis"}},
+    "local_synthesis": {"mask": {"method": "local_synthesis"}, "strata": {"by": ["status"]}},
     "data_shuffle": {"mask": {"method": "data_shuffle"}},
 }
 
@@ -124,6 +124,9 @@ WRONG: dict[str, Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]] = 
 }
 """What may be wrong with a release."""
 
+DAMAGED = 20
+"""Releases that this is tried with."""
+
 
 def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secrets: int) -> None:
     """Print how often each gate on distributions is above 1, of honest and of wrong releases."""
@@ -136,7 +139,7 @@ def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secr
         if made is None:
             refused += 1
             continue
-        for wrong, change in WRONG.items():
+        for wrong, change in WRONG.items() if len(found["as it is"]) < DAMAGED else [*WRONG.items()][:1]:
             told = compared(frame, change(made, np.random.default_rng(secret)), COLUMNS, job["k"], secret)
             ends = [told[figure].value if told[figure].high is None else told[figure].high for figure in figures]
             found[wrong].append([float(end) for end in ends])
