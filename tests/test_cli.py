@@ -112,8 +112,7 @@ def test_from_init_to_verify(call, tmp_path):
         "survival_status",
         "strata     2",
         "k=4",
-        "mdav",
-        "micro_perturbation",
+        "local_synthesis",
         "2 partitions",
         "on disk",
         "3 workers",
@@ -136,7 +135,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 0 and "1 file, 1,500 rows" in answer.out
     first = os.readlink(tmp_path / "out" / "release")
 
-    changed = ("--set", "k=6", "--set", "synthesize.form=centred")
+    changed = ("--set", "k=6", "--set", "mask.tails=t")
     assert "the run will be refused: the same records were released at" in call("plan", job, *changed).out
     answer = call("run", job, *changed)
     assert answer.code == 2 and "under another job" in answer.err and "repeat: {allow:" in answer.err
@@ -147,7 +146,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert os.readlink(tmp_path / "out" / "release") != first
     assert len(list((tmp_path / "out" / "versions").iterdir())) == 1
     manifest = json.loads((tmp_path / "out" / "release" / "_manifest.json").read_text())
-    assert manifest["k"] == 6 and manifest["methods"]["synthesize"]["form"] == "centred"
+    assert manifest["k"] == 6 and manifest["methods"]["mask"]["tails"] == "t"
 
 
 def test_summary_is_readable_at_80_columns(call, tmp_path):
@@ -228,7 +227,7 @@ def test_methods_are_listed_and_told_apart(call):
 
 
 def test_a_failed_gate(call, job_file, tmp_path):
-    answer = call("run", job_file, "--set", "gates.mean=1e-9", "--set", "synthesize.method=gaussian")
+    answer = call("run", job_file, "--set", "gates.covariance=1e-9", "--set", "synthesize.method=gaussian")
     assert answer.code == 3
     assert "verdict: failed" in answer.out and "/versions/" not in answer.out
     assert "nothing was released" in answer.err and "failed-verdict.json" in answer.err
