@@ -177,8 +177,13 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_somethi
 
     plain = tmp_path / "plain.csv"
     pa.csv.write_csv(pa.table({"height": np.arange(60) / 7, "site": ["a", "b", "c"] * 20}), plain)
-    assert proposed(csv) == {"column_shapes": 1, "survival_curves": 1, "stratum_inference": 0.85}
-    assert proposed(plain) == {"column_shapes": 1}
+    few = tmp_path / "few.csv"
+    pa.csv.write_csv(pa.table({"height": np.arange(30) / 7, "site": ["a", "b", "c"] * 10}), few)
+    drawn = {"column_shapes": 1, "reidentification_rate": 0.09}
+    assert proposed(csv) == {**drawn, "survival_curves": 1, "stratum_inference": 0.85}
+    assert proposed(plain) == drawn
+    assert proposed(few) == {"column_shapes": 1}  # groups link up to 1 in k
+    assert "# reidentification_rate: 0.09" in propose_job(str(few), "out", 5)
 
 
 @pytest.mark.parametrize(
