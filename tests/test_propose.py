@@ -504,8 +504,12 @@ def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
         text = text.replace("levels: []", f"levels: {each}", 1)
     (tmp_path / "job.yaml").write_text(text)
     job = load_job(tmp_path / "job.yaml")
-    assert [column.kind for column in job.columns.values()] == [Kind.ORDINAL, Kind.BINARY, Kind.CONTINUOUS]
+    # by categories, as records are drawn of no person: of positions, how each category goes with others is lost
+    assert job.replacing.name == "local_synthesis" and "has an order; kind: ordinal keeps" in text
+    assert [column.kind for column in job.columns.values()] == [Kind.CATEGORICAL, Kind.BINARY, Kind.CONTINUOUS]
     check_types(open_source(job.input, job.columns).schema, job.columns)
+    pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}).slice(0, 40), tmp_path / "few.parquet")
+    assert "stage:\n    kind: ordinal" in propose_job(str(tmp_path / "few.parquet"), "out", 5)
 
 
 def test_decimal_commas_are_told() -> None:

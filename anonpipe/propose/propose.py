@@ -207,7 +207,20 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
-    return _write(source_url, output, k, guesses, needs, road(looks, guesses, rows))
+    chosen = road(looks, guesses, rows)
+    if needs is None and chosen.mask == "local_synthesis":
+        guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
+    return _write(source_url, output, k, guesses, needs, chosen)
+
+
+def _by_categories(guessed: Guess) -> Guess:
+    """An ordinal whose records are of no person: of its position alone, how its categories go with others is lost."""
+    if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized:
+        return guessed
+    reason = (
+        "has an order; kind: ordinal keeps how its position goes with other columns, and not how each category does"
+    )
+    return replace(guessed, kind=Kind.CATEGORICAL, reason=guessed.reason or reason)
 
 
 def _sample(source_url: str) -> tuple[pa.Table, int]:

@@ -166,7 +166,11 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
             f"for a column with many values at a bound that it cannot cross (counts and costs with many 0), {zeros}; "
         )
         others = "for others a finer step, or wider bounds if values beyond them make sense; "
-        rare = "" if "groups" in on else "join rare categories, or drop a column that is mostly missing; "
+        rare = (
+            ""
+            if "groups" in on
+            else "join rare categories, give ordinals kind: categorical, or drop a column that is mostly missing; "
+        )
         return f"{of_zeros if zeros else ''}{others if zeros else 'declare a finer step; '}{rare}or raise gates.{gate}"
 
     return advice

@@ -432,7 +432,8 @@ class Compared:
         - A category that is placed blindly moves a covariance by 1 / sqrt(n).
           Exchanges take away all but `PLACED` of it where they have the choice:
           m records of a category (or out of it, if these are fewer) have about
-          m choices for its w covariances, and w / (w + m) is left.
+          m choices for its w covariances, and w / (w + m) is left. Positions of an
+          ordinal are exchanged for their own covariances alone: all of it is left of its categories.
         - A value says of a score only its range (`_known`): what the scores
           inside ranges have to do with the other column is lost, a sum
           of n draws of variance 1 - kept².
@@ -455,6 +456,7 @@ class Compared:
         wanted = int(view.synthesized.sum())
         few = self.original.rows * np.minimum(self._share(view), 1.0 - self._share(view))
         left = np.where(indicator, np.maximum(np.square(wanted / (wanted + few)), PLACED**2), 0.0)
+        left[view.of_ordinal] = 1.0
         variance = (np.maximum.outer(left, left) + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
         variance += (

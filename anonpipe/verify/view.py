@@ -118,6 +118,13 @@ class View:
         return np.array([variable.category is not None for variable in self.variables], dtype=bool)
 
     @property
+    def of_ordinal(self) -> npt.NDArray[np.bool_]:
+        """Which of these are of a column whose position is a variable too, an ordinal's, shape (n_variables,)."""
+        numbers = {variable.position for variable in self.variables if variable.category is None}
+        positions = [variable.position in numbers for variable in self.variables]
+        return np.asarray(self.indicator & np.array(positions, dtype=bool))
+
+    @property
     def sd(self) -> FloatArray:
         """Standard deviations of the original columns, shape (n_variables,)."""
         return np.array([variable.sd for variable in self.variables])
