@@ -13,6 +13,16 @@ import numpy as np
 from anonpipe.types import FloatArray, IntArray
 
 
+@nb.njit(cache=True, nogil=True, inline="always")
+def squared_distance(a: FloatArray, b: FloatArray) -> float:
+    """|a - b|², summed column by column as `squared_distances` does."""
+    total = 0.0
+    for j in range(a.shape[0]):
+        step = a[j] - b[j]
+        total += step * step
+    return total
+
+
 @nb.njit(cache=True, nogil=True)
 def squared_distances(columns: FloatArray, count: int, point: FloatArray, out: FloatArray) -> None:
     """Write |x_i - point|² of the first `count` rows of `columns` (width, n_rows) to `out`."""

@@ -129,18 +129,12 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 
 def _in_groups(groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
     """Units of the group that has fewest, and the largest share of a group's rows; counted anew, of the staging."""
-    codes, labels = np.unique(units, return_inverse=True)[1].reshape(-1), [_labels(each) for each in groupings]
+    codes = np.unique(units, return_inverse=True)[1].reshape(-1)
+    labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
     return {
         "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
         "largest_share": max(largest_share(each, codes) for each in labels),
     }
-
-
-def _labels(groups: Groups) -> IntArray:
-    """The group of each row."""
-    labels = np.empty(len(groups.order), dtype=np.int64)
-    labels[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
-    return labels
 
 
 def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, units: IntArray | None) -> None:

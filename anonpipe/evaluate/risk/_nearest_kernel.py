@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.distance import squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import Float32Array, FloatArray, IntArray
 
@@ -54,10 +55,7 @@ def keep_nearer(
             for q in range(low, high):
                 if estimates[q] + norm > limits[q] or row == without[q]:
                     continue
-                distance = 0.0
-                for j in range(features.shape[1]):
-                    step = features[row, j] - queries[q, j]
-                    distance += step * step
+                distance = squared_distance(features[row], queries[q])
                 # Rows come in ascending order: one as far as the last that is kept is no nearer.
                 if distance < squared[q, last]:
                     _insert(rows[q], squared[q], row, distance)

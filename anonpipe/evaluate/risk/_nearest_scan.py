@@ -48,30 +48,34 @@ def scan_nearest(
         return
     width = features.shape[1]
     centre = features.mean(axis=0)
-    unit = max(_LEAST, *(float(np.abs(side - centre).max()) for side in (features, queries)))
+    unit = max(
+        _LEAST,
+        *(
+            float(max((side.max(axis=0) - centre).max(), (centre - side.min(axis=0)).max()))
+            for side in (features, queries)
+        ),
+    )
     error = (4 * width + 32) * 2.0**-24
     slope = (1 + error) / unit**2
-    for start in range(0, len(queries), _TOGETHER):
-        part = slice(start, start + _TOGETHER)
-        moved = (queries[part] - centre) / unit
-        shift = width * 2.0**-140 - (moved**2).sum(axis=1) * (1 - error)
-        turned = np.ascontiguousarray(-2 * moved.T, dtype=np.float32)
-        limits = np.full(len(moved), np.inf, dtype=np.float32)
-        products = np.empty((_TILE, len(moved)), dtype=np.float32)
-        for first in range(0, len(features), _TILE):
-            tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
-            norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
-            estimates = np.matmul(tile, turned, out=products[: len(tile)])
+    moved = (queries - centre) / unit
+    shift = width * 2.0**-140 - (moved**2).sum(axis=1) * (1 - error)
+    turned = np.ascontiguousarray(-2 * moved.T, dtype=np.float32)
+    limits = np.full(len(queries), np.inf, dtype=np.float32)
+    parts = [slice(start, start + _TOGETHER) for start in range(0, len(queries), _TOGETHER)]
+    for first in range(0, len(features), _TILE):
+        tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
+        norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
+        for part in parts:
             keep_nearer(
                 features,
                 first,
                 queries[part],
                 without[part],
-                estimates,
+                tile @ turned[:, part],
                 norms,
                 slope,
-                shift,
-                limits,
+                shift[part],
+                limits[part],
                 rows[part],
                 squared[part],
             )

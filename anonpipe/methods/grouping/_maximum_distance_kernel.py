@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.distance import squared_distance
 from anonpipe.kernels.exact_sum import mean_of, sum_rows
 from anonpipe.kernels.remaining import (
     Remaining,
@@ -16,16 +17,6 @@ from anonpipe.kernels.remaining import (
 )
 from anonpipe.methods.grouping._mdav_kernel import group_means, sink
 from anonpipe.types import FloatArray, IntArray
-
-
-@nb.njit(cache=True, nogil=True)
-def squared_distance(a: FloatArray, b: FloatArray) -> float:
-    """|a - b|², summed column by column as `squared_distances` does."""
-    total = 0.0
-    for j in range(a.shape[0]):
-        step = a[j] - b[j]
-        total += step * step
-    return total
 
 
 @nb.njit(cache=True, nogil=True)

@@ -12,7 +12,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.methods.grouping._regroup_kernel import Groups, put, recentre, scatter_of, squared_distance
+from anonpipe.kernels.distance import squared_distance
+from anonpipe.methods.grouping._regroup_kernel import Groups, put, recentre, scatter_of
 from anonpipe.types import IntArray
 
 ListArray = npt.NDArray[np.int32]

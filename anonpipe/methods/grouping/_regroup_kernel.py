@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.distance import squared_distance
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -96,15 +97,6 @@ def recentre(groups: Groups, g: int) -> None:
         groups.reach[i] = np.sqrt(squared_distance(groups.x[i], centroid))
         radius = max(radius, groups.reach[i])
     groups.radius[g] = radius
-
-
-@nb.njit(cache=True, nogil=True, inline="always")
-def squared_distance(a: FloatArray, b: FloatArray) -> float:
-    """|a - b|²."""
-    total = 0.0
-    for t in range(a.shape[0]):
-        total += (a[t] - b[t]) ** 2
-    return total
 
 
 @nb.njit(cache=True, nogil=True)

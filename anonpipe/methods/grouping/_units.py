@@ -96,10 +96,7 @@ def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
     >>> units_in_groups(np.array([0, 0, 1, 1]), np.array([7, 7, 7, 3])).tolist()
     [1, 2]
     """
-    if not len(labels):
-        return np.empty(0, dtype=np.int64)
-    pairs = np.unique(labels * (int(units.max()) + 1) + units)
-    return np.bincount(pairs // (int(units.max()) + 1), minlength=int(labels.max()) + 1)
+    return np.bincount(_pairs(labels, units)[0])
 
 
 def largest_share(labels: IntArray, units: IntArray) -> float:
@@ -115,8 +112,14 @@ def largest_share(labels: IntArray, units: IntArray) -> float:
     >>> largest_share(np.array([0, 0, 0, 0, 1, 1]), np.array([7, 7, 7, 3, 1, 2]))
     0.75
     """
-    pairs, rows = np.unique(labels * (int(units.max()) + 1) + units, return_counts=True)
-    return float((rows / np.bincount(labels)[pairs // (int(units.max()) + 1)]).max())
+    groups, rows = _pairs(labels, units)
+    return float((rows / np.bincount(labels)[groups]).max())
+
+
+def _pairs(labels: IntArray, units: IntArray) -> tuple[IntArray, IntArray]:
+    """The group of each pair of a group and a unit that has rows in it, and how many."""
+    pairs, rows = np.unique(labels * (int(units.max(initial=0)) + 1) + units, return_counts=True)
+    return pairs // (int(units.max(initial=0)) + 1), rows
 
 
 def _codes(values: IntArray, name: str, rows: int) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
+from anonpipe.kernels.distance import squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 NO_UNIT = -1
@@ -81,7 +81,7 @@ def _mark(mark: BoolArray, units: IntArray, following: IntArray, record: int, va
 
 @nb.njit(cache=True, nogil=True)
 def _lacking(mark: BoolArray, units: IntArray, following: IntArray, record: int) -> int:
-    """How many units of a group are not marked; they are marked afterwards, and by `_mark` of both unmarked."""
+    """How many units of a group are not marked; afterwards no unit of it is, whether the other group has it or not."""
     found = 0
     begin = record
     while record >= 0:
@@ -206,7 +206,7 @@ def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray
             for g in range(len(means)):
                 if own[g] > own[best]:
                     continue
-                distance = _squared(inside[i], means[g])
+                distance = squared_distance(inside[i], means[g])
                 if own[g] < own[best] or distance < least:
                     best, least = g, distance
             group[i] = best
@@ -219,7 +219,7 @@ def _seed(inside: FloatArray, group: IntArray, unit: IntArray, counts: IntArray,
     seed, furthest = -1, -1.0
     for i in range(len(group)):
         if group[i] < 0 and counts[unit[i]] >= least:
-            distance = _squared(inside[i], middle)
+            distance = squared_distance(inside[i], middle)
             if distance > furthest:
                 seed, furthest = i, distance
     return seed
@@ -234,18 +234,10 @@ def _nearest_of_units(
     closest[:] = -1
     for i in range(len(group)):
         if group[i] < 0:
-            distance = _squared(inside[i], inside[seed])
+            distance = squared_distance(inside[i], inside[seed])
             if distance < nearest[unit[i]]:
                 nearest[unit[i]], closest[unit[i]] = distance, i
     nearest[unit[seed]], closest[unit[seed]] = -1.0, seed
-
-
-@nb.njit(cache=True, nogil=True)
-def _squared(one: FloatArray, other: FloatArray) -> float:
-    found = 0.0
-    for j in range(len(one)):
-        found += (one[j] - other[j]) ** 2
-    return found
 
 
 @nb.njit(cache=True, nogil=True)
@@ -257,14 +249,8 @@ def cut_merged(
     label = 0
     for g in range(len(starts) - 1):
         rows = order[starts[g] : starts[g + 1]]
-        groups = 1
-        if merged[g]:
-            inside = cut_again(features, rows, units, k)
-            groups = int(inside.max()) + 1
-            for i in range(len(rows)):
-                labels[rows[i]] = label + inside[i]
-        else:
-            for i in range(len(rows)):
-                labels[rows[i]] = label
-        label += groups
+        inside = cut_again(features, rows, units, k) if merged[g] else np.zeros(len(rows), dtype=np.int64)
+        for i in range(len(rows)):
+            labels[rows[i]] = label + inside[i]
+        label += int(inside.max()) + 1
     return labels
