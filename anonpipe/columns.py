@@ -42,7 +42,7 @@ class Role(StrEnum):
     @property
     def released(self) -> bool:
         """Whether the column is in the release at all."""
-        return self not in _NOT_RELEASED
+        return self not in NOT_RELEASED
 
     @property
     def names_persons(self) -> bool:
@@ -60,7 +60,8 @@ class Role(StrEnum):
         return self.released and not self.synthesized
 
 
-_NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
+NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
+"""Roles of columns that are not in the release, and need no kind."""
 
 
 TRANSFORMS: Mapping[str, str] = {
@@ -138,7 +139,7 @@ class Column(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _kind_where_it_counts(cls, content: Any) -> Any:
-        if isinstance(content, dict) and content.get("role") in _NOT_RELEASED:
+        if isinstance(content, dict) and content.get("role") in NOT_RELEASED:
             return {"kind": Kind.CATEGORICAL} | content
         return content
 

@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from anonpipe.columns import Column, Kind, Role
+from anonpipe.columns import NOT_RELEASED, Column, Kind, Role
 from anonpipe.errors import JobError
 from anonpipe.job import aliases
 from anonpipe.job.plain_yaml import load_yaml
@@ -1109,9 +1109,6 @@ def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:
     content[last] = value
 
 
-_WITHOUT_KIND = tuple(role.value for role in Role if not role.released)
-
-
 def _refuse_new_columns(
     content: dict[str, Any], before: Collection[str], settings: Mapping[tuple[str, ...], str]
 ) -> None:
@@ -1121,7 +1118,7 @@ def _refuse_new_columns(
         column = columns.get(parts[1]) if isinstance(columns, dict) and len(parts) == 3 else None
         if parts[0] != "columns" or not isinstance(column, dict) or parts[1] in before:
             continue
-        if "kind" not in column and column.get("role") not in _WITHOUT_KIND:
+        if "kind" not in column and column.get("role") not in NOT_RELEASED:
             named = ", ".join(map(repr, before))
             raise JobError(f"cannot set {dotted}: the job has no column {parts[1]!r}; it has {named}")
 

@@ -36,7 +36,7 @@ from anonpipe.pipeline.staged import (
 )
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import chance_variance, equal_by_chance, rows_without_spread, unchanged_records
+from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -213,12 +213,13 @@ def counted_rows(
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
     # Records of no person meet original ones as another sample would, unless a person has several rows.
     sampled = not method.same_person and fitted.unit is None and fitted.job.rows_per_unit != "many"
+    chance = equal_by_chance(before, k) if sampled else ByChance(0, 0)
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
         "as_they_were": max(unchanged),
-        "by_chance": equal_by_chance(before, k) if sampled else 0,
-        "chance_variance": chance_variance(before, k) if sampled else 0,
+        "by_chance": chance.rows,
+        "chance_variance": chance.variance,
         "without_spread": without_spread,
         "smallest_group": smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,

@@ -15,14 +15,14 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.decoder import Draws
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import partition_cells, partition_units, verified_moments
+from anonpipe.pipeline.staged import partition_rows, verified_moments
 from anonpipe.types import FloatArray, IntArray
 
 
 def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Turn the cells of a partition into features, and count both."""
-    cells = partition_cells(work, fitted, cut, index)
-    encoded = encoded_cells(fitted, cells, work.draws(index), partition_units(work, fitted, cut, index))
+    cells, units = partition_rows(work, fitted, cut, index)
+    encoded = encoded_cells(fitted, cells, work.draws(index), units)
     channel_array(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
     return {
         "rows": len(cells),

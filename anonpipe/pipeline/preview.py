@@ -20,7 +20,6 @@ from anonpipe.encoding.identifiers import Repeats, digest_writers, keep_in, repe
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
-from anonpipe.encoding.units import unit_numbers
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
@@ -31,6 +30,7 @@ from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.pipeline.scan import units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
 from anonpipe.storage import release
@@ -265,7 +265,6 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     share = job.measure.hold_out
     merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
-    units = keyed(key, "units")
     unmet = [
         _Condition(each, what)
         for each in job.analyses
@@ -281,9 +280,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 writer.add(batch.column(name))
             tracer.add(batch)
             begin = first_row - unit.first_row
-            own = (
-                None if job.unit_column is None else unit_numbers(job.unit_column, batch.column(job.unit_column), units)
-            )
+            own = units_in(job, key, batch)
             kept = None if held is None else ~held[begin : begin + batch.num_rows]
             if share and job.unit_declared and own is not None:
                 kept = ~held_of_units(key, share, own)

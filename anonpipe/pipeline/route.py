@@ -48,7 +48,8 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
         for low, high in _cuts(read, batch.num_rows):
             held.append(routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
-            leaf_units = leaf_units.merge(_units_of(fitted, *held[-1]))
+            if fitted.unit is not None:
+                leaf_units = leaf_units.merge(_units_of(fitted, *held[-1]))
             if high % CHUNK_ROWS == 0 or high == unit.rows:
                 leaf_rows.append(_write_chunk(staged, region + len(leaf_rows), held, fitted.leaves))
                 held.clear()
@@ -56,14 +57,16 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     if fingerprints != work.staging.results("scan").read(index)["fingerprint"]:
         raise InputError(_CHANGED.format(path=unit.path))
     aside.keep(index)
-    work.staging.write_record(_units_file(index), leaf_units)
+    if fitted.unit is not None:
+        work.staging.write_record(_units_file(index), leaf_units)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
 
 
 def read_columns(work: Work, fitted: Fitted) -> list[str]:
-    """Columns that routing reads: those of the release, and the one that names the unit."""
-    name = work.job.unit_column
-    return [*fitted.cells.names, *([] if name is None else [name])]
+    """Columns that routing reads: those of the release, and the one that names the unit where somebody asks for it."""
+    name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.hold_out > 0
+    asked = fitted.unit is not None or held_by_unit
+    return [*fitted.cells.names, *([name] if name is not None and asked else [])]
 
 
 def _units_file(index: int) -> str:
@@ -102,7 +105,7 @@ class Aside:
 
     def without(self, batch: pa.RecordBatch, contents: Contents) -> Kept:
         """The rows that are not held out."""
-        keys, units = route_keys(self.work, contents), units_in(self.work, batch)
+        keys, units = route_keys(self.work, contents), units_in(self.work.job, self.work.start_key, batch)
         batch = batch.select(list(self.fitted.cells.names))
         if not self.work.job.measure.hold_out:
             return Kept(batch, keys, units)
@@ -140,8 +143,6 @@ def routed_cells(fitted: Fitted, kept: Kept) -> Routed:
 
 def _units_of(fitted: Fitted, cells: FloatArray, leaf: IntArray) -> UnitSets:
     """The units of each leaf."""
-    if fitted.unit is None:
-        return UnitSets.none(fitted.job.k)
     routed = leaf >= 0
     return UnitSets.of(leaf[routed], cells[routed, -1].astype(np.uint64), fitted.job.k)
 

@@ -13,6 +13,7 @@ from anonpipe.encoding.identifiers import digest_writers
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.units import unit_numbers
+from anonpipe.job.model import Job
 from anonpipe.partition.unit_sets import Units
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.holdout import held_in
@@ -34,7 +35,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         batch = whole.select([name for name in whole.schema.names if name not in writers])
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
-        own = units_in(work, whole)
+        own = units_in(job, work.start_key, whole)
         kept = ~held_in(work, part, own) if job.measure.hold_out else None
         units = None if own is None else (own, job.k)
         found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units)
@@ -50,10 +51,12 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     }
 
 
-def units_in(work: Work, batch: pa.RecordBatch) -> Units | None:
-    """The units of rows of the input, as keyed numbers; None where the job names none."""
-    name = work.job.unit_column
-    return None if name is None else unit_numbers(name, batch.column(name), keyed(work.start_key, "units"))
+def units_in(job: Job, start_key: bytes, batch: pa.RecordBatch) -> Units | None:
+    """The units of rows of the input, as keyed numbers; None where the job names none, or its column was not read."""
+    name = job.unit_column
+    if name is None or name not in batch.schema.names:
+        return None
+    return unit_numbers(name, batch.column(name), keyed(start_key, "units"))
 
 
 def _first_pass(work: Work, index: int) -> Contents:

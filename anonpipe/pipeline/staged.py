@@ -44,21 +44,21 @@ def routed_array(work: Work, fitted: Fitted) -> StagedArray:
 
 def partition_cells(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
     """The routed rows of a partition, in an order that follows from their values and the run's key alone."""
-    return np.ascontiguousarray(_partition_rows(work, fitted, cut, index)[:, : len(fitted.cells.names)])
+    return partition_rows(work, fitted, cut, index)[0]
 
 
 def partition_units(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArray | None:
     """The unit of each of these rows: keyed numbers, the same in all partitions; None where each row is one."""
-    if fitted.unit is None:
-        return None
-    return _partition_rows(work, fitted, cut, index)[:, -1].astype(np.int64)
+    return None if fitted.unit is None else partition_rows(work, fitted, cut, index)[1]
 
 
-def _partition_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
-    """Cells of a partition, and their units in a last column where there are any."""
+def partition_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[FloatArray, IntArray | None]:
+    """Both: they lie beside each other, and their order is found once."""
     rows: FloatArray = routed_array(work, fitted).gather(cut.pieces(index))
     of_units = [] if fitted.unit is None else [keyed(work.key, "order of units")]
-    return rows[canonical_order(rows, [*column_keys(work.key, fitted.cells.names), *of_units])]
+    rows = rows[canonical_order(rows, [*column_keys(work.key, fitted.cells.names), *of_units])]
+    cells = np.ascontiguousarray(rows[:, : len(fitted.cells.names)])
+    return cells, None if fitted.unit is None else rows[:, -1].astype(np.int64)
 
 
 SYNTHETIC, ADDED, LABELS = "synthetic", "ends", "labels"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from anonpipe.encoding.row_hash import exact_rows
@@ -40,12 +42,22 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     return int(np.isin(after + inside, (before + inside)[rare]).sum())
 
 
-def equal_by_chance(original: FloatArray, k: int) -> int:
+class ByChance(NamedTuple):
+    """How many rows another sample would have in common with the original, and an upper limit of its variance."""
+
+    rows: int
+    variance: int
+
+
+def equal_by_chance(original: FloatArray, k: int) -> ByChance:
     """Of as many other records of the same population, how many are expected to equal an original row that is rare.
 
     A record of a new sample equals one of those that occur r times with
     probability (r + 1) N(r + 1) / n, where N(r + 1) are the values that occur
     once more often: so as many as there are original rows of 2 to k alike.
+    Of what another sample has, the count itself varies, as a sum of
+    independent records by no more than its mean; and so does the estimate, a sum over values of
+    the rows alike, of which the r alike vary by no more than r² N(r).
 
     Parameters
     ----------
@@ -61,27 +73,11 @@ def equal_by_chance(original: FloatArray, k: int) -> int:
     Examples
     --------
     >>> equal_by_chance(np.array([[1.0], [1.0], [2.0], [3.0], [3.0], [3.0]]), 2)
-    2
-    """
-    counts = np.unique(exact_rows(original), return_counts=True)[1]
-    return int(counts[(counts >= 2) & (counts <= k)].sum())
-
-
-def chance_variance(original: FloatArray, k: int) -> int:
-    """An upper limit of the variance of how many more rows are equal than `equal_by_chance` says.
-
-    Of what another sample has, the count itself varies, as a sum of
-    independent records by no more than its mean; and so does the estimate, a sum over values of
-    the rows alike, of which the r alike vary by no more than r² N(r).
-
-    Examples
-    --------
-    >>> chance_variance(np.array([[1.0], [1.0], [2.0], [3.0], [3.0], [3.0]]), 2)
-    6
+    ByChance(rows=2, variance=6)
     """
     counts = np.unique(exact_rows(original), return_counts=True)[1]
     some = counts[(counts >= 2) & (counts <= k)]
-    return int((some * (some + 1)).sum())
+    return ByChance(int(some.sum()), int((some * (some + 1)).sum()))
 
 
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:

@@ -48,13 +48,8 @@ def scan_nearest(
         return
     width = features.shape[1]
     centre = features.mean(axis=0)
-    unit = max(
-        _LEAST,
-        *(
-            float(max((side.max(axis=0) - centre).max(), (centre - side.min(axis=0)).max()))
-            for side in (features, queries)
-        ),
-    )
+    reach = (np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max() for side in (features, queries))
+    unit = max(_LEAST, *map(float, reach))
     error = (4 * width + 32) * 2.0**-24
     slope = (1 + error) / unit**2
     moved = (queries - centre) / unit
