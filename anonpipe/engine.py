@@ -29,6 +29,7 @@ import psutil
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
+from anonpipe.installed import differences, installed
 from anonpipe.rng import secret_withheld
 from anonpipe.storage.staging import FULL, disk_error, make_private, system_code
 
@@ -121,13 +122,19 @@ def no_core_dumps() -> None:
 
 
 class _Guarded:
-    """A worker function whose failures carry no text of the data; picklable."""
+    """A worker function whose failures carry no text of the data; picklable.
 
-    def __init__(self, work: Work) -> None:
-        self.work = work
+    Given the versions of the driver, it does nothing in a process of others:
+    that is how workers are found that join a cluster later.
+    """
+
+    def __init__(self, work: Work, versions: dict[str, str] | None = None) -> None:
+        self.work, self.versions = work, versions
 
     def __call__(self, task: Task) -> TaskResult | Failure:
         no_core_dumps()
+        if self.versions is not None and (other := differences(self.versions, installed())):
+            return Failure(_OTHER_VERSIONS.format(workers="a worker", other=other), "EngineError")
         try:
             return self.work(task)
         except _FINAL as error:
@@ -273,7 +280,27 @@ def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> 
             )
         wait = float(dask.config.get("anonpipe.worker-wait", limits.silence))
         with client:
-            yield _dask_executor(client, retries, replace(limits, silence=wait))
+            if (problem := _unequal(client, limits)) is not None:
+                raise EngineError(problem)
+            yield _dask_executor(client, retries, replace(limits, silence=wait), installed())
+
+
+def _unequal(client: Any, limits: Limits) -> str | None:
+    """What is wrong with the installations of the workers that are there; others tell theirs with their first task."""
+    try:
+        told = client.sync(client._run, installed, on_error="return", callback_timeout=limits.silence)
+    except Exception:  # of many types
+        return f"the workers have not told their versions within {limits.silence:.0f} s; {_GO_ON}"
+    if lacking := sum(isinstance(found, BaseException) for found in told.values()):
+        return _LACKING.format(workers=_counted(lacking, len(told)))
+    others = [other for found in told.values() if (other := differences(installed(), found))]
+    if not others:
+        return None
+    return _OTHER_VERSIONS.format(workers=_counted(len(others), len(told)), other=sorted(others)[0])
+
+
+def _counted(some: int, of: int) -> str:
+    return f"{some} of {of} worker{'s' * (of != 1)}"
 
 
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
@@ -300,12 +327,13 @@ _DASK_SETTINGS: dict[str, Any] = {
 }
 
 
-def _dask_executor(client: Any, retries: int, limits: Limits) -> Executor:
+def _dask_executor(client: Any, retries: int, limits: Limits, versions: dict[str, str] | None = None) -> Executor:
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         if not tasks:
             return
         interrupts.safe_point()
-        futures = client.map(_Guarded(work), tasks, key=[_opaque(task) for task in tasks], retries=retries, pure=False)
+        guarded, keys = _Guarded(work, versions), [_opaque(task) for task in tasks]
+        futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:
             failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, limits)
         except BaseException:
@@ -402,15 +430,24 @@ class _Watch:
 
 
 _POLL = 0.2
-_GO_ON = "see to the workers (memory, machine, network), then go on with --resume"
+_GO_ON = "see to the workers (memory, machine, network, packages), then go on with --resume"
 _NOT_STARTED = (
     "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
     "then run again with --resume"
 )
+_OTHER_VERSIONS = (
+    "other versions on {workers} than in this process would give other bytes: {other}; install the same ones "
+    "everywhere (pip install -c deploy/constraints.txt), then go on with --resume"
+)
+_LACKING = (
+    "anonpipe as it is here cannot be loaded on {workers}; install it and its packages there as here "
+    "(pip install -c deploy/constraints.txt), then go on with --resume"
+)
 _LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
 _KILLED = (
-    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory; "
-    "lower partition.rows or give run.memory_per_worker more, then run again with --resume"
+    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
+    "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
+    "then run again with --resume"
 )
 
 

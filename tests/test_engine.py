@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -9,12 +10,13 @@ import tempfile
 import threading
 import time
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 
 import dask
 import psutil
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from anonpipe import engine, interrupts
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
@@ -311,3 +313,67 @@ def test_few_files_for_many_workers_are_refused_before_any_is_started(monkeypatc
             engine.allow_files(64)
             assert given == wanted
     assert not (tmp_path / "dask").exists()
+
+
+@contextlib.contextmanager
+def joined(address, tmp_path, code):
+    """A worker process of its own, in which `code` runs before anything else."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(code)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1"]
+    command += ["--no-dashboard", "--local-directory", str(tmp_path / "scratch"), "--death-timeout", "60"]
+    paths = os.pathsep.join([str(tmp_path / "site"), str(Path(__file__).resolve().parent.parent)])
+    with open(tmp_path / "log", "w") as log:
+        worker = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | {"PYTHONPATH": paths})
+        try:
+            yield
+        finally:
+            worker.terminate()
+            worker.wait(30)
+
+
+OTHER_NUMBA = """
+import importlib.metadata
+told = importlib.metadata.version
+importlib.metadata.version = lambda name: "0.1.2" if name == "numba" else told(name)
+"""
+NO_ANONPIPE = """
+import sys
+sys.modules["anonpipe"] = None
+"""
+
+
+@contextlib.contextmanager
+def empty_cluster():
+    with (
+        dask.config.set({"distributed.comm.require-encryption": None}),
+        LocalCluster(n_workers=0, processes=True, dashboard_address=None) as given,
+    ):
+        yield given.scheduler_address
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (OTHER_NUMBA, rf"other versions on 1 of 1 worker than .*numba 0\.1\.2 \(here {version('numba')}\)"),
+        (NO_ANONPIPE, r"anonpipe as it is here cannot be loaded on 1 of 1 worker;"),
+    ],
+)
+def test_workers_of_another_installation_are_refused_before_anything_starts(code, words, tmp_path):
+    with empty_cluster() as address, joined(address, tmp_path, code):
+        with Client(address) as client:
+            client.wait_for_workers(1, timeout=60)
+        with pytest.raises(EngineError, match=words), engine.remote_cluster(address):
+            pass
+
+
+def test_a_worker_of_other_versions_that_joins_later_does_nothing(tmp_path):
+    told: list[engine.TaskResult] = []
+    with (
+        empty_cluster() as address,
+        engine.remote_cluster(address) as executor,
+        joined(address, tmp_path, OTHER_NUMBA),
+        pytest.raises(EngineError, match=r"other versions on a worker than .*numba 0\.1\.2"),
+    ):
+        executor(engine_tasks.count, tasks(tmp_path, 2), told.append)
+    assert told == []

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from anonpipe.columns import TRANSFORMS
+from anonpipe.installed import installed
 from anonpipe.job.model import Job
 from anonpipe.pipeline.collect import group_sizes
 from anonpipe.pipeline.context import Work
@@ -43,7 +44,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
             "verdict": "passed" if verdict.passed else "failed",
             "checks": [line(each).to_dict() for each in released_checks(verdict, fitted.least, cut.rows)],
         },
-        "versions": {name: version(name) for name in ("numpy", "pyarrow", "numba", "scipy")},
+        "versions": {name: told for name, told in installed().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
 

@@ -1,0 +1,43 @@
+"""The versions that decide about the bytes of a release, of the process that asks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("anonpipe", "numpy", "scipy", "numba", "pyarrow", "scikit-learn")
+"""Whose arithmetic, random numbers or files a release consists of."""
+
+
+@lru_cache(maxsize=1)
+def installed() -> dict[str, str]:
+    """Versions of Python (without its patch release) and of those packages.
+
+    Examples
+    --------
+    >>> sorted(installed())
+    ['anonpipe', 'numba', 'numpy', 'pyarrow', 'python', 'scikit-learn', 'scipy']
+    """
+    return {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | {name: _of(name) for name in PACKAGES}
+
+
+def _of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"
+
+
+def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """What another process has otherwise, in words; empty where it has the same.
+
+    Examples
+    --------
+    >>> differences({"numpy": "2.2.0", "numba": "0.61"}, {"numpy": "2.1.3", "numba": "0.61"})
+    'numpy 2.1.3 (here 2.2.0)'
+    """
+    return ", ".join(
+        f"{name} {found.get(name, 'none')} (here {here})" for name, here in wanted.items() if found.get(name) != here
+    )
