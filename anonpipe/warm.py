@@ -85,7 +85,8 @@ def _jobs(folder: Path) -> Iterator[tuple[str, Job]]:
     quiet = {"measure": {"utility": False, "risk": False}}
     classed = {**plain["columns"], "stage": plain["columns"]["stage"] | {"role": "sensitive"}}
     asked = {"l_diversity": 2, "t_closeness": 0.5}
-    yield "measures", parse_job(plain | {"measure": {"hold_out": 0.1}})
+    known = [{"name": "neighbour", "knows": ["age", "sex"]}]
+    yield "measures", parse_job(plain | {"measure": {"hold_out": 0.1, "scenarios": known}})
     yield "classes", parse_job(plain | {"columns": classed, "sensitive": asked})
     for rule in ("most_probable", "sampled", "histogram", "probabilities"):
         yield rule, parse_job(plain | quiet | {"decode": {"categories": rule}})

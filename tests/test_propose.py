@@ -186,6 +186,31 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_somethi
     assert "# reidentification_rate: 0.09" in propose_job(str(few), "out", 5)
 
 
+def test_a_scenario_of_what_others_know_is_proposed(tmp_path: Path) -> None:
+    rows = np.arange(400)
+    table = pa.table(
+        {
+            "AGE_AT_DX": rows % 71,
+            "sex": np.where(rows % 2, "f", "m"),
+            "agency": np.where(rows % 3, "a", "b"),
+            "dose": rows / 7,
+            "deathDate": (rows * 11 % 389).astype("datetime64[D]"),
+        }
+    )
+    path = tmp_path / "seen.csv"
+    pa.csv.write_csv(table, path)
+    text = propose_job(str(path), "out", 5)
+    job = tmp_path / "job.yaml"
+    job.write_text(text.replace("# scenario_risk", "scenario_risk"))
+    loaded = load_job(job)
+    assert [(each.name, each.knows) for each in loaded.measure.scenarios] == [
+        ("neighbour", ("AGE_AT_DX", "sex", "deathDate"))
+    ]
+    assert loaded.gates.limits["scenario_risk"] == 0.09
+    pa.csv.write_csv(table.select(["agency", "dose"]), path)
+    assert "measure" not in yaml.safe_load(propose_job(str(path), "out", 5))
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "words"),
     [

@@ -32,9 +32,16 @@ def known_names(job: Job) -> tuple[str, ...]:
         *MEASURED,
         FURTHEST,
         *(name for measure in utility.MEASURES for name in measure.figures),
-        *(name.replace("*", column) for name in risks for column in (job.columns if "*" in name else ("",))),
+        *(name.replace("*", named) for name in risks for named in _named(job, name)),
         *(f"{name}.{one}" for name in families for one in _ANALYSES),
     )
+
+
+def _named(job: Job, figure: str) -> tuple[str, ...]:
+    """What `*` stands for in the name of a figure."""
+    if figure.startswith("scenarios."):
+        return tuple(one.name for one in job.measure.scenarios)
+    return tuple(job.columns) if "*" in figure else ("",)
 
 
 def current_names(axes: tuple[str | None, str | None]) -> tuple[tuple[str | None, str | None], tuple[str, ...]]:

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     NO_TAILS = "no tails"
     NO_CLASS = "no class"
     NO_STRATA = "no strata"
+    NO_SCENARIO = "no scenario"
     UNITS = "units"
     UNITS_WITHOUT_CONTROL = "units without control"
     REFUSED = "refused"

@@ -221,6 +221,13 @@ else:
     )
 
 
+class Scenario(Options):
+    """What an intruder knows of a person: some released columns, and no others."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
+    knows: tuple[str, ...] = Field(min_length=1)
+
+
 class Measure(Options):
     """What is measured of the release, besides the gates that every run has.
 
@@ -228,7 +235,10 @@ class Measure(Options):
     keyed sample of `rows` records; `queries` records are looked for in the
     whole release. `hold_out` is a share of the records that is set aside
     before anything is formed or learnt, and not released: the control of the
-    attacks on membership and attributes.
+    attacks on membership and attributes. Of each of the `scenarios` the columns
+    that an intruder knows are key variables: who is single in them, and who is
+    linked by them. `sampling_fraction` is the share of the population that is in
+    the table, for the journalist's risk.
     """
 
     utility: bool = True
@@ -236,9 +246,18 @@ class Measure(Options):
     rows: int = Field(default=50_000, ge=100)
     queries: int = Field(default=2_000, ge=50)
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    scenarios: tuple[Scenario, ...] = Field(default=(), max_length=20)
+    sampling_fraction: float | None = Field(default=None, gt=0, le=1)
 
     @model_validator(mode="after")
     def _held_for_something(self) -> Measure:
+        if self.scenarios and not self.risk:
+            raise ValueError("measure.scenarios are measures of risk, and risk is off; remove them or switch it on")
+        if self.sampling_fraction is not None and not self.scenarios:
+            raise ValueError(
+                "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "
+                "name one, or remove it"
+            )
         if self.hold_out and not self.risk:
             raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
         return self
@@ -635,6 +654,24 @@ class Job(Options):
         return self
 
     @model_validator(mode="after")
+    def _scenarios_fit(self) -> Job:
+        names = [each.name for each in self.measure.scenarios]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"several scenarios are called {', '.join(twice)}; give each a name of its own")
+        for each in self.measure.scenarios:
+            where = f"measure.scenarios, {each.name!r}"
+            if unknown := [name for name in each.knows if name not in self.columns]:
+                raise ValueError(f"{where}: the job has no column {unknown[0]!r}; it has {', '.join(self.columns)}")
+            if gone := [name for name in each.knows if name not in self.released]:
+                raise ValueError(
+                    f"{where}: {gone[0]!r} is not released (role {self.columns[gone[0]].role}), so that "
+                    "nobody is found by it; leave it out"
+                )
+            if len(set(each.knows)) < len(each.knows):
+                raise ValueError(f"{where}: a column is named twice in knows; name each once")
+        return self
+
+    @model_validator(mode="after")
     def _gates_on_measures_fit(self) -> Job:
         limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
         masker = None if self.mask is None else MASKERS[self.mask.method]
@@ -647,6 +684,11 @@ class Job(Options):
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
             if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            if "scenarios" in needs and not self.measure.scenarios:
+                raise ValueError(
+                    f"gates.{name} limits what a scenario finds, and the job names none; give measure.scenarios, "
+                    "such as [{name: neighbour, knows: [age, sex]}]"
+                )
             if "strata" in needs and not self.strata.by:
                 raise ValueError(f"gates.{name} limits what is told of strata, and strata.by names none")
             if "survival" in needs and not self._follows_survival:

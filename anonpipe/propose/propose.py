@@ -90,6 +90,15 @@ to (0.69 to 0.79 in 1,500 records), so that nothing but near certainty is refuse
 _TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
 _STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
 _BIRTH_NAMES = ("birth", "born", "dob", "bdate")
+_SEEN_NAMES = (
+    "sex", "gender", "race", "ethnic", "national", "marital", "married", "civil",
+    "region", "county", "district", "province", "municip", "canton", "city", "town", "village", "zip", "postal",
+    "postcode", "residence", "country", "occupation", "profession", "household", "children",
+    *_BIRTH_NAMES,
+)  # fmt: skip
+"""What words begin with that name what neighbours, colleagues or a newspaper know of a person."""
+_PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "accident", "wedding")
+"""The same of dates: of events that others hear of."""
 
 
 @dataclass(frozen=True)
@@ -723,6 +732,28 @@ def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Lo
     return begin if np.median(last - first) > 15 * DAYS_IN["years"] else end
 
 
+def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
+    """Released columns that somebody outside usually knows of a person, by their names, and those released unchanged.
+
+    None where no name says so: combinations of what is released unchanged are counted anyway.
+
+    Examples
+    --------
+    >>> masked, key = Guess(Kind.INTEGER, Role.MASKED), Guess(Kind.BINARY, Role.KEY)
+    >>> seen_by_others({"age": masked, "agency": masked, "income": masked, "kind": key})
+    ('age', 'kind')
+    """
+    released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
+    told = {name for name, guessed in released.items() if _is_seen(name, guessed)}
+    unchanged = {name for name, guessed in released.items() if guessed.role in (Role.KEY, Role.SURVIVAL_STATUS)}
+    return tuple(name for name in released if name in told | unchanged) if told else ()
+
+
+def _is_seen(name: str, guessed: Guess) -> bool:
+    starts = _SEEN_NAMES + _PUBLIC_DATES * (guessed.kind is Kind.DATE)
+    return any(word == "age" or word.startswith(starts) for word in _words(name))
+
+
 def _quoted(text: str) -> str:
     """A text as a quoted YAML scalar on one line."""
     return yaml.safe_dump(text, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")
@@ -763,6 +794,7 @@ def _write(
         why=chosen_road.why,
         mask=chosen_road.mask if needs is None else None,
         status=by_role.get(Role.SURVIVAL_STATUS),
+        seen=seen_by_others(guesses),
         timed=Role.SURVIVAL_TIME in by_role,
         # Analyses that take some of the records, chosen by a masked category.
         blurred={

@@ -67,7 +67,7 @@ class Gate:
         Of such a gate the key of what is told where nothing was measured.
     needs
         What else the job must have: of `measure` the part, `risk` or
-        `utility`, that is to be on; `hold_out`; `sensitive`; `strata`; `survival`.
+        `utility`, that is to be on; `hold_out`; `scenarios`; `sensitive`; `strata`; `survival`.
     example
         A limit to be named as an example.
     """
@@ -453,6 +453,25 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
+            "scenario_risk",
+            None,
+            "persons linked by what a scenario knows",
+            "the share of persons who are linked rightly by who knows the columns of a scenario (measure.scenarios) "
+            "and no others; of a group of n each counts 1/n. Of the worst scenario. For what is published the European "
+            "Medicines Agency allows 0.09",
+            least=0,
+            most=1,
+            figures=("scenarios.*.linked",),
+            unmeasured="unmeasured.scenarios",
+            needs=("scenarios",),
+            example=0.09,
+        ),
+        "persons linked by what a scenario knows",
+        "coarsen or mask a column that the scenario knows and that is released unchanged, or take a larger k",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
             "homogeneity",
             None,
             "records in groups with one sensitive value",
@@ -745,6 +764,7 @@ REASONS: dict[Reason, str] = {
     Reason.NO_TAILS: "no masked number or date has values that few records are beyond",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
+    Reason.NO_SCENARIO: "the job names none (measure.scenarios)",
     Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
     Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
     "aside as a whole",

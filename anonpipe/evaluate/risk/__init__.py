@@ -12,6 +12,7 @@ from anonpipe.evaluate.risk import (
     _linkage,
     _membership,
     _probabilistic,
+    _scenario,
     _stratum,
     _tails,
 )
@@ -30,6 +31,7 @@ from anonpipe.evaluate.risk._known import (
     Known,
     Link,
     Pairs,
+    Scenario,
     StratumGuesses,
     WholeGroups,
 )
@@ -47,6 +49,7 @@ from anonpipe.evaluate.risk._probabilistic import (
     probabilistic_bound,
 )
 from anonpipe.evaluate.risk._ranks import Ranks
+from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, individual_risk, key_matches, scenario_risk
 from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 
@@ -54,6 +57,7 @@ MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
     _tails.MEASURE,
+    _scenario.MEASURE,
     _lasko.MEASURE,
     _conditional_privacy.MEASURE,
     _known_attribute.MEASURE,
@@ -81,6 +85,7 @@ __all__ = [
     "Found",
     "Guessed",
     "Guesses",
+    "KeyMatches",
     "Known",
     "KnownAttribute",
     "LaskoMeasures",
@@ -96,6 +101,8 @@ __all__ = [
     "RandomGroups",
     "Ranks",
     "Scale",
+    "Scenario",
+    "ScenarioRisk",
     "StratumGuesses",
     "StratumInference",
     "TailLinkage",
@@ -108,6 +115,8 @@ __all__ = [
     "expected_links",
     "fewest_alike",
     "guess_nearest",
+    "individual_risk",
+    "key_matches",
     "known_attribute",
     "lasko_measures",
     "link_by",
@@ -117,6 +126,7 @@ __all__ = [
     "nearest",
     "predictions",
     "probabilistic_bound",
+    "scenario_risk",
     "score_linkage",
     "stratum_inference",
     "tail_linkage",

@@ -142,6 +142,35 @@ class StratumGuesses:
     held: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """What comes of looking for persons by a few columns.
+
+    Attributes
+    ----------
+    knows
+        Names of these columns.
+    sizes
+        Persons (or other units) of each class of the original, of those that are alike in these
+        columns; of large tables a random choice of the classes.
+    own
+        Size of the class of each record looked for; 0 where it is not among them.
+    chances
+        With what chance the link of each by these columns is right.
+    sampling_fraction
+        Share of the population that is in the original; None for not declared.
+    of
+        Persons that there are, a person of several classes counting in each.
+    """
+
+    knows: Sequence[str]
+    sizes: IntArray
+    own: IntArray
+    chances: FloatArray | Reason
+    sampling_fraction: float | None
+    of: int
+
+
 class Known(Protocol):
     """What an intruder may know, and what the method says of itself.
 
@@ -223,6 +252,10 @@ class Known(Protocol):
     @property
     def strata(self) -> Mapping[str, StratumGuesses] | Reason:
         """Guesses of the columns that make the strata."""
+
+    @property
+    def scenarios(self) -> Mapping[str, Scenario] | Reason:
+        """What comes of the scenarios that the job names."""
 
     @property
     def smallest_group(self) -> int | Reason | None:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from anonpipe.columns import Kind
+from anonpipe.encoding.counts import looked_up
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
@@ -21,6 +22,7 @@ from anonpipe.pipeline.evaluation.samples import (
     group_sizes,
     masked_numbers,
     one_of_each_unit,
+    read_class_counts,
     read_groups,
     read_guessed,
     read_pairs,
@@ -28,7 +30,14 @@ from anonpipe.pipeline.evaluation.samples import (
     read_units,
     spanning_disclosures,
 )
-from anonpipe.pipeline.evaluation.search import coded_positions, found_guesses, found_in, own_alike
+from anonpipe.pipeline.evaluation.search import (
+    coded_positions,
+    found_by_keys,
+    found_guesses,
+    found_in,
+    links_persons,
+    own_alike,
+)
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
@@ -255,6 +264,24 @@ class KnownOfRun:
         if self.own_group is not None and found.groups is not None:
             return np.asarray(found.groups[:, 0] == self.own_group)
         return None if self.own_row is None else np.asarray(found.nearest.rows[:, 0] == self.own_row)
+
+    @property
+    def scenarios(self) -> dict[str, risk.Scenario] | Reason:
+        """What comes of the scenarios that the job names."""
+        measure = self.fitted.job.measure
+        found = {}
+        for at, scenario in enumerate(measure.scenarios):
+            classes, sizes = read_class_counts(self.work, self.fitted, self.cut, at)
+            linked = links_persons(self.fitted)
+            found[scenario.name] = risk.Scenario(
+                scenario.knows,
+                sizes,
+                looked_up(classes, sizes, self.queries.own_classes[:, at]),
+                found_by_keys(self.work, self.fitted, self.cut, at) if linked else self.unlinked,
+                measure.sampling_fraction,
+                self.rows if self.fitted.unit is None else self.fitted.unit.distinct,
+            )
+        return found or Reason.NO_SCENARIO
 
     @property
     def smallest_group(self) -> int | Reason | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from anonpipe.columns import Role
@@ -30,6 +32,45 @@ def without_strata(fitted: Fitted) -> BoolArray:
     widths = [table.shape[1] for table in ConditioningEncoder.fit(fitted.cells, fitted.scan, names).tables]
     of_strata = [name in fitted.job.strata.by for name in names]
     return ~np.repeat([False, *of_strata], [fitted.features.width, *widths])
+
+
+@dataclass(frozen=True, eq=False)
+class KeyColumns:
+    """Where the columns of a scenario are.
+
+    Attributes
+    ----------
+    places, unchanged
+        In cells: all of them, and those that are released unchanged.
+    masked
+        Which numbers of `known_features` are of the others, shape (width,).
+    """
+
+    places: list[int]
+    unchanged: list[int]
+    masked: BoolArray
+
+    def classes(self, cells: FloatArray) -> IntArray:
+        """A number of what each record holds in all of the columns."""
+        return row_numbers(cells[:, self.places])
+
+    def blocks(self, cells: FloatArray) -> IntArray:
+        """The same in the unchanged ones: one number for all where there are none."""
+        return row_numbers(cells[:, self.unchanged])
+
+
+def key_columns(fitted: Fitted) -> list[KeyColumns]:
+    """Those of each scenario of the job."""
+    widths = ConditioningEncoder.fit(fitted.cells, fitted.scan, known_unchanged(fitted)).tables
+    beside = sum(table.shape[1] for table in widths)
+    found = []
+    for scenario in fitted.job.measure.scenarios:
+        places = [fitted.cells.names.index(name) for name in scenario.knows]
+        masked = np.zeros(fitted.features.width + beside, dtype=np.bool_)
+        for block in _blocks(fitted.features):
+            masked[block.start : block.stop] = block.name in scenario.knows
+        found.append(KeyColumns(places, [at for at in places if fitted.cells.columns[at].role.unchanged], masked))
+    return found
 
 
 def stratum_numbers(fitted: Fitted, cells: FloatArray) -> dict[str, IntArray]:

@@ -18,7 +18,7 @@ from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_features, known_unchanged, stratum_numbers
+from anonpipe.pipeline.evaluation.known import key_columns, known_features, known_unchanged, stratum_numbers
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
@@ -27,6 +27,9 @@ from anonpipe.types import FloatArray, IntArray
 
 MODEL_ROWS = 1_000_000
 """Most records that the recipient's models are fitted to; of larger tables a sample."""
+
+COUNTED_CLASSES = 2_000_000
+"""Most classes of a scenario that are counted, each of them whole; of larger tables a random share."""
 
 RANKED_ROWS = 20_000
 """Records that ranks are taken from."""
@@ -109,6 +112,9 @@ class Queries:
         Of each column that makes the strata a number of its value, shape (n_queries, n_columns).
     own_numbers
         Its cells of `masked_numbers`, shape (n_queries, n_columns).
+    own_classes, own_blocks
+        Of each scenario a number of what it holds in the columns known, and in the unchanged ones of these, shape
+        (n_queries, n_scenarios).
     ranked_original, ranked_released
         Some records of both tables, to take ranks from.
     """
@@ -121,6 +127,8 @@ class Queries:
     own_alike: IntArray
     own_strata: IntArray
     own_numbers: FloatArray
+    own_classes: IntArray
+    own_blocks: IntArray
     ranked_original: FloatArray
     ranked_released: FloatArray
 
@@ -209,6 +217,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
         if rows.units is not None and fitted.unit is not None:
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
+        kept |= class_counts(fitted, rows, cut.rows)
         kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
         kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
@@ -224,15 +233,43 @@ def sampled(rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
 
 def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
     """What is looked for of some rows, and what is known of their groups."""
-    own, labels = rows.original[at], rows.labels[at]
+    own, labels, keys = rows.original[at], rows.labels[at], key_columns(fitted)
+    none = np.empty((len(at), 0), np.int64)
     return {
         "features": known_features(fitted, own),
         "own_group": labels,
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),
-        "own_strata": np.column_stack([np.empty((len(at), 0), np.int64), *stratum_numbers(fitted, own).values()]),
+        "own_strata": np.column_stack([none, *stratum_numbers(fitted, own).values()]),
         "own_numbers": own[:, masked_numbers(fitted)],
+        "own_classes": np.column_stack([none, *(each.classes(own) for each in keys)]),
+        "own_blocks": np.column_stack([none, *(each.blocks(own) for each in keys)]),
     }
+
+
+def class_counts(fitted: Fitted, rows: Rows, of: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Of each scenario the classes of a partition's originals, and how many are in each.
+
+    Where units have several rows, the classes and units that go together. Of a table with more rows than
+    `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
+    """
+    kept, border = {}, min(1.0, COUNTED_CLASSES / of) * 2.0**63
+    for at, columns in enumerate(key_columns(fitted)):
+        numbers = columns.classes(rows.original)
+        chosen = numbers < border
+        if rows.units is not None and fitted.unit is not None:
+            kept[f"scenario_{at}"] = np.unique(np.stack([numbers[chosen], rows.units[chosen]]), axis=1)
+        else:
+            kept[f"scenario_{at}"] = np.stack(counted(numbers[chosen]))
+    return kept
+
+
+def read_class_counts(work: Work, fitted: Fitted, cut: Cut, at: int) -> tuple[IntArray, IntArray]:
+    """The classes of a scenario in the whole original, ascending, and persons or other units of each."""
+    parts = [work.staging.read_record(sample_file(index))[f"scenario_{at}"] for index in range(len(cut.partitions))]
+    if fitted.unit is not None:
+        return counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])
+    return added([(part[0], part[1]) for part in parts])
 
 
 def masked_numbers(fitted: Fitted) -> list[int]:
@@ -389,7 +426,7 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     Records whose columns are to be guessed go into a file of their own.
     """
     asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
-    names = (*asked, "original", "released")
+    names = (*asked, "own_classes", "own_blocks", "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
     own = original
     if fitted.unit is not None:  # attacks count units: one record of each is looked for

@@ -11,9 +11,21 @@ import numpy.typing as npt
 
 from anonpipe.encoding.counts import counted, looked_up
 from anonpipe.errors import EngineError
-from anonpipe.evaluate.risk import Coding, Found, Guesses, Nearest, Ranks, guess_nearest, merge_nearest, nearest
+from anonpipe.evaluate.risk import (
+    Coding,
+    Found,
+    Guesses,
+    KeyMatches,
+    Nearest,
+    Ranks,
+    guess_nearest,
+    key_matches,
+    link_by,
+    merge_nearest,
+    nearest,
+)
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import known_features, stratum_numbers, without_strata
+from anonpipe.pipeline.evaluation.known import key_columns, known_features, stratum_numbers, without_strata
 from anonpipe.pipeline.evaluation.samples import (
     FOLDER,
     GuessedCells,
@@ -21,6 +33,7 @@ from anonpipe.pipeline.evaluation.samples import (
     alike_numbers,
     read_guessed,
     read_queries,
+    read_units,
 )
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
@@ -48,6 +61,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         told |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
+    arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
     found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
@@ -102,6 +116,72 @@ def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, Floa
     table = released[:, : len(fitted.cells.names)]  # with the most probable category where probabilities are released
     found = guess_nearest(table, given.asked, coding_of(fitted, given))
     return {"guesses.values": found.values, "guesses.squared": found.squared}
+
+
+def links_persons(fitted: Fitted) -> bool:
+    """Whether a released record, or a group of them, stands for a person."""
+    return fitted.procedure.members is not None or link_by(fitted.job.replacing) == "own"
+
+
+def _by_keys(
+    work: Work,
+    fitted: Fitted,
+    queries: Queries,
+    cells: FloatArray,
+    released: FloatArray,
+    alike: IntArray,
+    begin: int,
+) -> dict[str, npt.NDArray[Any]]:
+    """What a partition has for those who are looked for by the columns of each scenario."""
+    if not links_persons(fitted):
+        return {}
+    told = begin + np.arange(len(cells)) if link_by(fitted.job.replacing) == "own" else alike
+    own = _own_of(work, fitted, queries)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for at, columns in enumerate(key_columns(fitted)):
+        found = key_matches(
+            released[:, columns.masked],
+            columns.blocks(cells),
+            told,
+            queries.features[:, columns.masked],
+            queries.own_blocks[:, at],
+            own,
+        )
+        arrays |= {f"scenario_{at}.{name}": array for name, array in vars(found).items()}
+    return arrays
+
+
+def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
+    """Starts, places and weights of what counts as the own record of each query.
+
+    Its own released record where there is one; else those alike in its group, and of a unit with several rows r/n
+    for each group, which has n alike of which r are the unit's. (Otherwise 1/n is not known before all partitions
+    are searched.)
+    """
+    count = len(queries.own_row)
+    if link_by(fitted.job.replacing) == "own":
+        return np.arange(count + 1), queries.own_row, np.ones(count)
+    if fitted.unit is None:
+        return np.arange(count + 1), queries.own_alike, np.ones(count)
+    units = read_units(work)
+    order = np.argsort(units.alike.units, kind="stable")
+    ordered = units.alike.units[order]
+    begins, ends = (np.searchsorted(ordered, units.own, side=side) for side in ("left", "right"))
+    starts = np.concatenate([[0], np.cumsum(ends - begins)])
+    rows = order[np.arange(starts[-1]) + np.repeat(begins - starts[:-1], ends - begins)]
+    return starts, units.alike.places[rows], units.alike.rows[rows] / units.alike.sizes[rows]
+
+
+def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
+    """With what chance the link of each query by the columns of a scenario is right."""
+    parts = []
+    for index in range(len(cut.partitions)):
+        file = work.staging.read_record(_file(index))
+        parts.append(KeyMatches(*(file[f"scenario_{at}.{name}"] for name in ("squared", "ties", "own"))))
+    chances = reduce(KeyMatches.merge, parts).chances
+    if fitted.unit is not None or link_by(fitted.job.replacing) == "own":
+        return chances
+    return np.asarray(chances / np.maximum(own_alike(work, cut), 1))
 
 
 def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:

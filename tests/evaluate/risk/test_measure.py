@@ -32,12 +32,14 @@ def test_what_is_missing_is_told_as_a_reason():
         own_row=None, own_group=None, unlinked=Reason.NO_LINK, pairs=Reason.NO_PAIRS, groups=Reason.NO_GROUPS,
         classes=Reason.NO_CLASS, held=Reason.NO_HOLD_OUT, guessed=Reason.FEW_HELD, grouped=False, features=("x", "y"),
         smallest_group=Reason.AVERAGED_UNDEFINED, strata=Reason.NO_STRATA,
+        scenarios=Reason.NO_SCENARIO,
     )  # fmt: skip
     told = {key: measure.of(nothing) for key, measure in BY_KEY.items() if key not in ("lasko", "closest_record")}
     assert told == {
         "linkage": Reason.NO_LINK,
         "rank_linkage": Reason.NO_LINK,
         "tails": Reason.NO_LINK,
+        "scenarios": Reason.NO_SCENARIO,
         "conditional_privacy": Reason.NO_PAIRS,
         "known_attribute": Reason.NO_GROUPS,
         "collusion": Reason.NO_GROUPS,

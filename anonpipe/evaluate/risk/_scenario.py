@@ -1,0 +1,403 @@
+"""Attack: somebody knows a few columns of a person, such as age, sex and region, and looks the person up by these.
+
+What such a scenario makes of the *original* is the field's risk of key variables: who is single in them, and how
+likely a link is right. What it makes of the *release* is that link, tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import hyp2f1
+
+from anonpipe.audience import Audience
+from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._scenario_kernel import SAME, nearest_of_block
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.evaluate.utility._measurement import Better
+from anonpipe.types import FloatArray, IntArray
+
+ALLOWED = 0.09
+"""The European Medicines Agency's threshold for what is published (Policy 0070, external guidance, 2018)."""
+
+_KEYS = "Templ, Meindl & Kowarik, sdcMicro (frequencies of key variables); El Emam & Arbuckle (2013), ch. 2"
+_POPULATION = (
+    "Benedetti & Franconi (1998); Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, individual risk"
+)
+_LINKS = "El Emam et al. (2009), doi:10.1197/jamia.M2716; European Medicines Agency, Policy 0070, external guidance"
+
+_SMALL_CLASS, _TERMS = 8, 200
+"""Persons of a class up to which scipy's function is taken, and terms that are enough beyond."""
+
+FIGURES = (
+    "original_uniques",
+    "original_below_3",
+    "original_below_k",
+    "original_smallest",
+    "prosecutor_max",
+    "marketer",
+    "journalist_max",
+    "journalist_mean",
+    "population_uniques",
+    "linked",
+    "linked_uniques",
+)
+
+
+def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
+    """How likely a record is the person looked for, whose class has so many records in the sample.
+
+    Parameters
+    ----------
+    sizes
+        Records of the class in the sample, 1 or more.
+    fraction
+        Of the population that is in the sample, above 0 and up to 1.
+
+    Notes
+    -----
+    E[1/F | f], where the F persons of the population in a class of f are f plus a negative binomial number
+    with f successes of probability `fraction` (Benedetti & Franconi): fraction^f / f ·
+    2F1(f, f; f + 1; 1 - fraction), by Euler's transformation fraction / f · 2F1(1, 1; f + 1; 1 - fraction). Its
+    series has positive terms that fall at least as 1/j^f: for larger classes it is summed, as scipy's overflows.
+
+    References
+    ----------
+    Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, equation 4.
+
+    Examples
+    --------
+    >>> individual_risk([1, 2], 1.0).tolist(), round(float(individual_risk(1, 0.1)), 4)
+    ([1.0, 0.5], 0.2558)
+    """
+    of_class, which = np.unique(np.asarray(sizes, dtype=np.float64), return_inverse=True)
+    summed = np.ones_like(of_class)
+    term = np.ones_like(of_class)
+    for at in range(_TERMS):
+        term *= (at + 1) * (1.0 - fraction) / (of_class + 1.0 + at)
+        summed += term
+    small = of_class <= _SMALL_CLASS
+    summed[small] = hyp2f1(1.0, 1.0, of_class[small] + 1.0, 1.0 - fraction)
+    return np.asarray((fraction / of_class * summed)[which.reshape(np.shape(sizes))])
+
+
+@dataclass(frozen=True)
+class ScenarioRisk:
+    """What comes of a scenario.
+
+    Attributes
+    ----------
+    name, knows
+        Its name, and the columns that the intruder knows.
+    k
+        Smallest permissible group.
+    uniques, below_3, below_k
+        Share of the persons of the original whose class has one, fewer than 3, and fewer than k.
+    smallest
+        Persons of the smallest class.
+    average
+        Mean of 1 / persons of the class: what the original would give away, and the marketer's risk.
+    journalist
+        Largest and mean individual risk, and expected share of persons who are single in the population; None
+        where the share of the population is not declared.
+    persons
+        Persons counted: all, or those of a share of the classes.
+    linked, looked
+        Expected right links, and persons looked for; 0 where no released record stands for a person or a group.
+    linked_uniques, uniques_looked
+        The same of those that are single in the original.
+    of
+        Persons or records that there are.
+    """
+
+    name: str
+    knows: tuple[str, ...]
+    k: int
+    uniques: float
+    below_3: float
+    below_k: float
+    smallest: int
+    average: float
+    journalist: tuple[float, float, float] | None
+    persons: int
+    linked: float
+    looked: int
+    linked_uniques: float
+    uniques_looked: int
+    of: int
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Of the original what its classes say; of the release who is linked rightly by these columns."""
+        who = f"in scenario {self.name!r}"
+        found = [
+            self._original("original_uniques", f"Persons of the original who are single {who}", self.uniques),
+            self._original("original_below_3", f"Persons in classes of fewer than 3 {who}", self.below_3),
+            self._original("original_below_k", f"Persons in classes of fewer than k = {self.k} {who}", self.below_k),
+            self._original(
+                "original_smallest",
+                f"Persons of the smallest class {who}",
+                self.smallest,
+                unit="persons",
+                better="higher",
+            ),
+            self._original(
+                "prosecutor_max", f"Prosecutor risk of the original {who}, maximum", 1.0 / self.smallest, limited=True
+            ),
+            self._original(
+                "marketer",
+                f"Prosecutor risk of the original {who}, mean (the marketer's risk)",
+                self.average,
+                limited=True,
+            ),
+        ]
+        if self.journalist is not None:
+            highest, mean, single = self.journalist
+            title = f"Journalist risk of the original {who}"
+            of_population = f"Persons who are single in the original and in the population {who}, expected"
+            found += [
+                self._original("journalist_max", f"{title}, maximum", highest, source=_POPULATION, limited=True),
+                self._original("journalist_mean", f"{title}, mean", mean, source=_POPULATION, limited=True),
+                self._original("population_uniques", of_population, single, source=_POPULATION),
+            ]
+        if self.looked:
+            found.append(self._link("linked", f"Persons linked rightly {who}", self.linked, self.looked))
+        if self.uniques_looked:
+            title = f"Of the persons who are single in the original, linked rightly {who}"
+            found.append(self._link("linked_uniques", title, self.linked_uniques, self.uniques_looked))
+        return tuple(found)
+
+    @property
+    def _known(self) -> str:
+        return f"The intruder knows {', '.join(map(repr, self.knows))} of a person, as they are in the original."
+
+    def _original(
+        self,
+        name: str,
+        title: str,
+        value: float,
+        *,
+        source: str = _KEYS,
+        unit: str = "share",
+        better: Better = "lower",
+        limited: bool = False,
+    ) -> Measurement:
+        part = "" if self.persons >= self.of else " Counted in a random share of the classes, each of them whole."
+        return Measurement(
+            name=f"scenarios.{self.name}.{name}",
+            title=title,
+            value=value,
+            unit=unit,
+            better=better,
+            source=source,
+            records=self.persons,
+            of=self.of,
+            audience=Audience.STEWARD,
+            note=f"{self._known} Of the original, not of the release.{part}",
+            baseline=ALLOWED if limited else None,
+            baseline_is="the European Medicines Agency's threshold" if limited else "",
+        )
+
+    def _link(self, name: str, title: str, hits: float, count: int) -> Measurement:
+        low, high = (None, None) if self.looked >= self.of else wilson(hits, count)
+        return Measurement(
+            name=f"scenarios.{self.name}.{name}",
+            title=title,
+            value=hits / count,
+            unit="share",
+            better="lower",
+            source=_LINKS,
+            records=count,
+            of=self.of,
+            audience=Audience.STEWARD,
+            low=low,
+            high=high,
+            baseline=self.average if name == "linked" else 1.0,
+            baseline_is="the original itself, released as it is",
+            note=f"{self._known} Of the released records that are nearest in these columns (equal in those that are "
+            f"released unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the European "
+            "Medicines Agency's threshold for what is published.",
+        )
+
+
+def scenario_risk(
+    name: str,
+    knows: Sequence[str],
+    sizes: npt.ArrayLike,
+    *,
+    k: int,
+    own: npt.ArrayLike = (),
+    chances: npt.ArrayLike | None = None,
+    sampling_fraction: float | None = None,
+    of: int | None = None,
+) -> ScenarioRisk:
+    """Risk of the original by its classes, and of the release by links.
+
+    Parameters
+    ----------
+    name, knows
+        Of the scenario, and of the columns known.
+    sizes
+        Persons (or other units; records where each is one) of each class of the original: of those who are alike in
+        the columns known. All classes, or a random choice of them.
+    k
+        Smallest permissible group.
+    own
+        Size of the class of each record looked for; 0 where it is not among `sizes`.
+    chances
+        With what chance the link of each is right; None where no link is right or wrong.
+    sampling_fraction
+        Share of the population that is in the original; None for not declared.
+    of
+        Persons that there are; None for those of `sizes`.
+
+    Notes
+    -----
+    A person with several rows counts once in each class that has one of them.
+
+    Raises
+    ------
+    JobError
+        There is no class, or chances and own sizes do not fit.
+
+    Examples
+    --------
+    >>> found = scenario_risk("neighbour", ["age", "sex"], [1, 3], k=3, own=[1, 3], chances=[0.5, 0.0])
+    >>> found.uniques, found.below_k, found.average, found.linked, found.linked_uniques
+    (0.25, 0.25, 0.5, 0.5, 0.5)
+    """
+    classes, of_asked = np.asarray(sizes, dtype=np.int64), np.asarray(own, dtype=np.int64)
+    hits = None if chances is None else np.asarray(chances, dtype=np.float64)
+    if classes.ndim != 1 or not len(classes) or classes.min() < 1:
+        raise JobError(f"scenario {name}: no class was counted; give one or more, each of a person or more")
+    if hits is not None and hits.shape != of_asked.shape:
+        raise JobError(f"scenario {name}: {hits.shape} chances for {of_asked.shape} records looked for; give one each")
+    persons = int(classes.sum())
+    journalist = None
+    if sampling_fraction is not None:
+        risks = individual_risk(classes, sampling_fraction)
+        singles = float((classes == 1).sum()) * sampling_fraction / persons
+        journalist = float(risks.max()), math.fsum(risks * classes) / persons, singles
+    single = of_asked == 1
+    return ScenarioRisk(
+        name=name,
+        knows=tuple(knows),
+        k=k,
+        uniques=_share_below(classes, 2),
+        below_3=_share_below(classes, 3),
+        below_k=_share_below(classes, k),
+        smallest=int(classes.min()),
+        average=len(classes) / persons,
+        journalist=journalist,
+        persons=persons,
+        linked=0.0 if hits is None else math.fsum(hits),
+        looked=0 if hits is None else len(hits),
+        linked_uniques=0.0 if hits is None else math.fsum(hits[single]),
+        uniques_looked=0 if hits is None else int(single.sum()),
+        of=max(persons, of or 0),
+    )
+
+
+def _share_below(classes: IntArray, size: int) -> float:
+    return float(classes[classes < size].sum() / classes.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class KeyMatches:
+    """What a part of the release has for those who are looked for by a few columns.
+
+    Attributes
+    ----------
+    squared
+        Smallest squared distance in these columns; infinity where none is equal in the unchanged ones.
+    ties
+        Released records at that distance.
+    own
+        Sum of what these count as the own ones.
+    """
+
+    squared: FloatArray
+    ties: IntArray
+    own: FloatArray
+
+    def merge(self, later: Self) -> Self:
+        """Of both parts the nearer ones, and all that are equally near."""
+        low = np.minimum(self.squared, later.squared)
+        first, second = (each.squared <= low * (1.0 + SAME) for each in (self, later))
+        return type(self)(
+            low,
+            np.where(first, self.ties, 0) + np.where(second, later.ties, 0),
+            np.where(first, self.own, 0.0) + np.where(second, later.own, 0.0),
+        )
+
+    @property
+    def chances(self) -> FloatArray:
+        """With what chance one of them, drawn at random, is the own one."""
+        return self.own / np.maximum(self.ties, 1)
+
+
+def key_matches(
+    points: FloatArray,
+    blocks: IntArray,
+    told: IntArray,
+    queries: FloatArray,
+    own_blocks: IntArray,
+    own: tuple[IntArray, IntArray, FloatArray],
+) -> KeyMatches:
+    """Look for records by the columns of a scenario in a part of the release.
+
+    Parameters
+    ----------
+    points, queries
+        Features of the masked columns known, shapes (n, width) and (m, width).
+    blocks, own_blocks
+        A number of what the unchanged columns known hold, equal where these are; shapes (n,) and (m,).
+    told
+        What is told of each released record: its own number, or one of its group, shape (n,).
+    own
+        Starts, places and weights as of `nearest_of_block`: what counts as the own record of each.
+    """
+    order = np.argsort(blocks, kind="stable")
+    ordered = blocks[order]
+    begins, ends = (np.searchsorted(ordered, own_blocks, side=side) for side in ("left", "right"))
+    sorted_points = np.ascontiguousarray(points[order], dtype=np.float64)
+    asked = np.ascontiguousarray(queries, dtype=np.float64)
+    found = nearest_of_block(sorted_points, told[order], begins, ends, asked, *own)
+    return KeyMatches(*found)
+
+
+def _of_release(known: Known) -> Measured | Reason:
+    scenarios = known.scenarios
+    if isinstance(scenarios, Reason):
+        return scenarios
+    found: list[Measurement] = []
+    for name, one in scenarios.items():
+        risk = scenario_risk(
+            name,
+            one.knows,
+            one.sizes,
+            k=known.k,
+            own=one.own,
+            chances=None if isinstance(one.chances, Reason) else one.chances,
+            sampling_fraction=one.sampling_fraction,
+            of=one.of,
+        )
+        found += risk.measurements()
+    return found
+
+
+MEASURE = Measure(
+    key="scenarios",
+    title="disclosure scenarios on key variables",
+    figures=tuple(f"scenarios.*.{name}" for name in FIGURES),
+    function=_of_release,
+    counts_units=True,
+)

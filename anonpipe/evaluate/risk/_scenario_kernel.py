@@ -1,0 +1,71 @@
+"""The nearest points of the same block, how many are equally near, and how much of them is one's own."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.types import FloatArray, IntArray
+
+SAME = 1e-9
+"""Squared distances that differ by no more than this share are equal: their sums are rounded."""
+
+
+@nb.njit(cache=True, nogil=True)
+def nearest_of_block(
+    points: FloatArray,
+    told: IntArray,
+    begins: IntArray,
+    ends: IntArray,
+    queries: FloatArray,
+    starts: IntArray,
+    places: IntArray,
+    weights: FloatArray,
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Search each query's block.
+
+    Parameters
+    ----------
+    points
+        Sorted by block, shape (n, width); no width: all of a block are equally near.
+    told
+        What is told of each point: a number of its group, say; shape (n,).
+    begins, ends
+        Of each query the rows of its block, shape (m,).
+    queries
+        Shape (m, width).
+    starts, places, weights
+        Query q counts a point with `weights[i]` whose `told` is `places[i]`,
+        i from starts[q] to starts[q + 1].
+
+    Returns
+    -------
+    squared, ties, own
+        Smallest squared distance (infinity for an empty block), points at it, and
+        the sum of what these count; shape (m,). Time: points of all blocks searched, times width.
+
+    Examples
+    --------
+    >>> points, told = np.array([[1.0], [1.0], [3.0]]), np.array([7, 8, 7])
+    >>> nearest_of_block(points, told, np.array([0]), np.array([3]), np.array([[0.0]]),
+    ...                  np.array([0, 1]), np.array([7]), np.array([0.5]))
+    (array([1.]), array([2]), array([0.5]))
+    """
+    m = queries.shape[0]
+    squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)
+    for q in range(m):
+        best = np.inf
+        for i in range(begins[q], ends[q]):
+            distance = 0.0
+            for j in range(queries.shape[1]):
+                distance += (points[i, j] - queries[q, j]) ** 2
+            if distance > best * (1.0 + SAME):
+                continue
+            if distance < best * (1.0 - SAME) or best == np.inf:
+                best, ties[q], own[q] = distance, 0, 0.0
+            ties[q] += 1
+            for at in range(starts[q], starts[q + 1]):
+                if places[at] == told[i]:
+                    own[q] += weights[at]
+        squared[q] = best
+    return squared, ties, own

@@ -1,0 +1,113 @@
+"""Disclosure scenarios: figures of the original against dictionaries, links against loops, risk against its series."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.audience import Audience
+from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk import MEASURES, Scenario, individual_risk, key_matches, scenario_risk
+from tests.naive import scenario as naive
+
+MEASURE = next(each for each in MEASURES if each.key == "scenarios")
+
+
+@pytest.mark.parametrize("fraction", [0.02, 0.1, 0.5, 0.99, 1.0])
+def test_individual_risk_is_the_mean_of_a_negative_binomial(fraction):
+    sizes = [1, 2, 3, 7, 40]
+    expected = [naive.individual_risk(size, fraction) for size in sizes]
+    assert individual_risk(sizes, fraction) == pytest.approx(expected, rel=1e-8)
+
+
+def test_individual_risk_is_that_of_samples_drawn():
+    """1/F is the chance to be right, here of 200,000 classes of a population drawn as the model has it."""
+    rng = np.random.default_rng(2)
+    population = 3 + rng.negative_binomial(3, 0.2, 200_000)
+    assert individual_risk(3, 0.2) == pytest.approx((1 / population).mean(), abs=4 * (1 / population).std() / 447)
+
+
+def test_individual_risk_of_large_classes_neither_vanishes_nor_overflows():
+    risks = individual_risk([*range(1, 60), 10_000, 1_000_000], 0.001)
+    assert (np.diff(risks) < 0).all() and risks[-2:] == pytest.approx([1e-7, 1e-9], rel=0.001)
+
+
+cells = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 1.0, math.nan])), min_size=1, max_size=40)
+
+
+@given(cells, st.integers(2, 6), st.sampled_from([None, 0.1, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_figures_of_the_original_are_those_of_counted_classes(rows, k, fraction):
+    classes = naive.class_sizes(rows)
+    sizes = list(classes.values())
+    found = scenario_risk("a", ["x", "y"], sizes, k=k, sampling_fraction=fraction)
+    each = [classes[naive._held(row)] for row in rows]
+    assert found.uniques == pytest.approx(each.count(1) / len(rows))
+    assert found.below_3 == pytest.approx(sum(size < 3 for size in each) / len(rows))
+    assert found.below_k == pytest.approx(sum(size < k for size in each) / len(rows))
+    assert found.average == pytest.approx(sum(1 / size for size in each) / len(rows))
+    assert found.smallest == min(each) and found.persons == len(rows)
+    if fraction is not None:
+        risks = [naive.individual_risk(size, fraction) for size in each]
+        expected = max(risks), sum(risks) / len(rows), each.count(1) * fraction / len(rows)
+        assert found.journalist == pytest.approx(expected)
+        assert found.journalist[1] <= found.average + 1e-12
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_links_are_those_of_loops_and_of_parts_merged(seed, width, blocks):
+    rng = np.random.default_rng(seed)
+    points, queries = rng.integers(0, 4, (30, width)) / 3, rng.integers(0, 4, (12, width)) / 3
+    of_points, of_queries = rng.integers(0, blocks, 30), rng.integers(0, blocks + 1, 12)
+    told = rng.integers(0, 5, 30)
+    weights = [{int(place): float(rng.random()) for place in rng.permutation(5)[: rng.integers(0, 3)]} for _ in queries]
+    starts = np.cumsum([0, *(len(each) for each in weights)])
+    places = np.array([place for each in weights for place in each], dtype=np.int64)
+    own = starts, places, np.array([weight for each in weights for weight in each.values()], dtype=np.float64)
+    expected = naive.key_links(points, of_points, told, queries, of_queries, weights)
+    whole = key_matches(points, of_points, told, queries, of_queries, own)
+    parts = [slice(0, 13), slice(13, 30)]
+    first, second = (key_matches(points[part], of_points[part], told[part], queries, of_queries, own) for part in parts)
+    for found in (whole, first.merge(second)):
+        assert found.squared == pytest.approx([one[0] for one in expected])
+        assert found.ties.tolist() == [one[1] for one in expected]
+        assert found.own == pytest.approx([one[2] for one in expected])
+        assert (found.chances <= 1 + 1e-12).all() or any(sum(each.values()) > 1 for each in weights)
+
+
+def test_everything_is_the_stewards_and_held_against_the_agencys_threshold():
+    found = scenario_risk(
+        "a", ["x"], [1, 2, 9], k=5, own=[1, 2, 0], chances=[0.5, 0.25, 0.0], sampling_fraction=0.1, of=900
+    ).measurements()
+    named = {one.name.rpartition(".")[2]: one for one in found}
+    assert all(one.audience is Audience.STEWARD for one in found)
+    assert named["prosecutor_max"].baseline == named["journalist_max"].baseline == 0.09
+    linked, single = named["linked"], named["linked_uniques"]
+    assert (linked.value, single.value, single.records) == (0.25, 0.5, 1) and linked.baseline == 3 / 12
+    assert linked.low < linked.value < linked.high and "'x'" in linked.note
+    assert named["original_smallest"].unit == "persons" and "share of the classes" in named["marketer"].note
+
+
+def test_without_links_the_original_is_measured_alone():
+    known = SimpleNamespace(
+        k=3, scenarios={"a": Scenario(["x"], np.array([1, 4]), np.array([1]), Reason.NO_LINK, None, 5)}
+    )
+    names = [one.name for one in MEASURE.of(known)]
+    assert names == [
+        "scenarios.a.original_uniques", "scenarios.a.original_below_3", "scenarios.a.original_below_k",
+        "scenarios.a.original_smallest", "scenarios.a.prosecutor_max", "scenarios.a.marketer",
+    ]  # fmt: skip
+
+
+def test_what_does_not_belong_together_is_refused():
+    with pytest.raises(JobError, match="no class was counted"):
+        scenario_risk("a", ["x"], [], k=5)
+    with pytest.raises(JobError, match="give one each"):
+        scenario_risk("a", ["x"], [1], k=5, own=[1, 1], chances=[0.5])
