@@ -1,4 +1,4 @@
-"""The command line: init, plan, run, compare, summary, report, verify, methods, schema, demo, warm, purge.
+"""The command line: init, plan, run, compare, summary, evaluate, report, verify, methods, schema, demo, warm, purge.
 
 Heavy libraries are imported inside the commands, so that `--help` answers at
 once. What is printed, and how, is in `display`.
@@ -15,13 +15,14 @@ import typer
 
 from anonpipe import display, errors, interrupts
 from anonpipe.display import Form, counted
-from anonpipe.errors import AnonpipeError, InputError, JobError
+from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
 
 if TYPE_CHECKING:
     from anonpipe.job.model import Job
     from anonpipe.pipeline.run import Outcome
     from anonpipe.report import Report
     from anonpipe.storage.release import Checked
+    from anonpipe.verify.verdict import Verdict
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -343,6 +344,38 @@ def verify(
             display.line("who published it was not looked at; with the steward's public key: --key steward.pub")
 
 
+@app.command()
+def evaluate(
+    original: Annotated[str, typer.Argument(help="The original: Parquet or CSV, a file, folder, glob or URL")],
+    release: Annotated[str, typer.Argument(help="A release of it, whoever made it, in the same forms")],
+    job: Annotated[
+        Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
+    ] = None,
+    hold_out: Annotated[
+        str | None, typer.Option(help="Records of the same population that the release was not made from")
+    ] = None,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Row i of the release was made from row i of the original")
+    ] = False,
+    k: Annotated[int | None, typer.Option(min=2, help="Smallest group that is looked at (default: the job's)")] = None,
+    settings: Setting = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the checks that failed alone")] = False,
+) -> None:
+    """Measure what any release keeps of its original and tells of it: for the data steward only."""
+    from anonpipe.two_tables import evaluate_release
+
+    form = _form(as_json, quiet)
+    if settings and job is None:
+        raise JobError("--set overrides keys of a job, and none is given; give --job")
+    loaded = None if job is None else _load(job, settings, {})
+    with display.err.status("measuring"):
+        found = evaluate_release(original, release, loaded, hold_out=hold_out, paired=paired, k=k)
+    display.show_evaluated(found, form)
+    if not found.verdict.passed:
+        raise GateError("the release does not keep a limit" + _failed(found.verdict))
+
+
 @app.command("key")
 def public_key() -> None:
     """Print the public key by which recipients know this steward's releases."""
@@ -514,8 +547,6 @@ def _lasting() -> bool:
 
 
 def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TABLES) -> None:
-    from anonpipe.errors import GateError
-
     if form is not Form.JSON:
         display.show_outcome(outcome, form)
     pruned = _prune(job, prune) if outcome.version is not None and prune else []
@@ -526,15 +557,15 @@ def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TAB
             display.line(f"pruned version {gone}")
     if outcome.version is None:
         kept = job.report.internal or job.output
-        failed = "" if form is Form.TABLES else _failed(outcome)
+        failed = "" if form is Form.TABLES else _failed(outcome.verdict)
         raise GateError(
             f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
         )
 
 
-def _failed(outcome: Outcome) -> str:
+def _failed(verdict: Verdict) -> str:
     """The gates that failed, a line each, where no table has shown them."""
-    lines = (each for each in outcome.verdict.lines if each.outcome == "failed")
+    lines = (each for each in verdict.lines if each.outcome == "failed")
     return "".join(f"\n  {each.name}: {each.measured}, {each.limit}" for each in lines)
 
 

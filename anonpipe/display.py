@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anonpipe.pipeline.run import Outcome
     from anonpipe.report import Report
     from anonpipe.report.content import Compared, Figure
+    from anonpipe.two_tables import Evaluated
     from anonpipe.verify.verdict import Verdict
 
 
@@ -324,6 +325,49 @@ def _share_table(found: Compared) -> Table:
         for one in found.shares:
             if one.column == name:
                 table.add_row(f"  {escape(one.category)}", f"{one.original:.2%}", f"{one.released:.2%}")
+    return table
+
+
+# --- any two tables -------------------------------------------------------------------------------------------------
+
+
+def show_evaluated(found: Evaluated, form: Form) -> None:
+    """What two tables tell: checks, measures, the recipients' analyses, and what was not measured."""
+    from anonpipe.report.build import analysis_part, figure
+
+    assessed = found.assessment
+    figures = {
+        "utility": [figure(one) for one in assessed.utility],
+        "risk": [figure(one) for one in assessed.risk],
+    }
+    analyses = [analysis_part(one) for one in assessed.analyses]
+    if form is Form.JSON:
+        content = {"rows": dict(zip(("original", "release"), found.rows, strict=True)), "columns": found.columns}
+        content |= {"not_compared": found.left_out, **found.verdict.in_words(), "warnings": found.warnings}
+        as_json(content | figures | {"analyses": analyses})
+        return
+    for warning in found.warnings:
+        warn(warning)
+    if form is Form.QUIET:
+        return
+    line(f"{found.rows[1]:,} released rows beside {found.rows[0]:,} original ones, {len(found.columns)} columns")
+    for name, each in figures.items():
+        if each:
+            out.print(_measures_table(name, each))
+    for part in analyses:
+        told = ", ".join(f"{name.replace('_', ' ')} {_four(value)}" for name, value in part.shares)
+        line(f"analysis {part.name!r}: {part.problem or told}")
+    show_verdict(found.verdict)
+
+
+def _measures_table(title: str, figures: list[Figure]) -> Table:
+    table = plain_table(f"{title}: figure (95 % interval), and what chance or no release would give")
+    table.add_column("measure", overflow="fold", min_width=28)
+    table.add_column("figure", justify="right", overflow="fold", max_width=32)
+    table.add_column("baseline", justify="right", no_wrap=True)
+    for one in figures:
+        ends = "" if one.low is None and one.high is None else f" ({_four(one.low)} to {_four(one.high)})"
+        table.add_row(escape(one.title), f"{_four(one.value)} {one.unit}".strip() + ends, _four(one.baseline))
     return table
 
 

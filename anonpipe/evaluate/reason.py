@@ -29,5 +29,7 @@ class Reason(StrEnum):
     NO_SCENARIO = "no scenario"
     UNITS = "units"
     UNITS_WITHOUT_CONTROL = "units without control"
+    ONLY_A_RUN = "only a run"
+    NO_ROW_TOLD = "no row told"
     REFUSED = "refused"
     WITHHELD = "withheld"

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from anonpipe.columns import Kind, Role, Scalar
+from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
@@ -220,6 +220,25 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     return _write(source_url, output, k, guesses, needs, chosen)
+
+
+def guess_columns(source_url: str) -> dict[str, Column]:
+    """Kind of each column of a table that something can be measured of, and role of those that name persons.
+
+    Columns that are proposed as dropped for what they tell beside others are
+    among them; those of too many texts, or of no usable type, are not.
+    """
+    looks = look_at(_sample(source_url)[0])
+    found = guess(looks)
+    return {
+        look.name: Column(kind=found[look.name].kind, role=_measured_as(found[look.name].role))
+        for look in looks
+        if found[look.name].role is not Role.DROPPED or look.numbers is not None or look.distinct <= MANY_CATEGORIES
+    }
+
+
+def _measured_as(role: Role) -> Role:
+    return role if role.names_persons else Role.MASKED
 
 
 def _by_categories(guessed: Guess) -> Guess:

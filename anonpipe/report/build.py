@@ -128,9 +128,9 @@ def internal(facts: Facts, version: str | None) -> Report:
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
-        utility=tuple(_figure(one) for one in assessed.utility),
-        risk=tuple(_figure(one) for one in assessed.risk),
-        analyses=tuple(_analysis(one) for one in assessed.analyses),
+        utility=tuple(figure(one) for one in assessed.utility),
+        risk=tuple(figure(one) for one in assessed.risk),
+        analyses=tuple(analysis_part(one) for one in assessed.analyses),
         not_checked=_not_checked(each.check for each in assessed.not_checked),
         files=_files(facts) if version is not None else (),
         warnings=facts.warnings,
@@ -147,8 +147,8 @@ def external(facts: Facts) -> Report:
         audience="external",
         columns=words.columns(facts.job, facts.columns, external=True),
         correlations=_correlations(facts.correlations, with_original=False),
-        utility=tuple(_figure(one) for one in released_measures(assessed.utility, k)),
-        risk=tuple(_figure(one) for one in released_measures(assessed.risk, k)),
+        utility=tuple(figure(one) for one in released_measures(assessed.utility, k)),
+        risk=tuple(figure(one) for one in released_measures(assessed.risk, k)),
         analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
         files=_files(facts),
@@ -264,19 +264,21 @@ def _matrix(values: Any) -> tuple[tuple[float | None, ...], ...]:
     )
 
 
-def _figure(one: Measurement) -> Figure:
+def figure(one: Measurement) -> Figure:
+    """A measure as a report has it."""
     content = {name: value for name, value in one.to_dict().items() if name in Figure.model_fields}
     return Figure(**content, disclosive=disclosive(one))
 
 
-def _analysis(one: AnalysisOutcome) -> AnalysisPart:
+def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
+    """A recipient's model as the internal report has it."""
     compared = one.comparison
     coefficients = tuple(
         Coefficient(name=words.coefficient(c.name), original=_interval(c.original), released=_interval(c.released))
         for c in compared.coefficients
     )
     problem = compared.original.problem or compared.released.problem
-    return _analysis_part(one, compared.original.rows, problem, coefficients, _SHARES)
+    return _part_of(one, compared.original.rows, problem, coefficients, _SHARES)
 
 
 def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
@@ -287,13 +289,13 @@ def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
         for name, estimate in released_estimates(fit, k).items()
     )
     shares = () if on_too_few(one.records, k) else RELEASED_SHARES
-    return _analysis_part(one, None, fit.problem, coefficients, shares)
+    return _part_of(one, None, fit.problem, coefficients, shares)
 
 
 _SHARES = ("changed_significance", "changed_direction", "outside", "overlap")
 
 
-def _analysis_part(
+def _part_of(
     one: AnalysisOutcome,
     rows_original: int | None,
     problem: str | None,

@@ -768,6 +768,8 @@ REASONS: dict[Reason, str] = {
     Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
     Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
     "aside as a whole",
+    Reason.ONLY_A_RUN: "two tables do not tell it; only a run of anonpipe measures it",
+    Reason.NO_ROW_TOLD: "nobody said which released row was made from which original one (--paired: row by row)",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }

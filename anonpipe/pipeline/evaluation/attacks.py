@@ -315,10 +315,15 @@ class KnownOfRun:
 def measured_risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:
     """Every measure that the run allows, and what it does not allow."""
     known = KnownOfRun(work, fitted, cut)
+    return measured_of(known, known.units is not None)
+
+
+def measured_of(known: risk.Known, units: bool) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:
+    """Every measure that what is known allows, and what it does not allow; `units`: whether they have several rows."""
     found: list[Measurement] = []
     left_out: list[NotChecked] = []
     for measure in risk.MEASURES:
-        outcome, key = _tried(measure, known), f"unmeasured.{measure.key}"
+        outcome, key = _tried(measure, known, units), f"unmeasured.{measure.key}"
         if isinstance(outcome, Reason):
             left_out.append(NotChecked(key, outcome, {"fewest": FEWEST_HELD}))
         elif isinstance(outcome, str):
@@ -328,12 +333,12 @@ def measured_risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[tuple[Measureme
     return tuple(found), tuple(left_out)
 
 
-def _tried(measure: risk.Measure, known: KnownOfRun) -> risk.Measured | Reason | str:
+def _tried(measure: risk.Measure, known: risk.Known, units: bool) -> risk.Measured | Reason | str:
     """What a measure finds, or why it refuses, in its own words: too few records, or no column that it is for.
 
     A refused measure is not checked, and fails a gate that limits it.
     """
-    if known.units is not None and not measure.counts_units:
+    if units and not measure.counts_units:
         return Reason.UNITS
     try:
         return measure.of(known)

@@ -1,0 +1,255 @@
+"""What an intruder finds in a release of which nothing is known but its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from anonpipe.columns import Kind
+from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
+from anonpipe.evaluate import risk
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.job.model import Measure
+from anonpipe.pipeline.evaluation.attacks import measured_of
+from anonpipe.pipeline.evaluation.search import NEIGHBOURS
+from anonpipe.pipeline.holdout import FEWEST_HELD
+from anonpipe.rng import generator
+from anonpipe.two_tables._tables import Named, Tables
+from anonpipe.types import FloatArray, IntArray
+from anonpipe.verify.assessment import NotChecked
+
+KEY = b"which records of two tables"
+"""Which records are looked at is no secret: whoever asks has both tables."""
+
+
+def drawn(what: str, rows: int, count: int) -> IntArray:
+    """Positions of some rows, ascending; the same for the same numbers."""
+    if count >= rows:
+        return np.arange(rows)
+    return np.sort(generator(KEY, what).choice(rows, count, replace=False))
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Records that were looked for, and what was found.
+
+    Attributes
+    ----------
+    rows
+        Where they stand in the original.
+    cells
+        Of them; shape (n_queries, n_columns).
+    held
+        Of records that the release was not made from.
+    told
+        Of some released records.
+    release, original, ranks, control
+        The nearest released records, the nearest other originals, the nearest
+        released ones by ranks, and the nearest released ones of those held.
+    guesses
+        What the closest released record says of each column of all of them.
+    """
+
+    rows: IntArray
+    cells: FloatArray
+    held: FloatArray
+    told: FloatArray
+    release: risk.Nearest
+    original: risk.Nearest
+    ranks: risk.Nearest
+    control: risk.Nearest | None
+    guesses: risk.Guesses
+
+
+def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray) -> Looked:
+    """Look for some records in the whole release, and in the whole original as the reference.
+
+    Parameters
+    ----------
+    queries
+        How many.
+    original, release
+        Cells of a sample of either, which scale and ranks are taken of.
+    """
+    rows = drawn("queries", tables.original.rows, queries)
+    (cells,) = tables.rows(tables.original, rows)
+    held = np.empty((0, cells.shape[1]))
+    if tables.held is not None:
+        (held,) = tables.rows(tables.held, drawn("held", tables.held.rows, queries))
+    nulls = np.where(tables.encoder.has_nulls, np.nan, 0.0)[None]
+    known = [at for at, name in enumerate(tables.encoder.names) if name not in tables.sensitive]
+    codes = [place for place, at in enumerate(known) if at in tables.coded]
+    elsewhere = np.concatenate([release, cells, held, nulls])
+    coding = risk.Coding.of(original[:, known], elsewhere[:, known], codes)
+
+    def encode(each: FloatArray) -> FloatArray:
+        return np.concatenate(coding.each(each[:, known]), axis=1)
+
+    asked, control = encode(cells), encode(held) if len(held) >= FEWEST_HELD else None
+    before, after = risk.Ranks.of(encode(original)), risk.Ranks.of(encode(release))
+    by_rank, everyone = before.apply(asked), np.concatenate([cells, held])
+    to_guess = risk.Coding.of(release, everyone, tables.coded)
+    found: list[tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses]] = []
+    for first, batch in tables.cells(tables.release):
+        features = encode(batch)
+        near = risk.nearest(features, asked, NEIGHBOURS, offset=first, values=True)
+        ranked = risk.nearest(after.apply(features), by_rank, 2, offset=first)
+        of_held = None if control is None else risk.nearest(features, control, 2, offset=first)
+        new = near, ranked, of_held, risk.guess_nearest(batch, everyone, to_guess)
+        found = [new if not found else _both(found[0], new)]
+    others = (
+        risk.nearest(encode(batch), asked, NEIGHBOURS, offset=first, without=rows, values=True)
+        for first, batch in tables.cells(tables.original)
+    )
+    nearest, ranks, of_control, guesses = found[0]
+    reference = reduce(lambda one, other: risk.merge_nearest([one, other], NEIGHBOURS), others)
+    return Looked(rows, cells, held, release, nearest, reference, ranks, of_control, guesses)
+
+
+def _both(
+    one: tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses],
+    other: tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses],
+) -> tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses]:
+    """What was found in two parts of the release."""
+    control = None if one[2] is None or other[2] is None else risk.merge_nearest([one[2], other[2]], 2)
+    near = risk.merge_nearest([one[0], other[0]], NEIGHBOURS)
+    return near, risk.merge_nearest([one[1], other[1]], 2), control, one[3].merge(other[3])
+
+
+@dataclass(frozen=True, eq=False)
+class KnownOfTables:
+    """What attacks are given (`anonpipe.evaluate.risk.Known`) of two tables: no group, no stratum, no method."""
+
+    tables: Tables
+    looked: Looked
+    k: int
+    paired: tuple[FloatArray, FloatArray] | None
+    asked: Measure
+
+    grouped = False
+    own_group = None
+    alike = None
+    groups = Reason.ONLY_A_RUN
+    classes = Reason.ONLY_A_RUN
+    strata = Reason.ONLY_A_RUN
+    smallest_group = Reason.ONLY_A_RUN
+    unlinked = Reason.NO_ROW_TOLD
+    exact_moments = False
+    own_columns = 0
+    fewest_alike = None
+
+    @property
+    def rows(self) -> int:
+        """Records of the release."""
+        return self.tables.release.rows
+
+    @property
+    def features(self) -> Sequence[str]:
+        """Names of the columns."""
+        return self.tables.encoder.names
+
+    @property
+    def link(self) -> risk.Link:
+        """What ties a released record to one person."""
+        return "unknown" if self.paired is None else "own"
+
+    @property
+    def own_row(self) -> IntArray | None:
+        """The released row made from each record looked for, where rows stand for rows."""
+        return None if self.paired is None else self.looked.rows
+
+    @property
+    def own_size(self) -> IntArray:
+        """Records of no group."""
+        return np.zeros(len(self.looked.rows), dtype=np.int64)
+
+    @property
+    def released(self) -> risk.Found:
+        """The nearest released records of the records looked for."""
+        return risk.Found(self.looked.release, None)
+
+    @property
+    def original(self) -> risk.Found:
+        """The nearest other originals of them."""
+        return risk.Found(self.looked.original, None)
+
+    @property
+    def by_rank(self) -> risk.Found:
+        """The nearest released records by ranks."""
+        return risk.Found(self.looked.ranks, None)
+
+    @property
+    def numbers(self) -> tuple[Sequence[str], FloatArray]:
+        """Masked numbers and dates of the records looked for."""
+        places = [at for at in self._masked if not self.tables.encoder.columns[at].kind.coded]
+        return [self.features[at] for at in places], self.looked.cells[:, places]
+
+    @property
+    def held(self) -> risk.Found | Reason:
+        """The nearest released records of records that the release was not made from."""
+        return self._no_control or risk.Found(self._control, None)
+
+    @property
+    def guessed(self) -> risk.Guessed | Reason:
+        """Records whose columns are guessed."""
+        if problem := self._no_control:
+            return problem
+        looked = self.looked
+        given = looked.told, looked.cells, looked.held, looked.guesses
+        return risk.Guessed(*given, self.features, self._masked, self.tables.coded)
+
+    @property
+    def pairs(self) -> risk.Pairs | Reason:
+        """A paired sample of the masked columns."""
+        if self.paired is None:
+            return Reason.NO_ROW_TOLD
+        places, columns = self._masked, self.tables.encoder.columns
+        unordered = [at for at, place in enumerate(places) if columns[place].kind in (Kind.CATEGORICAL, Kind.BINARY)]
+        before, after = (table[:, places] for table in self.paired)
+        return risk.Pairs(before, after, [self.features[at] for at in places], unordered)
+
+    @property
+    def scenarios(self) -> dict[str, risk.Scenario] | Reason:
+        """What the original would give away to who knows some columns; the links are tried by a run alone."""
+        names, found = list(self.features), {}
+        for scenario in self.asked.scenarios:
+            places = [names.index(name) for name in scenario.knows]
+            parts = [counted(row_numbers(cells[:, places])) for _, cells in self.tables.cells(self.tables.original)]
+            classes, sizes = added(parts)
+            own = looked_up(classes, sizes, row_numbers(self.looked.cells[:, places]))
+            fraction, of = self.asked.sampling_fraction, self.tables.original.rows
+            found[scenario.name] = risk.Scenario(scenario.knows, sizes, own, Reason.ONLY_A_RUN, fraction, of)
+        return found or Reason.NO_SCENARIO
+
+    def rng(self, what: str) -> np.random.Generator:
+        """The generator of one use."""
+        return generator(KEY, what)
+
+    @property
+    def _masked(self) -> list[int]:
+        return [at for at, name in enumerate(self.features) if name in self.tables.masked]
+
+    @property
+    def _no_control(self) -> Reason | None:
+        if self.tables.held is None:
+            return Reason.NO_HOLD_OUT
+        return Reason.FEW_HELD if self.looked.control is None else None
+
+    @property
+    def _control(self) -> risk.Nearest:
+        assert self.looked.control is not None  # as _no_control has seen
+        return self.looked.control
+
+
+def measured_risk(known: KnownOfTables) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:
+    """Every attack that two tables allow, and what they do not allow."""
+    return measured_of(known, False)
+
+
+def sampled(tables: Tables, table: Named, count: int) -> FloatArray:
+    """Cells of a sample; of two tables of equal length the same rows."""
+    return tables.rows(table, drawn("sample", table.rows, count))[0]
