@@ -35,7 +35,7 @@ def group_mean(features: FloatArray, members: IntArray, mean: FloatArray) -> Non
 
 
 @nb.njit(cache=True, nogil=True)
-def _add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool) -> None:
+def add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool) -> None:
     """Add a'b to `out`, four rows at a time; `symmetric` fills the upper triangle only."""
     for i in range(0, a.shape[0], 4):
         for j in range(a.shape[1]):
@@ -82,7 +82,7 @@ def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
             for j in range(width):
                 rows[i - begin, j] = features[i, j] - mean[j]
         block[:] = 0.0
-        _add_products(rows, rows, block, nb.boolean(True))
+        add_products(rows, rows, block, nb.boolean(True))
         scatter += block
     _mirror(scatter)
     return mean, scatter
@@ -106,12 +106,12 @@ def within_scatter(features: FloatArray, order: IntArray, starts: IntArray) -> F
             filled += 1
             if filled == BLOCK:
                 block[:] = 0.0
-                _add_products(rows, rows, block, nb.boolean(True))
+                add_products(rows, rows, block, nb.boolean(True))
                 within += block
                 filled = 0
     rows[filled:] = 0.0
     block[:] = 0.0
-    _add_products(rows, rows, block, nb.boolean(True))
+    add_products(rows, rows, block, nb.boolean(True))
     within += block
     _mirror(within)
     return within
@@ -130,7 +130,7 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
         right[:count] = b[begin : begin + count]
         left[count:] = 0.0
         block[:] = 0.0
-        _add_products(left, right, block, nb.boolean(False))
+        add_products(left, right, block, nb.boolean(False))
         total += block
     return total
 

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from anonpipe.errors import InputError
 from anonpipe.methods.mixture import (
+    TREE_ROWS,
     ClassConstraints,
+    ClassFit,
+    ClassStatistics,
     LatentClasses,
     agglomerate,
     bic,
     class_constraints,
     classes_over,
     count_categories,
+    evenly_spaced,
     first_classes,
     fit_classes,
+    race,
 )
 from anonpipe.types import FloatArray, IntArray
 
 Columns = tuple[tuple[int, ...], ...]
 
 CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
-"""Numbers of classes tried, until two in turn do not raise the BIC."""
+"""Numbers of classes tried, until two in turn do not raise the BIC of their short runs."""
+
+IDLE = 2
+"""So many; and so many in turn of those that go on to their end and are not the best end the choice."""
+
+SHORT_PASSES = 25
+"""Of a short run."""
+
+LONG_PASSES = 200
+"""The most that a run takes in all."""
 
 TOLERANCE = 1e-5
 """A pass that changes the log-likelihood by less than this part is the last."""
@@ -112,26 +129,47 @@ def choose_categories(
     """
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
-    levels = agglomerate(np.concatenate([scores, _indicators(codes, starts)], axis=1), tried[-1])[0]
-    best: tuple[float, LatentClasses, ClassConstraints] | None = None
-    idle = 0
+    few = evenly_spaced(len(scores), max(TREE_ROWS, tried[-1]))
+    seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
+    levels = agglomerate(seen, tried[-1])[0]
+    expect = classes_over([(scores, codes)])
+    short: list[_Run] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
         bounds = class_constraints(k, n_rows, groups)
-        sizes = np.bincount(labels).astype(np.float64)
-        start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, scores.shape[1], bounds)
-        found = fit_classes(classes_over([(scores, codes)]), start, bounds, tolerance=TOLERANCE)
-        free = (groups - 1) * (1 + scores.shape[1]) + groups * int((np.diff(starts) - 1).sum())
-        criterion = bic(found.log_likelihoods[-1], free, len(scores))
-        if best is None or criterion > best[0]:
-            best, idle = (criterion, found.classes, bounds), 0
-        else:
-            idle += 1
-        if idle == 2:
+        tables = count_categories(codes[few], labels, groups, starts)
+        start = first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
+        found = fit_classes(expect, start, bounds, tolerance=TOLERANCE, iterations=SHORT_PASSES)
+        short.append(_Run(found, bounds, len(scores)))
+        criteria = [run.bic for run in short]
+        if len(short) - 1 - int(np.argmax(criteria)) == IDLE:
             break
-    assert best is not None
-    return best[1], best[2]
+    best = max(race(short, lambda run: run.bic, lambda run: run.ended(expect), IDLE), key=lambda run: run.bic)
+    return best.fit.classes, best.bounds
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The fit of a number of classes so far."""
+
+    fit: ClassFit
+    bounds: ClassConstraints
+    rows: int
+
+    @property
+    def bic(self) -> float:
+        slopes, starts = self.fit.classes.slopes, self.fit.classes.starts
+        free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
+        return bic(self.fit.log_likelihoods[-1], free, self.rows)
+
+    def ended(self, expect: Callable[[LatentClasses], ClassStatistics]) -> _Run:
+        """The same, fitted to its end."""
+        if self.fit.converged:
+            return self
+        left = LONG_PASSES - SHORT_PASSES + 1
+        found = fit_classes(expect, self.fit.classes, self.bounds, tolerance=TOLERANCE, iterations=left)
+        return replace(self, fit=found)
 
 
 def sharpened(scores: FloatArray, codes: IntArray, found: LatentClasses, bounds: ClassConstraints) -> LatentClasses:

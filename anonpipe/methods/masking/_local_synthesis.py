@@ -171,8 +171,8 @@ def local_synthesis(
     changes little where the model fits: draws stay near -1 and +1.
 
     Mixture and latent classes are fitted to a random sample of 40,000 records,
-    or to all if they are fewer; number, shape and first estimates come from
-    4,000 of them, as the first groups take memory by its square. Every record
+    or to all if they are fewer; number and shape come from 4,000 of them, and
+    first groups from 2,000, as these take memory by their square. Every record
     is assigned, and every group's moments are those of all its records.
 
     What the sample costs: of a made table of 400,000 records of eight numbers
@@ -350,7 +350,7 @@ METHOD = Masker(
     published="local synthesis in the groups of a mixture (hybrid data)",
     reference="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections 3, 5 and 6",
     cost="time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
-    "the choice on a sample of 4,000; memory: one part three times, and 4,000² numbers",
+    "the choice on a sample of 4,000; memory: one part three times, and 2,000² numbers",
     about={
         "k": "smallest size of a group; in a job its k, or two more than its feature columns",
         "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",

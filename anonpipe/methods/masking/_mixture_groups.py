@@ -48,7 +48,9 @@ CHOICE_ROWS = 4_000
 """Of them those that number and shape of the components, and the first estimates, are found on."""
 
 NUMBERS_TRIED = range(2, 11)
-"""Numbers of components tried: those of the paper."""
+"""Numbers of components tried, those of the paper, until `IDLE` in turn do not raise the BIC of their short runs."""
+
+IDLE = 2
 
 SHAPES_TRIED = ("full", "vev")
 """Shapes tried where none is asked for."""
@@ -254,6 +256,7 @@ def choose(
         numbers=NUMBERS_TRIED if components is None else [min(components, most)],
         shapes=SHAPES_TRIED if shape is None else [shape],
         degrees=math.inf if tails == "gaussian" else None,
+        idle=IDLE,
     )
     larger = len(sample.keys) > len(few.keys)
     mixture = chosen.mixture

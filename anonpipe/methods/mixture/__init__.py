@@ -33,7 +33,7 @@ from anonpipe.methods.mixture._covariance import covariances
 from anonpipe.methods.mixture._estimate import Fit, bic, fit, m_step, over, penalty
 from anonpipe.methods.mixture._groups import gaussian_mixture, repaired
 from anonpipe.methods.mixture._model import SHAPES, Constraints, Mixture, constraints
-from anonpipe.methods.mixture._select import Candidate, Selection, evenly_spaced, on_sample, select
+from anonpipe.methods.mixture._select import TREE_ROWS, Candidate, Selection, evenly_spaced, on_sample, race, select
 from anonpipe.methods.mixture._statistics import Statistics, e_step, hard_statistics
 from anonpipe.methods.mixture._synthesis import (
     AffineMaps,
@@ -50,6 +50,7 @@ from anonpipe.methods.mixture._weights import RULES, constrained, smoothed
 __all__ = [
     "RULES",
     "SHAPES",
+    "TREE_ROWS",
     "AffineMaps",
     "Candidate",
     "ClassConstraints",
@@ -98,6 +99,7 @@ __all__ = [
     "over",
     "penalty",
     "principal_components",
+    "race",
     "relabel",
     "repaired",
     "select",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.group_moments import cross_products
-from anonpipe.methods.mixture._latent_kernel import class_sums, draw_classes, weighted_rows
+from anonpipe.methods.mixture._latent_kernel import class_sums, draw_classes
 from anonpipe.methods.mixture._weights import RULES
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
 _MOST_FOR_NEWTON = 512
 """Largest number of classes times (1 + width) for which second derivatives are summed."""
+
+_LEAST_PIVOT = 1e-7
+"""Of a Cholesky factor, relative to its largest one: below, its solution is noise."""
 
 _DRAWS = 1 << 20
 """Draws held at a time (8 MiB)."""
@@ -150,10 +154,11 @@ def class_e_step(
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
     curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
-    likelihood, posteriors, tables, gradient = class_sums(
-        features, codes, classes.starts, classes.slopes, np.log(classes.shares)
+    slopes, shares = np.ascontiguousarray(classes.slopes.T), np.ascontiguousarray(np.log(classes.shares).T)
+    likelihood, posteriors, tables, gradient, products = class_sums(
+        features, codes, classes.starts, slopes, shares, curvature
     )
-    hessian = _curvature(features, classes.slopes) if curvature else np.zeros((0, 0))
+    hessian = _hessian(products, *slopes.shape) if curvature else np.zeros((0, 0))
     totals = np.zeros(int(classes.starts[-1]))
     for j in range(columns):
         low, high = int(classes.starts[j]), int(classes.starts[j + 1])
@@ -162,25 +167,17 @@ def class_e_step(
     squares = np.empty((len(terms), len(terms)))
     squares[0], squares[:, 0] = terms, terms
     squares[1:, 1:] = np.einsum("ij,ih->jh", features, features)
-    return ClassStatistics(n, likelihood, posteriors, tables, totals, gradient, terms, squares, hessian)
+    return ClassStatistics(n, likelihood, posteriors, tables.T, totals, gradient.T, terms, squares, hessian)
 
 
-def _curvature(features: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), as products of matrices."""
-    classes, terms = slopes.shape
-    summed = np.zeros((slopes.size, slopes.size))
-    step = max(1, _DRAWS // slopes.size)
-    for low in range(0, len(features), step):
-        piece = features[low : low + step]
-        weighted = np.empty((len(piece), slopes.size))
-        weighted_rows(piece, slopes, weighted)
-        design = np.concatenate([np.ones((len(piece), 1)), piece], axis=1)
-        summed -= cross_products(weighted, weighted)
-        own = cross_products(design, weighted)
-        for g in range(classes):
-            place = slice(g * terms, (g + 1) * terms)
-            summed[place, place] += own[:, place]
-    return summed
+def _hessian(products: FloatArray, terms: int, classes: int) -> FloatArray:
+    """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), from those of `class_sums`."""
+    (a, b), (g, h), each = np.triu_indices(terms), np.triu_indices(classes), np.arange(classes)
+    pairs, summed = np.empty((len(products), classes, classes)), np.empty((terms, terms, classes, classes))
+    pairs[:, g, h] = pairs[:, h, g] = -products[:, classes:]
+    pairs[:, each, each] += products[:, :classes]
+    summed[a, b] = summed[b, a] = pairs
+    return summed.transpose(2, 0, 3, 1).reshape(classes * terms, classes * terms)
 
 
 def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:
@@ -239,14 +236,25 @@ def class_m_step(
     # Adding one number to the same slope of all classes changes nothing; steps have mean 0 over the classes.
     gradient -= gradient.mean(axis=0)
     groups, terms = gradient.shape
+    step: FloatArray
     if newton and s.hessian.size:
         idle = np.kron(np.full((groups, groups), 1.0 / groups), s.squares)
         curved = s.hessian + np.diag(np.tile(penalty, groups)) + idle
-        step = np.linalg.lstsq(curved, gradient.ravel(), rcond=None)[0].reshape(groups, terms)
+        step = _solved(curved, gradient.ravel()).reshape(groups, terms)
     else:
-        step = np.linalg.lstsq(s.squares / 2 + np.diag(penalty), gradient.T, rcond=None)[0].T
+        step = np.asarray(np.linalg.lstsq(s.squares / 2 + np.diag(penalty), gradient.T, rcond=None)[0]).T
     slopes = classes.slopes + step
     return LatentClasses(slopes - slopes.mean(axis=0), shares, classes.starts)
+
+
+def _solved(curved: FloatArray, gradient: FloatArray) -> FloatArray:
+    """The Newton step; of all solutions the shortest where terms follow from one another."""
+    with contextlib.suppress(LinAlgError):
+        factor = cho_factor(curved, lower=True)
+        pivots = np.diagonal(factor[0])
+        if pivots.min() > _LEAST_PIVOT * pivots.max():
+            return np.asarray(cho_solve(factor, gradient), dtype=np.float64)
+    return np.asarray(np.linalg.lstsq(curved, gradient, rcond=None)[0], dtype=np.float64)
 
 
 def _shares(tables: FloatArray, totals: FloatArray, starts: IntArray, prior_rows: float) -> FloatArray:
@@ -364,7 +372,7 @@ def fit_classes(
         new = class_m_step(statistics, classes, bounds)
         after, passes = expect(new), passes + 1
         slack = tolerance * (1.0 + abs(likelihoods[-1]))
-        if after.log_likelihood < likelihoods[-1] - slack and passes < iterations:
+        if not after.log_likelihood >= likelihoods[-1] - slack and passes < iterations:
             new = class_m_step(statistics, classes, bounds, newton=False)
             after, passes = expect(new), passes + 1
         converged = abs(after.log_likelihood - likelihoods[-1]) <= slack
@@ -395,11 +403,11 @@ def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.ran
     >>> draw_categories(np.zeros((2, 1)), one, rng=np.random.default_rng()).tolist()
     [[1], [1]]
     """
-    columns = len(classes.starts) - 1
+    columns, slopes = len(classes.starts) - 1, np.ascontiguousarray(classes.slopes.T)
     step = max(1, _DRAWS // (1 + columns))
     codes = np.empty((len(features), columns), dtype=np.int64)
     for low in range(0, len(features), step):
         piece = features[low : low + step]
         uniforms = rng.random((len(piece), 1 + columns))
-        codes[low : low + step] = draw_classes(piece, classes.starts, classes.slopes, classes.shares, uniforms)
+        codes[low : low + step] = draw_classes(piece, classes.starts, slopes, classes.shares, uniforms)
     return codes

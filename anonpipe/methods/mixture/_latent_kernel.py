@@ -12,6 +12,7 @@ import math
 import numba as nb
 import numpy as np
 
+from anonpipe.kernels.group_moments import BLOCK, add_products
 from anonpipe.types import FloatArray, IntArray
 
 NEGLIGIBLE = -60.0
@@ -33,20 +34,13 @@ def _softmax(logs: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _priors(features: FloatArray, i: int, slopes: FloatArray, out: FloatArray) -> None:
-    for g in range(slopes.shape[0]):
-        out[g] = slopes[g, 0]
-        for j in range(features.shape[1]):
-            out[g] += slopes[g, j + 1] * features[i, j]
-
-
-@nb.njit(cache=True, nogil=True)
-def _joint(priors: FloatArray, codes: IntArray, starts: IntArray, log_shares: FloatArray, out: FloatArray) -> None:
-    """Write the logs of prior times probability of one record's categories, class by class."""
-    for g in range(priors.shape[0]):
-        out[g] = priors[g]
-        for j in range(codes.shape[0]):
-            out[g] += log_shares[g, starts[j] + codes[j]]
+def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
+    """Write the logs of the classes' weights, but for a common number, at a record with the terms x = (1, numbers)."""
+    for g in range(slopes.shape[1]):
+        out[g] = slopes[0, g]
+    for a in range(1, slopes.shape[0]):
+        for g in range(slopes.shape[1]):
+            out[g] += slopes[a, g] * x[a]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -56,8 +50,12 @@ def class_sums(
     starts: IntArray,
     slopes: FloatArray,
     log_shares: FloatArray,
-) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+    curvature: bool,
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
     """The sums over records that the next estimates need.
+
+    Everything that is of one class is stored class by class in the innermost
+    place, so that the compiler handles several classes at once.
 
     Parameters
     ----------
@@ -68,54 +66,76 @@ def class_sums(
     starts
         Shape (n_columns + 1,).
     slopes
-        Shape (n_classes, 1 + width).
+        Shape (1 + width, n_classes).
     log_shares
-        Log probabilities of the categories, shape (n_classes, starts[-1]).
+        Log probabilities of the categories, shape (starts[-1], n_classes).
+    curvature
+        Whether `products` are summed.
 
     Returns
     -------
     likelihood : float
     posteriors : float64, shape (n_classes,)
         Sums of the posterior probabilities z.
-    tables : float64, shape (n_classes, starts[-1])
+    tables : float64, shape (starts[-1], n_classes)
         Sums of z over the records of each category.
-    gradient : float64, shape (n_classes, 1 + width)
+    gradient : float64, shape (1 + width, n_classes)
         Sums of (z - p) (1, x), p the prior probabilities.
+    products : float64, shape (n_term_pairs, n_classes + n_class_pairs)
+        Sums of p_g, then of p_g p_h for g <= h, times the products of two terms
+        of (1, x), a <= b; pairs in the order of an upper triangle, row by
+        row. Without rows where they are not wanted.
     """
-    n, width = features.shape
-    classes, terms = slopes.shape[0], width + 1
-    posteriors, tables = np.zeros(classes), np.zeros((classes, starts[-1]))
-    gradient = np.zeros((classes, terms))
+    n = features.shape[0]
+    terms, classes = slopes.shape
+    posteriors, tables = np.zeros(classes), np.zeros((starts[-1], classes))
+    gradient = np.zeros((terms, classes))
+    pairs = terms * (terms + 1) // 2 if curvature else 0
+    products = np.zeros((pairs, classes + classes * (classes + 1) // 2))
+    left, right = np.zeros((BLOCK, pairs)), np.zeros((BLOCK, products.shape[1]))
+    block = np.zeros(products.shape)
     p, z, x = np.empty(classes), np.empty(classes), np.ones(terms)
     likelihood = 0.0
     for i in range(n):
         x[1:] = features[i]
-        _priors(features, i, slopes, p)
-        _joint(p, codes[i], starts, log_shares, z)
+        _priors(x, slopes, p)
+        z[:] = p
+        for j in range(codes.shape[1]):
+            shares = log_shares[starts[j] + codes[i, j]]
+            for g in range(classes):
+                z[g] += shares[g]
         # z starts from the unnormalised priors, so the log of their sum goes off again.
         likelihood += _softmax(z) - _softmax(p)
         for g in range(classes):
-            if z[g] > 0.0:
-                posteriors[g] += z[g]
-                for j in range(codes.shape[1]):
-                    tables[g, starts[j] + codes[i, j]] += z[g]
-            for a in range(terms):
-                gradient[g, a] += (z[g] - p[g]) * x[a]
-    return likelihood, posteriors, tables, gradient
+            posteriors[g] += z[g]
+        for j in range(codes.shape[1]):
+            table = tables[starts[j] + codes[i, j]]
+            for g in range(classes):
+                table[g] += z[g]
+        for a in range(terms):
+            for g in range(classes):
+                gradient[a, g] += (z[g] - p[g]) * x[a]
+        if curvature:
+            at = i % BLOCK
+            _pairs(x, left[at])
+            right[at, :classes] = p
+            _pairs(p, right[at, classes:])
+            if at == BLOCK - 1 or i == n - 1:
+                left[at + 1 :] = 0.0
+                block[:] = 0.0
+                add_products(left, right, block, nb.boolean(False))
+                products += block
+    return likelihood, posteriors, tables, gradient, products
 
 
 @nb.njit(cache=True, nogil=True)
-def weighted_rows(features: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
-    """Write p_g (1, x) of every record for all classes one after another, shape (n_rows, n_classes · (1 + width))."""
-    classes, terms = slopes.shape
-    p = np.empty(classes)
-    for i in range(features.shape[0]):
-        _priors(features, i, slopes, p)
-        _softmax(p)
-        for g in range(classes):
-            out[i, g * terms] = p[g]
-            for j in range(1, terms):
-                out[i, g * terms + j] = p[g] * features[i, j - 1]
+def _pairs(values: FloatArray, out: FloatArray) -> None:
+    """Write the products of two of the values, row by row of an upper triangle."""
+    at = 0
+    for a in range(values.shape[0]):
+        for b in range(a, values.shape[0]):
+            out[at] = values[a] * values[b]
+            at += 1
 
 
 @nb.njit(cache=True, nogil=True)
@@ -124,14 +144,16 @@ def draw_classes(
 ) -> IntArray:
     """Categories of new records: a class from its prior, then each column from the class.
 
+    `slopes` as `class_sums` takes them, `shares` of shape (n_classes, starts[-1]).
     `uniforms` has one number for the class and one for each column, shape
     (n_rows, 1 + n_columns), from 0 to less than 1.
     """
     n, columns = features.shape[0], starts.shape[0] - 1
-    p = np.empty(slopes.shape[0])
+    p, x = np.empty(slopes.shape[1]), np.ones(slopes.shape[0])
     codes = np.empty((n, columns), dtype=np.int64)
     for i in range(n):
-        _priors(features, i, slopes, p)
+        x[1:] = features[i]
+        _priors(x, slopes, p)
         _softmax(p)
         g = _pick(p, uniforms[i, 0])
         for j in range(columns):

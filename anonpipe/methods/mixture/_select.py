@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from anonpipe.errors import InputError
 from anonpipe.methods.mixture._estimate import Fit, bic, fit, m_step, over
 from anonpipe.methods.mixture._model import DIAGONAL, Constraints, Mixture, constraints
-from anonpipe.methods.mixture._statistics import hard_statistics
+from anonpipe.methods.mixture._statistics import Statistics, hard_statistics
 from anonpipe.methods.mixture._tree import agglomerate
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 4_000
-"""Rows of a sample; the first groups take 4 bytes for each pair of them."""
+"""Rows of a sample."""
+
+TREE_ROWS = 2_000
+"""Of them those that first groups are made of, which takes 4 bytes for each pair."""
+
+START_PASSES = 10
+"""Passes from every start; only the likeliest then goes on."""
 
 SHORT_PASSES = 25
-"""Passes from every start; only the likeliest then goes on."""
+"""Passes that shapes and numbers of components are compared after; then the best go on, in their order."""
+
+BEATEN = 3
+"""Candidates in turn that went on to their end and are not the best: then nobody else goes on."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -93,13 +105,15 @@ def select(
     prior: float = 1e-6,
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
+    idle: int | None = None,
     tolerance: float = 1e-5,
     iterations: int = 200,
 ) -> Selection:
     """Fit every number and shape of components to a sample and take the one of the largest BIC.
 
     Each is fitted from several of `agglomerate`'s groupings of the sample: all
-    take a few passes, and the most likely one then goes on to its end.
+    take a few passes, and the most likely one some more. By their BIC then the
+    best of all candidates go on to their end, until it is clear which one wins (`race`).
 
     Parameters
     ----------
@@ -112,12 +126,15 @@ def select(
         Records of the whole table.
     numbers
         Numbers of components to try; the authors tried 2 to 10. Those of
-        n_rows / k and more, and those above the number of distinct rows in the
-        sample, are left out; where none is left, one component is taken.
+        n_rows / k and more, and those above the number of distinct rows among
+        the `TREE_ROWS`, are left out; where none is left, one component is taken.
     shapes, rule, prior, degrees
         See `constraints`.
     starts
         Numbers of small groups for `agglomerate`, at least one.
+    idle
+        Numbers in turn of a shape whose short runs do not raise its BIC, after
+        which no larger ones are tried; None to try all.
     tolerance, iterations
         See `fit`.
 
@@ -133,7 +150,8 @@ def select(
     Wehrens, Buydens, Fraley and Raftery 2004, J. Classif. 21:231-253 (sample,
     then the whole table); Biernacki, Celeux and Govaert 2003, Comput. Stat.
     Data Anal. 41:561-575, doi:10.1016/S0167-9473(02)00163-6 (short runs from
-    several starts, the best of which goes on).
+    several starts, the best of which goes on); Fraley and Raftery 2002, J. Am.
+    Stat. Assoc. 97:611-631, section 5 (first groups of a part of the records).
 
     Raises
     ------
@@ -152,29 +170,79 @@ def select(
     if len(sample) == 0:
         raise InputError("the sample for choosing a mixture has no rows; give some hundred")
     variances = sample.var(axis=0)
-    allowed = _allowed(numbers, k, n_rows, sample)
-    smalls = list(dict.fromkeys(starts))
-    trees = dict(zip(smalls, agglomerate(sample, allowed[-1], smalls), strict=True))
-    best: tuple[Mixture, Constraints] | None = None
-    tried: list[Candidate] = []
+    wanted, smalls = list(numbers), list(dict.fromkeys(starts))
+    few = np.ascontiguousarray(sample[evenly_spaced(len(sample), max(TREE_ROWS, *wanted, 0))])
+    allowed = _allowed(wanted, k, n_rows, few)
+    trees = dict(zip(smalls, agglomerate(few, allowed[-1], smalls), strict=True))
+    runs: list[_Run] = []
     for shape in shapes:
+        latest: list[float] = []
         for groups in allowed:
             bounds = constraints(k, n_rows, groups, variances, shape=shape, rule=rule, prior=prior, degrees=degrees)
             here = on_sample(bounds, len(sample), n_rows)
             firsts = {small: tree[groups - 1] for small, tree in trees.items() if tree[groups - 1].max() + 1 == groups}
-            found = _best_fit(sample, firsts, here, (tolerance, iterations))
+            found = _likeliest(sample, few, firsts, here, (tolerance, iterations))
             if found is None:
                 continue
-            small, result = found
-            likelihood = result.log_likelihoods[-1]
-            criterion = bic(likelihood, bounds.parameters(groups), len(sample))
-            if not tried or criterion > max(candidate.bic for candidate in tried):
-                best = result.mixture, bounds
-            passes = len(result.log_likelihoods)
-            tried.append(Candidate(shape, groups, criterion, likelihood, small, passes, result.converged))
-    if best is None:
+            runs.append(_Run(bounds, here, *found, len(sample)))
+            latest.append(runs[-1].bic)
+            if idle is not None and len(latest) - 1 - int(np.argmax(latest)) >= idle:
+                break
+    if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    return Selection(*best, tuple(tried))
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), BEATEN)
+    best = max(ended, key=lambda run: run.bic)
+    return Selection(best.fit.mixture, best.bounds, tuple(run.candidate for run in ended))
+
+
+def race(
+    candidates: Sequence[_T], criterion: Callable[[_T], float], go_on: Callable[[_T], _T], beaten: int
+) -> tuple[_T, ...]:
+    """The candidates of short runs, the promising ones after a long run.
+
+    They go on in the order of their criterion until so many in turn have not
+    become the best of those that went on.
+
+    Examples
+    --------
+    >>> race([1.0, 7.0, 5.0, 6.0], lambda short: short, lambda short: short + 0.5, 1)
+    (1.0, 7.5, 5.0, 6.5)
+    """
+    ended, best, since = list(candidates), -math.inf, 0
+    for at in sorted(range(len(ended)), key=lambda one: -criterion(candidates[one])):
+        ended[at] = go_on(candidates[at])
+        since = 0 if criterion(ended[at]) > best else since + 1
+        best = max(best, criterion(ended[at]))
+        if since == beaten:
+            break
+    return tuple(ended)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The fit of a shape and number so far: what it keeps to on the table and on the sample, and its start."""
+
+    bounds: Constraints
+    here: Constraints
+    small: int
+    fit: Fit
+    rows: int
+
+    @property
+    def bic(self) -> float:
+        return bic(self.fit.log_likelihoods[-1], self.bounds.parameters(self.fit.mixture.n_groups), self.rows)
+
+    @property
+    def candidate(self) -> Candidate:
+        likelihoods = self.fit.log_likelihoods
+        groups = self.fit.mixture.n_groups
+        return Candidate(
+            self.bounds.shape, groups, self.bic, likelihoods[-1], self.small, len(likelihoods), self.fit.converged
+        )
+
+    def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
+        """The same, fitted to its end."""
+        return replace(self, fit=_longer(over([sample]), self.fit, self.here, tolerance, iterations))
 
 
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
@@ -182,30 +250,43 @@ def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
     return replace(bounds, prior_rows=bounds.prior_rows * rows / n_rows)
 
 
-def _allowed(numbers: Iterable[int], k: int, n_rows: int, sample: FloatArray) -> list[int]:
-    """Those of the numbers of components that the table and the distinct records of the sample admit, else one."""
-    distinct = len(np.unique(sample, axis=0))
+def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> list[int]:
+    """Those of the numbers of components that the table and the distinct ones of a few records admit, else one."""
+    distinct = len(np.unique(few, axis=0))
     return sorted({g for g in numbers if 1 <= g <= distinct and (g == 1 or g * k < n_rows)}) or [1]
 
 
-def _best_fit(
-    sample: FloatArray, firsts: dict[int, IntArray], bounds: Constraints, limits: tuple[float, int]
+def _likeliest(
+    sample: FloatArray,
+    few: FloatArray,
+    firsts: dict[int, IntArray],
+    bounds: Constraints,
+    limits: tuple[float, int],
 ) -> tuple[int, Fit] | None:
-    """The most likely of the fits from several first groupings, with the name of its grouping; None without any."""
+    """The most likely of the short fits from several first groupings of `few`, and which one; None without any."""
     best: tuple[int, Fit] | None = None
     seen: list[IntArray] = []
-    expect, few = over([sample]), min(SHORT_PASSES, limits[1])
+    expect, (tolerance, iterations) = over([sample]), limits
     for small, labels in firsts.items():
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
-        start = m_step(hard_statistics(sample, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(expect, start, bounds, tolerance=limits[0], iterations=few)
+        start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
+        result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(START_PASSES, iterations))
         if best is None or result.log_likelihoods[-1] > best[1].log_likelihoods[-1]:
             best = small, result
-    if best is None or best[1].converged or limits[1] <= few:
-        return best
-    # The pass that the short run ended with is made once more: the long run begins from its estimates.
-    rest = fit(expect, best[1].mixture, bounds, tolerance=limits[0], iterations=limits[1] - few + 1)
-    likelihoods = best[1].log_likelihoods[:-1] + rest.log_likelihoods
-    return best[0], replace(rest, log_likelihoods=likelihoods)
+    if best is None:
+        return None
+    return best[0], _longer(expect, best[1], bounds, tolerance, min(SHORT_PASSES, iterations))
+
+
+def _longer(
+    expect: Callable[[Mixture], Statistics], begun: Fit, bounds: Constraints, tolerance: float, iterations: int
+) -> Fit:
+    """The fit gone on with, up to so many passes in all."""
+    passes = len(begun.log_likelihoods)
+    if begun.converged or iterations <= passes:
+        return begun
+    # The pass that the run ended with is made once more: it goes on from its estimates.
+    rest = fit(expect, begun.mixture, bounds, tolerance=tolerance, iterations=iterations - passes + 1)
+    return replace(rest, log_likelihoods=begun.log_likelihoods[:-1] + rest.log_likelihoods)

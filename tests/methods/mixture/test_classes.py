@@ -205,3 +205,17 @@ def test_what_is_refused():
             class_constraints(1, 10, 2, **options)
     with pytest.raises(JobError, match="iterations"):
         fit_classes(classes_over([(features, codes)]), start, class_constraints(1, 10, 2), iterations=0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0 + 1e-9])
+def test_a_column_that_follows_from_another_leaves_a_finite_step(factor):
+    """Of equal columns the shortest step shares alike; a Cholesky factor of nearly equal ones would be noise."""
+    features, codes, start = problem(80, 1, 3, 4)
+    twice = np.concatenate([features, factor * features], axis=1)
+    zero = LatentClasses(np.zeros((3, 3)), start.shares, STARTS)
+    bounds = replace(class_constraints(5, 80, 3), ridge=1e-30)
+    step = class_m_step(class_e_step(twice, codes, zero), zero, bounds).slopes
+    alone = replace(zero, slopes=zero.slopes[:, :2])
+    wanted = class_m_step(class_e_step(features, codes, alone), alone, bounds).slopes
+    assert step[:, 1] == pytest.approx(step[:, 2], rel=1e-5)
+    assert step[:, :2] == pytest.approx(wanted * [1.0, 0.5], rel=1e-5)

@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture import SHAPES, agglomerate, assign, bic, e_step, evenly_spaced, fit, over, select
+from anonpipe.methods.mixture import (
+    SHAPES,
+    agglomerate,
+    assign,
+    bic,
+    constraints,
+    e_step,
+    evenly_spaced,
+    fit,
+    hard_statistics,
+    m_step,
+    over,
+    select,
+)
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, thyroid
 
 
@@ -36,6 +49,29 @@ def test_candidates_tell_what_was_tried():
     again = select(features, 10, 90, numbers=range(2, 20), shapes=("tied", "full"))
     assert again.candidates == chosen.candidates
     assert (again.mixture.covariances == chosen.mixture.covariances).all()
+
+
+def test_larger_numbers_are_left_out_once_two_in_turn_do_not_help():
+    truth = random_mixture(3, 2, seed=11, apart=12.0)
+    features, _ = sample_of(truth, 600, seed=1)
+    all_tried, few_tried = (select(features, 20, 600, idle=idle, shapes=("full",)) for idle in (None, 2))
+    assert [c.groups for c in all_tried.candidates] == list(range(2, 11))
+    assert [c.groups for c in few_tried.candidates] == [2, 3, 4, 5]
+    assert few_tried.mixture.n_groups == all_tried.mixture.n_groups == 3
+
+
+def test_candidates_that_went_on_are_those_of_a_long_fit():
+    """The same as from the start of the short run without a stop; the others have taken as many passes as that."""
+    features = sample_of(random_mixture(3, 2, seed=3, apart=2.0), 900, seed=1)[0]
+    chosen = select(features, 20, 900, shapes=("full", "vev"), starts=(60,))
+    ended = [c for c in chosen.candidates if c.converged or c.passes > 25]
+    assert len(ended) >= 4
+    assert all(c.passes == 25 for c in chosen.candidates if c not in ended)
+    for one in ended:
+        bounds = constraints(20, 900, one.groups, features.var(axis=0), shape=one.shape)
+        start = m_step(hard_statistics(features, agglomerate(features, 10, [60])[0][one.groups - 1]), bounds)
+        whole = fit(over([features]), start, bounds)
+        assert (one.passes, one.log_likelihood) == (len(whole.log_likelihoods), whole.log_likelihoods[-1])
 
 
 def test_a_sample_starts_the_fit_of_the_table():
