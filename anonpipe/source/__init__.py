@@ -11,6 +11,7 @@ from anonpipe.errors import InputError
 from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._files import find_files
+from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
 from anonpipe.source._model import Source, Unit
 from anonpipe.source._parquet import open_parquet, read_parquet
 
@@ -32,7 +33,8 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     url
         A Parquet or CSV file, a folder of them, a glob, or any URL that
         fsspec knows. In folders and globs, names that begin with a dot or an
-        underscore are passed over.
+        underscore are passed over. Folders named `key=value` below it are
+        gone into, and each key is a column.
     columns
         The job's columns, which settle the types of a CSV; without them, the
         types follow from the CSV's first block.
@@ -56,7 +58,12 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     >>> source.rows, source.schema.types
     (2, [DataType(int64), DataType(string)])
     """
+    return hiding(url, _opened, url, columns)
+
+
+def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
     files = find_files(url)
+    keys = FolderKeys.of(url, {file.path: file.keys for file in files})
     delimiter, types = ",", dict[str, str]()
     if files[0].format == "parquet":
         units, schema, types = open_parquet(files)
@@ -69,14 +76,15 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     if not rows:
         raise InputError(f"{url} has no rows; give a table of at least k rows")
     return Source(
-        units=tuple(units),
-        schema=schema,
+        units=tuple(keys.told(units)),
+        schema=keys.added(url, schema),
         rows=rows,
         bytes=sum(file.bytes for file in files),
         paths=tuple(file.path for file in files),
         stamps=tuple(file.stamp for file in files),
         delimiter=delimiter,
         pandas_types=types,
+        keys=tuple(keys.schema.names),
     )
 
 
@@ -106,14 +114,19 @@ def read_batches(
         The file cannot be read, or is not what it was when it was opened.
     """
     names = [name for name in source.schema.names if columns is None or name in columns]
+    own = [name for name in names if name not in source.keys] or source.schema.names[:1]
     if unit.format == "parquet":
-        batches = read_parquet(unit, names, rows)
+        batches = read_parquet(unit, own, rows)
     else:
-        batches = read_csv(unit, source.schema, source.delimiter, names, rows)
+        batches = read_csv(unit, source.schema, source.delimiter, own, rows)
+    if source.keys:
+        fields = pa.schema([source.schema.field(name) for name in source.keys])
+        batches = (with_keys(batch, names, fields, unit) for batch in hiding_each(batches))
     done = 0
     for batch in batches:
         if batch.num_rows:
             yield unit.first_row + done, batch
             done += batch.num_rows
     if done != unit.rows:
-        raise InputError(f"{unit.path} changed while it was read; run again when nobody writes to it")
+        path = without_values(unit.path) if unit.keys else unit.path
+        raise InputError(f"{path} changed while it was read; run again when nobody writes to it")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.source._folder_keys import Keys, is_key, keys_below
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,12 +28,13 @@ _WILD = frozenset("*?[")
 
 @dataclass(frozen=True)
 class File:
-    """One file: its local path or URL, size in bytes, what tells a change, and its format."""
+    """One file: its local path or URL, size in bytes, what tells a change, its format, and the keys of its folders."""
 
     path: str
     bytes: int
     stamp: str
     format: str
+    keys: Keys = ()
 
 
 def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -100,11 +102,12 @@ def find_files(url: str) -> list[File]:
     if found is None:
         found = [inside]
     else:
-        found = [path for path in sorted(found) if _visible(path) and _suffix(path) is not None]
+        found = [path for path in sorted(found) if _visible(inside, path) and _suffix(path) is not None]
         if not found:
             raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the job's input")
     _refuse_table_formats(filesystem, url, inside, found)
-    files = [_describe(filesystem, path) for path in found]
+    base = _given(inside)
+    files = [replace(_describe(filesystem, path), keys=keys_below(base, path)) for path in found]
     if len({file.format for file in files}) > 1:
         raise InputError(f"{url} holds both Parquet and CSV files; give a glob such as {url.rstrip('/')}/*.parquet")
     return files
@@ -148,16 +151,31 @@ def _kinds(filesystem: Any, folder: str) -> list[str]:
 
 
 def _listed(filesystem: Any, inside: str) -> list[str] | None:
-    """What a folder or a glob holds; None for a single file."""
+    """What a folder, with the folders of keys below it, or a glob holds; None for a single file."""
     if filesystem.isdir(inside):
-        return list(filesystem.ls(inside, detail=False))
+        found = list(filesystem.ls(inside, detail=False))
+        below = [path for path in found if is_key(path) and filesystem.isdir(path)]
+        return [path for path in found if path not in below] + [
+            file for folder in below for file in filesystem.find(folder)
+        ]
     if _WILD & set(inside) and not filesystem.exists(inside):
         return list(filesystem.glob(inside))
     return None
 
 
-def _visible(path: str) -> bool:
-    return not path.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))
+def _given(inside: str) -> str:
+    """The folder that was given, without a slash at its end: of a glob, as far as it has no wild card."""
+    if not _WILD & set(inside):
+        return inside.rstrip("/")
+    parts = inside.split("/")
+    wild = next(at for at, part in enumerate(parts) if _WILD & set(part))
+    return "/".join(parts[:wild])
+
+
+def _visible(inside: str, path: str) -> bool:
+    """Whether neither a file nor a folder below the one that was given begins with a dot or an underscore."""
+    below = path.rstrip("/").removeprefix(_given(inside)).split("/")
+    return not any(part.startswith((".", "_")) for part in below)
 
 
 def _suffix(path: str) -> str | None:

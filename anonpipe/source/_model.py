@@ -24,6 +24,8 @@ class Unit:
         The file's row groups in it, for Parquet.
     first_row, rows
         Where it begins in the whole input, and its number of rows.
+    keys
+        Texts of the columns that the file's folders name; see `Source.keys`.
     """
 
     index: int
@@ -32,6 +34,7 @@ class Unit:
     row_groups: tuple[int, ...]
     first_row: int
     rows: int
+    keys: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Source:
     units
         In the order of the rows.
     schema
-        Of every file, without metadata.
+        Of every file and the keys of its folders, without metadata.
     rows, bytes
         Of all files together.
     paths, stamps
@@ -52,6 +55,8 @@ class Source:
         Between the fields of a CSV.
     pandas_types
         Of each column that pandas reads in a nullable type of its own, this type.
+    keys
+        Columns that stand in the names of folders, and not in the files.
     """
 
     units: tuple[Unit, ...]
@@ -62,6 +67,7 @@ class Source:
     stamps: tuple[str, ...]
     delimiter: str = ","
     pandas_types: dict[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
         """JSON-able content that changes when a file is changed, added or taken away."""
