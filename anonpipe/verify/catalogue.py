@@ -508,7 +508,8 @@ _GATED = (
             "attribute_inference",
             None,
             "attribute inference beyond the hold-out",
-            "what the release adds to guessing one column from the others, of the column with most",
+            "what the release adds to guessing one column from the others, of the column with most; of the surest "
+            "1, 5 or 10 % of the guesses where these certainly give away something, and more",
             least=0,
             most=1,
             figures=("attribute_inference.risk",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, spread
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import column_names, records_of
-from anonpipe.evaluate.risk._guesses import Guesses, best_constant, by_trees, guess_nearest
+from anonpipe.evaluate.risk._guesses import NEIGHBOURS, Guesses, best_constant, by_trees, guess_nearest
 from anonpipe.evaluate.risk._interval import exact, grouped_share
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._surest import FEWEST, SHARES, agreed, by_sureness, surest
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
@@ -58,6 +59,26 @@ class AttributeRisk:
 
 
 @dataclass(frozen=True)
+class SurestGuesses:
+    """How well each column is guessed by those who only guess where they are surest.
+
+    Attributes
+    ----------
+    share
+        Of the guesses of a column, members and held-out records each.
+    columns
+        Of each column the shares of right guesses, and the risk, of these.
+    members, controls
+        Guesses of each column that these are.
+    """
+
+    share: float
+    columns: tuple[AttributeRisk, ...]
+    members: int
+    controls: int
+
+
+@dataclass(frozen=True)
 class AttributeInference:
     """How well each column is guessed from all others.
 
@@ -77,6 +98,11 @@ class AttributeInference:
         Members and held-out records attacked.
     of
         Members that there are.
+    surest
+        The same where the nearest released records agree most; empty for other guesses.
+    agree
+        Of members and of held-out records the share of guesses on which all of the nearest agree, and the share
+        of these that is right, over all columns; None for other guesses.
     """
 
     guess: Guess
@@ -89,25 +115,38 @@ class AttributeInference:
     records: int
     controls: int
     of: int
+    surest: tuple[SurestGuesses, ...] = ()
+    agree: tuple[tuple[float, float], tuple[float, float]] | None = None
 
     @property
     def worst(self) -> AttributeRisk:
-        """The column with the largest risk; the first where none is defined."""
-        return max(self.columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
+        """The column with the largest risk of all guesses; the first where none is defined."""
+        return _worst(self.columns)
+
+    @property
+    def worse_where_sure(self) -> tuple[tuple[SurestGuesses, AttributeRisk], ...]:
+        """Columns of which the surest guesses give away more than all guesses of any do, and certainly something.
+
+        Certainly: the lower end of the interval is above 0. Few guesses are far off by chance alone, and a largest
+        risk that heeded them whatever they show would be theirs in every release.
+        """
+        known = -math.inf if math.isnan(self.worst.risk) else self.worst.risk
+        pairs = ((each, one) for each in self.surest for one in each.columns)
+        return tuple((each, one) for each, one in pairs if one.low is not None and one.low > 0 and one.risk > known)
 
     @property
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
-        """95 % interval of the largest risk of all columns: the largest of both ends; None where none is defined.
+        """95 % interval of the largest risk: the largest of both ends; None where none is defined.
 
-        As the intervals of the columns hold together, the largest risk is no
+        Of all columns, and of `worse_where_sure`. As the intervals hold together, the largest risk is no
         smaller than any lower end, and no larger than the largest upper one.
         """
-        ends = [(one.low, one.high) for one in self.columns if one.low is not None and one.high is not None]
-        return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
+        return _largest((*self.columns, *(one for _, one in self.worse_where_sure)))
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """Risk of the worst column, and success over all columns beside that on the hold-out."""
-        worst = self.worst
+        """Risk of the worst column, of the surest guesses, and success over all columns beside that on the hold-out."""
+        shown = max(self.worse_where_sure, key=lambda pair: pair[1].risk, default=None)
+        worst = self.worst if shown is None else shown[1]
         low, high = self.worst_interval
         how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
         note = (
@@ -143,10 +182,13 @@ class AttributeInference:
                 high=high,
                 baseline=0.0,
                 baseline_is="a release that says no more of its own persons than of others",
-                note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}; the largest of several "
-                f"is somewhat too large by chance, and the interval allows for that (Bonferroni). {note}",
+                note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}"
+                + (f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else "")
+                + "; the largest of several is somewhat too large by chance, and the interval allows for that "
+                f"(Bonferroni). {note}",
                 parts=parts,
             ),
+            *(self._of_surest(each) for each in self.surest),
             Measurement(
                 name="attribute_inference.success",
                 title="Share of unknown values guessed right from all other columns",
@@ -165,6 +207,47 @@ class AttributeInference:
                 audience=Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
             ),
         )
+
+    def _of_surest(self, surest: SurestGuesses) -> Measurement:
+        percent, worst = f"{100 * surest.share:g}", _worst(surest.columns)
+        low, high = _largest(surest.columns)
+        agree = ""
+        if self.agree is not None:
+            (inside, right), (outside, others) = self.agree
+            agree = (
+                f" In {100 * inside:.1f} % of the guesses all {NEIGHBOURS} agree, and {100 * right:.1f} % of these are "
+                f"right; of held-out records in {100 * outside:.1f} %, {100 * others:.1f} % right."
+            )
+        return Measurement(
+            name=f"attribute_inference.surest_{percent}",
+            title=f"The same of the surest {percent} % of the guesses, in the worst column",
+            value=worst.risk,
+            unit="share",
+            better="lower",
+            source=SOURCE,
+            records=surest.members,
+            of=self.of,
+            audience=Audience.STEWARD,
+            low=low,
+            high=high,
+            baseline=0.0,
+            baseline_is="a release that says no more of its own persons than of others",
+            note=f"The more of the {NEIGHBOURS} closest released records agree, and then the closer they are, the "
+            f"surer is a guess: {surest.members} guesses of members, {surest.controls} of held-out records. Worst "
+            f"column: {worst.name!r}, right in {100 * worst.members:.1f} % against {100 * worst.controls:.1f} %; the "
+            f"interval allows for its being the worst of all columns and shares (Bonferroni).{agree}",
+            parts=tuple((one.name, one.risk) for one in surest.columns),
+        )
+
+
+def _worst(columns: Sequence[AttributeRisk]) -> AttributeRisk:
+    return max(columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
+
+
+def _largest(columns: Sequence[AttributeRisk]) -> tuple[float, float] | tuple[None, None]:
+    """The largest of both ends of all intervals."""
+    ends = [(one.low, one.high) for one in columns if one.low is not None and one.high is not None]
+    return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
 
 
 def attribute_inference(
@@ -226,11 +309,15 @@ def attribute_inference(
     population, which is what a release is for; what members have beyond is
     what it says of its own persons.
 
+    *The surest guesses.* Who may choose whom to guess of takes those on whom the nearest released records agree.
+    The guess is then what most of these hold. The surest members are held against the surest held-out records,
+    as many of all.
+
     *The interval.* The risk is 1 less the ratio of the shares of wrong guesses,
     of members and of controls, whose exact intervals are joined on the
     logarithmic scale (Donner & Zou). As the worst of m columns is reported,
-    each errs with a chance of 5 % / m (Bonferroni). Of releases that say no
-    more of their own persons than of others, no more than the 2.5 % of one
+    each errs with a chance of 5 % / m (Bonferroni), with the surest guesses of three shares 5 % / 4 m. Of releases
+    that say no more of their own persons than of others, no more than the 2.5 % of one
     side show a risk above 0.
 
     References
@@ -265,23 +352,28 @@ def attribute_inference(
     coded = [at in categories for at in range(width)]
     asked = np.concatenate(tables[1:])
     n = len(tables[1])
-    if found is not None and (guess != "nearest" or found.values.shape != asked.shape):
+    if found is not None and (guess != "nearest" or found.values.shape[:2] != asked.shape):
         raise JobError("found goes with guess nearest, and holds a row for each member and control; leave it out")
+    closest = None
     if guess == "trees":
         guesses = _by_trees(tables[0], asked, coded, secrets, seed)
     else:
         closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
-        guesses = closest.values[:, secrets]
+        guesses = closest.values[:, secrets, 0]
     right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
-    constant = []
+    constant, sure = [], []
     for place, at in enumerate(secrets):
         values = tables[0][:, at]
         allowed = 0.0 if coded[at] else tolerance * spread(values)
         right[:, place] = _right(guesses[:, place], asked[:, at], allowed)
         best = np.full(n, best_constant(values, allowed))
         constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
+        if closest is not None:
+            sure.append(_sure(closest.values[:, at], closest.squared[:, at], asked[:, at], allowed, n))
     success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
-    tail = 0.025 / len(secrets)
+    tail = 0.025 / (len(secrets) * (1 + len(SHARES) * bool(sure)))
+    named = [titles[at] for at in secrets]
+    shares = [share for share in SHARES if sure and share * min(n, len(asked) - n) >= FEWEST]
     return AttributeInference(
         guess=guess,
         tolerance=tolerance,
@@ -296,7 +388,50 @@ def attribute_inference(
         records=n,
         controls=len(asked) - n,
         of=records_of(of, n, "members"),
+        surest=tuple(_surest(share, named, sure, constant, tail) for share in shares),
+        agree=(_all_agree([one.members for one in sure]), _all_agree([one.controls for one in sure])) if sure else None,
     )
+
+
+class _Ordered(NamedTuple):
+    """Guesses of one column, the surest first: whether each is right, and whether all neighbours agree."""
+
+    right: BoolArray
+    agree: BoolArray
+
+
+class _Sure(NamedTuple):
+    """Of one column those of members and of held-out records."""
+
+    members: _Ordered
+    controls: _Ordered
+
+
+def _sure(values: FloatArray, squared: FloatArray, truth: FloatArray, allowed: float, members: int) -> _Sure:
+    guesses, agree = agreed(values, squared, allowed)
+    right = _right(guesses, truth, allowed)
+    sides = []
+    for side in (slice(0, members), slice(members, len(truth))):
+        ordered = by_sureness(agree[side], squared[side, 0])
+        sides.append(_Ordered(right[side][ordered], (agree[side] == values.shape[1])[ordered]))
+    return _Sure(*sides)
+
+
+def _surest(
+    share: float, names: Sequence[str], sure: Sequence[_Sure], constant: Sequence[float], tail: float
+) -> SurestGuesses:
+    members, controls = (len(surest(np.arange(len(side.right)), share)) for side in sure[0])
+    columns = tuple(
+        risk_of_column(name, one.members.right[:members], one.controls.right[:controls], best, tail)
+        for name, one, best in zip(names, sure, constant, strict=True)
+    )
+    return SurestGuesses(share, columns, members, controls)
+
+
+def _all_agree(columns: Sequence[_Ordered]) -> tuple[float, float]:
+    """Share of the guesses on which all agree, and of these the share that is right; 0 without any."""
+    agree, right = (np.concatenate(each) for each in zip(*((one.agree, one.right) for one in columns), strict=True))
+    return float(agree.mean()), float(right[agree].mean()) if agree.any() else 0.0
 
 
 def _by_trees(
@@ -370,7 +505,11 @@ def _of_release(known: Known) -> Measured | Reason:
 MEASURE = Measure(
     key="attribute_inference",
     title="attribute inference",
-    figures=("attribute_inference.risk", "attribute_inference.success"),
+    figures=(
+        "attribute_inference.risk",
+        *(f"attribute_inference.surest_{100 * share:g}" for share in SHARES),
+        "attribute_inference.success",
+    ),
     function=_of_release,
     counts_units=True,
 )

@@ -12,6 +12,9 @@ from anonpipe.evaluate.coding import MOST_PLACES, Coding
 from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
 from anonpipe.types import FloatArray
 
+NEIGHBOURS = 5
+"""Closest released records whose agreement says how sure a guess is."""
+
 _TREES, _FIT_ROWS = 50, 10_000
 """Trees of a forest, and released records that they are grown on."""
 
@@ -23,37 +26,40 @@ class Guesses:
     Attributes
     ----------
     values
-        Of each record asked and each column, the cell of the released record
-        that is closest in all other columns, shape (n_asked, n_columns).
+        Of each record asked and each column, the cells of the released records
+        that are closest in all other columns, shape (n_asked, n_columns, NEIGHBOURS), the closest first.
     squared
-        Its squared distance.
+        Their squared distances; infinity where there are fewer.
     """
 
     values: FloatArray
     squared: FloatArray
 
     def merge(self, later: Self) -> Self:
-        """The closer of both, of equally close ones this one: `later` holds rows that come after."""
-        closer = later.squared < self.squared
-        return type(self)(np.where(closer, later.values, self.values), np.where(closer, later.squared, self.squared))
+        """The closest of both, of equally close ones those of this one: `later` holds rows that come after."""
+        values, squared = (
+            np.concatenate(both, axis=2) for both in ((self.values, later.values), (self.squared, later.squared))
+        )
+        closest = np.argsort(squared, axis=2, kind="stable")[:, :, :NEIGHBOURS]
+        return type(self)(np.take_along_axis(values, closest, 2), np.take_along_axis(squared, closest, 2))
 
 
 def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Guesses:
-    """Guess each column of the records asked from all others by the closest of the released records, or of a part.
+    """Guess each column of the records asked from all others by the closest released records, or those of a part.
 
     Ties go to the lower row. Time n_rows · n_asked · features.
 
     Examples
     --------
     >>> table = np.array([[0.0, 5.0], [1.0, 7.0]])
-    >>> guess_nearest(table, np.array([[0.9, 5.1]]), Coding.of(table, table)).values
+    >>> guess_nearest(table, np.array([[0.9, 5.1]]), Coding.of(table, table)).values[:, :, 0]
     array([[0., 7.]])
     """
     of_released, of_asked = coding.compact(released), coding.compact(asked)
     ends = np.cumsum([features.shape[1] for features in of_released])
     features, queries = (np.ascontiguousarray(np.hstack(side)) for side in (of_released, of_asked))
-    rows, squared = nearest_but_one(features, queries, ends, coding.jumps)
-    return Guesses(released[rows, np.arange(released.shape[1])], squared)
+    rows, squared = nearest_but_one(features, queries, ends, coding.jumps, NEIGHBOURS)
+    return Guesses(released[rows, np.arange(released.shape[1])[:, None]], squared)
 
 
 def best_constant(values: FloatArray, allowed: float) -> float:

@@ -1,4 +1,4 @@
-"""The nearest point in all attributes but one, for every attribute in one pass."""
+"""The nearest points in all attributes but one, for every attribute in one pass."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TILE = 512
 
 @nb.njit(cache=True, nogil=True)
 def nearest_but_one(
-    features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray
+    features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
 ) -> tuple[IntArray, FloatArray]:
-    """The point that is nearest to each query in all attributes but one, ties to the lower row.
+    """The points that are nearest to each query in all attributes but one, ties to the lower row.
 
     Parameters
     ----------
@@ -28,24 +28,29 @@ def nearest_but_one(
         0 for numbers, whose squared differences add up; above 0 for codes,
         which are so far apart (squared) wherever they differ; shape
         (n_attributes,).
+    wanted
+        Points of each, the nearest first.
 
     Returns
     -------
     rows, squared
         Rows of the points (int64) and squared distances, shapes
-        (m, n_attributes); entry (q, a) leaves attribute a out. A distance
+        (m, n_attributes, wanted); entry (q, a) leaves attribute a out. Filled up with row 0
+        and infinity where there are fewer points. A distance
         depends on its two points alone, so that parts of a table can be
         searched one by one. Time n · m · width, as one search and not one for
         each attribute; memory the result.
 
     Examples
     --------
-    >>> nearest_but_one(np.array([[0.0, 9.0], [9.0, 0.0]]), np.array([[0.0, 0.0]]), np.array([1, 2]), np.zeros(2))
-    (array([[1, 0]]), array([[0., 0.]]))
+    >>> nearest_but_one(np.array([[0.0, 9.0], [9.0, 0.0]]), np.array([[0.0, 0.0]]), np.array([1, 2]), np.zeros(2), 1)
+    (array([[[1],
+            [0]]]), array([[[0.],
+            [0.]]]))
     """
     n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
-    rows = np.zeros((m, attributes), dtype=np.int64)
-    best = np.full((m, attributes), np.inf)
+    rows = np.zeros((m, attributes, wanted), dtype=np.int64)
+    best = np.full((m, attributes, wanted), np.inf)
     columns = np.empty((features.shape[1], _TILE))
     part, total, largest = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
     parts = np.empty(attributes)
@@ -56,12 +61,12 @@ def nearest_but_one(
                 columns[j, i] = features[low + i, j]
         for q in range(m):
             _add_up(columns, count, queries[q], ends, jumps, part, total, largest)
-            border = best[q].max()
+            border = best[q, :, -1].max()
             for i in range(count):
                 # No attribute can leave out more than the largest; the difference is rounded.
                 if total[i] - largest[i] <= border + 1e-12 * total[i]:
                     _improve(features[low + i], queries[q], ends, jumps, parts, low + i, rows[q], best[q])
-                    border = best[q].max()
+                    border = best[q, :, -1].max()
     return rows, best
 
 
@@ -128,9 +133,12 @@ def _improve(
         parts[a], after = after, after + parts[a]
     before, begin = 0.0, 0
     for a in range(ends.shape[0]):
-        if before + parts[a] < best[a]:
-            best[a] = before + parts[a]
-            rows[a] = row
+        distance, at = before + parts[a], best.shape[1] - 1
+        if distance < best[a, at]:
+            while at > 0 and distance < best[a, at - 1]:
+                best[a, at], rows[a, at] = best[a, at - 1], rows[a, at - 1]
+                at -= 1
+            best[a, at], rows[a, at] = distance, row
         for j in range(begin, ends[a]):
             before += _apart(point[j], query[j], jumps[a])
         begin = ends[a]

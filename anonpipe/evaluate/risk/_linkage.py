@@ -13,9 +13,10 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._known import Found, Known
+from anonpipe.evaluate.risk._known import Alike, Found, Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
+from anonpipe.evaluate.risk._surest import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import IntArray
 
@@ -205,7 +206,81 @@ def _by_distances(known: Known) -> Measured | Reason:
         return known.unlinked
     alike = known.alike
     expected = [expected_links(alike, records=known.rows)] if alike is not None else []
-    return [*_scored(known, known.released, "distances"), *expected]
+    scored = _scored(known, known.released, "distances")
+    return [*scored, *expected, *_surest(known, alike)]
+
+
+def _surest(known: Known, alike: Alike | None) -> Measured:
+    near = known.released.nearest
+    if alike is not None and alike.found.groups is not None:
+        chances = (alike.found.groups[:, 0] == alike.own) / alike.sizes
+        return surest_links(chances, near.distances, known.released.groups, of=known.rows)
+    if known.own_row is None:
+        return ()
+    return surest_links(near.rows[:, 0] == known.own_row, near.distances, None, of=known.rows)
+
+
+def surest_links(
+    chances: npt.ArrayLike, distances: npt.ArrayLike, groups: npt.ArrayLike | None, *, of: int
+) -> tuple[Measurement, ...]:
+    """How many links are right where an intruder is surest of them.
+
+    Parameters
+    ----------
+    chances
+        With what chance the link of each record looked for is right, shape (n,).
+    distances
+        Of its nearest released records, the nearest first, shape (n, 2 or more).
+    groups
+        The group of each of these; None where each stands for itself.
+    of
+        Records that there are.
+
+    Notes
+    -----
+    Sure is a link where the nearest records are of one group, and then where the nearest is nearer than
+    the second, as a share of its distance.
+
+    Examples
+    --------
+    >>> apart = np.column_stack([np.arange(1.0, 11.0), np.full(10, 20.0)])
+    >>> surest_links(np.tile(np.arange(10) < 1, 6), np.tile(apart, (6, 1)), None, of=60)[0].value
+    1.0
+    """
+    hits, apart = np.asarray(chances, dtype=np.float64), np.asarray(distances, dtype=np.float64)
+    agree = np.ones(len(hits), dtype=np.int64)
+    if groups is not None:
+        of_found = np.asarray(groups)
+        agree = (of_found == of_found[:, :1]).sum(axis=1)
+    ratio = np.divide(apart[:, 0], apart[:, 1], out=np.ones(len(hits)), where=apart[:, 1] > 0)
+    ordered, everyone = by_sureness(agree, ratio), float(hits.mean())
+    found = []
+    for share in SHARES:
+        if share * len(hits) < FEWEST:
+            continue
+        chosen = hits[surest(ordered, share)]
+        low, high = wilson(float(chosen.sum()), len(chosen))
+        percent = f"{100 * share:g}"
+        found.append(
+            Measurement(
+                name=f"linkage.surest_{percent}",
+                title=f"Of the surest {percent} % of the links, right ones",
+                value=float(chosen.mean()),
+                unit="share",
+                better="lower",
+                source="Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
+                records=len(chosen),
+                of=of,
+                audience=Audience.STEWARD,
+                low=low,
+                high=high,
+                baseline=everyone,
+                baseline_is="all links",
+                note=f"{_KNOWS}, and to link only whom the nearest released records agree on, or whose nearest is much "
+                "nearer than the second. A link to a group of n counts 1/n.",
+            )
+        )
+    return tuple(found)
 
 
 def _by_ranks(known: Known) -> Measured | Reason:
@@ -231,7 +306,13 @@ def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) ->
 MEASURE = Measure(
     key="linkage",
     title="record linkage by distances",
-    figures=("linkage.first", "linkage.first_or_second", "linkage.group", "linkage.expected"),
+    figures=(
+        "linkage.first",
+        "linkage.first_or_second",
+        "linkage.group",
+        "linkage.expected",
+        *(f"linkage.surest_{100 * share:g}" for share in SHARES),
+    ),
     function=_by_distances,
     counts_units=True,
 )

@@ -80,7 +80,7 @@ def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
         rng = np.random.default_rng(seed)
         released, members, controls = (rng.integers(0, 3, (rows, 12)) * 1.0 for rows in (60, 300, held))
         found = attribute_inference(released, members, controls, categories=range(12))
-        (risk, _) = found.measurements()
+        risk = found.measurements()[0]
         gains += risk.low > 0
         assert (risk.low, risk.high) == found.worst_interval and risk.low <= risk.value <= risk.high
         worst = found.worst
@@ -109,10 +109,74 @@ def test_risk_by_hand():
     (column,) = found.columns
     assert (column.members, column.controls, column.constant) == (0.75, 0.25, 0.75)
     assert column.risk == pytest.approx(2 / 3) and column.low < 0.6 < column.high <= 1
-    risk, success = found.measurements()
+    risk, success = found.measurements()  # four guesses have no surest ones
     assert risk.value == column.risk and "'y'" in risk.note and dict(risk.parts) == {"y": column.risk}
     assert (success.value, success.baseline) == (0.75, 0.25)
     assert dict(success.parts) == {"y, members": 0.75, "y, hold-out": 0.25, "y, best constant": 0.75}
+
+
+def surest_by_hand(values, squared, truth, allowed, share):
+    """Whether the surest guesses are right, by lists: most neighbours that agree first, then the nearer."""
+    told = []
+    for row, apart, own in zip(values.tolist(), squared.tolist(), truth.tolist(), strict=True):
+        known = [value for value, far in zip(row, apart, strict=True) if far < math.inf]
+        agree = [sum(same(one, other, allowed) for other in known) for one in known]
+        best = agree.index(max(agree))
+        told.append((-agree[best], apart[0], same(known[best], own, allowed)))
+    told.sort(key=lambda one: one[:2])
+    return [right for _, _, right in told[: max(1, math.ceil(share * len(told)))]]
+
+
+def same(one, other, allowed):
+    return (one != one and other != other) or abs(one - other) <= allowed
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 40))
+def test_the_surest_guesses_are_those_of_the_hand(seed, rows):
+    rng = np.random.default_rng(seed)
+    released, members, controls = (
+        np.column_stack([rng.normal(size=n), rng.integers(0, 3, n), rng.integers(0, 9, n)]) for n in (rows, 60, 50)
+    )
+    released[rng.random(released.shape) < 0.1] = np.nan
+    asked = np.concatenate([members, controls])
+    found = guess_nearest(released, asked, Coding.of(released, asked, [1]))
+    outcome = attribute_inference(released, members, controls, categories=[1])
+    assert [each.share for each in outcome.surest] == [0.1]  # 1 and 5 % of 50 are fewer than five
+    for at, column in enumerate(outcome.surest[0].columns):
+        values = released[:, at]
+        allowed = 0.0 if at == 1 else 0.1 * np.nanstd(values, ddof=1) * (1 + 1e-9)
+        for share, side in ((column.members, slice(0, 60)), (column.controls, slice(60, 110))):
+            expected = surest_by_hand(found.values[side, at], found.squared[side, at], asked[side, at], allowed, 0.1)
+            assert share == np.mean(expected)
+
+
+def test_what_is_hidden_among_all_guesses_is_shown_where_neighbours_agree():
+    """A tenth of the members have five copies in the release: all guesses hide them, the surest do not."""
+    rng = np.random.default_rng(8)
+    members, controls, others = (
+        np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)]) for n in (1500, 1200, 900)
+    )
+    released = np.concatenate([np.repeat(members[:150], 5, axis=0), others])
+    found = attribute_inference(released, members, controls, categories=[2], columns=[2], names=["x", "y", "stage"])
+    (column,) = found.columns
+    named = {one.name: one for one in found.measurements()}
+    risk, sure = named["attribute_inference.risk"], named["attribute_inference.surest_10"]
+    assert column.risk < 0.25 and sure.value > 0.9 and sure.low > column.risk
+    assert risk.value == max(each.columns[0].risk for each in found.surest) and "of the surest" in risk.note
+    assert risk.low > 0.5 and (sure.records, sure.of) == (150, 1500) and "'stage'" in sure.note
+
+
+def test_a_release_of_others_has_no_surer_guesses():
+    """Where all persons are of one population, hardly ever do the surest guesses take the place of all."""
+    above = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        released, members, controls = (people(rng, rows) for rows in (300, 600, 500))
+        found = attribute_inference(released, members, controls, categories=[2, 3])
+        assert len(found.surest) == 3 and found.agree is not None
+        above += bool(found.worse_where_sure)
+    assert above <= 5
 
 
 def test_what_is_always_guessed_has_no_risk():
@@ -148,14 +212,17 @@ def test_nearest_but_one_as_one_search_for_each(seed, n, widths):
     features, queries = (rng.integers(-2, 3, (rows, sum(widths))).astype(float) for rows in (n, 7))
     ends = np.cumsum(widths)
     jumps = rng.integers(0, 2, len(widths)) * 3.0
-    found, least = nearest_but_one(features, queries, ends, jumps)
+    wanted = 3
+    found, least = nearest_but_one(features, queries, ends, jumps, wanted)
     apart = (queries[:, None] - features[None]) ** 2
     apart = np.where(np.repeat(jumps, widths) > 0, 3.0 * (apart > 0), apart)
     for a, end in enumerate(ends):
         rest = np.r_[0 : end - widths[a], end : ends[-1]].astype(int)
         squared = apart[:, :, rest].sum(axis=2)
-        assert (found[:, a] == squared.argmin(axis=1)).all()
-        assert (least[:, a] == squared.min(axis=1)).all()
+        order = np.argsort(squared, axis=1, kind="stable")[:, :wanted]
+        there = order.shape[1]  # a table of fewer points is filled up
+        assert (found[:, a, :there] == order).all() and np.isinf(least[:, a, there:]).all()
+        assert (least[:, a, :there] == np.take_along_axis(squared, order, 1)).all()
 
 
 @settings(deadline=None, max_examples=15)

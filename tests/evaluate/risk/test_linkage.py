@@ -4,6 +4,7 @@ import pytest
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Ranks, nearest, score_linkage
 from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.risk._linkage import surest_links
 from tests.naive import finding as naive
 
 
@@ -104,3 +105,30 @@ def test_refusals():
         score_linkage(found.first(1), [0, 1], released=2)
     with pytest.raises(JobError, match="among 0"):
         score_linkage(found, [0, 1], released=0)
+
+
+def test_the_surest_links_are_those_of_lists():
+    rng = np.random.default_rng(5)
+    chances, apart = rng.random(230), np.sort(rng.random((230, 5)), axis=1)
+    groups = rng.integers(0, 3, (230, 5))
+    for of_found in (groups, None):
+        found = surest_links(chances, apart, of_found, of=900)
+        assert [one.name for one in found] == ["linkage.surest_5", "linkage.surest_10"]  # 1 % are fewer than five
+        agree = [1 if of_found is None else row.count(row[0]) for row in groups.tolist()]
+        order = sorted(range(230), key=lambda at: (-agree[at], apart[at][0] / apart[at][1]))
+        for one, count in zip(found, (12, 23), strict=True):
+            assert one.value == pytest.approx(np.mean([chances[at] for at in order[:count]]))
+            assert (one.records, one.of, one.baseline) == (count, 900, pytest.approx(chances.mean()))
+            assert one.low < one.value < one.high
+
+
+def test_a_hundredth_that_is_recognised_shows_among_the_surest_links():
+    """Of 1,000 records ten lie alone and keep to their place: all links hide them."""
+    rng = np.random.default_rng(6)
+    original = rng.normal(size=(1_000, 3))
+    original[:10] += 50.0 * np.arange(1, 11)[:, None]
+    released = original + rng.normal(size=original.shape)
+    found = nearest(released, original, 2)
+    hits = found.rows[:, 0] == np.arange(1_000)
+    told = {one.name: one for one in surest_links(hits, found.distances, None, of=1_000)}
+    assert hits.mean() < 0.15 and told["linkage.surest_1"].value == 1.0 and told["linkage.surest_1"].low > 0.6
