@@ -19,9 +19,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -189,9 +189,16 @@ def allow_files(needed: int) -> None:
 
 @contextlib.contextmanager
 def local_cluster(
-    workers: int | None, memory: str | None, scratch: Path, retries: int = 2, limits: Limits = _LIMITS
+    workers: int | None,
+    memory: str | None,
+    scratch: Path,
+    retries: int = 2,
+    limits: Limits = _LIMITS,
+    preload: Sequence[str] = (),
 ) -> Iterator[Executor]:
     """An executor on an own Dask cluster: processes of one thread, TLS, no spilling, a private folder, no secret.
+
+    `preload` are modules with the work, which are then loaded once for all workers.
 
     Raises
     ------
@@ -216,18 +223,21 @@ def local_cluster(
     with contextlib.ExitStack() as opened:
         for settled in (dask.config.set(settings), _private_umask(), _quiet_logs(), secret_withheld()):
             opened.enter_context(settled)
-        client = _start_cluster(opened, count, limit, scratch, limits)
+        client = _start_cluster(opened, count, limit, scratch, limits, preload)
         if isinstance(client, str):
             raise EngineError(_NOT_STARTED.format(count=count, error=client))
         yield _dask_executor(client, retries, limits)
 
 
-def _start_cluster(opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, limits: Limits) -> Any:
+def _start_cluster(
+    opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, limits: Limits, preload: Sequence[str]
+) -> Any:
     """A client of a new cluster; the name of an error where it does not start."""
     from distributed import Client, LocalCluster
 
     try:
         with _interrupts_held():
+            opened.enter_context(_forked_from_one(preload))
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -243,6 +253,56 @@ def _start_cluster(opened: contextlib.ExitStack, count: int, memory: int, scratc
         return opened.enter_context(Client(cluster, timeout=limits.start))
     except Exception as error:  # of many types; their texts hold addresses and paths
         return type(error).__name__
+
+
+@contextlib.contextmanager
+def _forked_from_one(preload: Sequence[str]) -> Iterator[None]:
+    """Have workers forked from one process, which loads the modules once for all of them and ends with the block.
+
+    A worker that is spawned loads them by itself, and again when it has died:
+    2 s of computing and 150 MiB each. They are spawned all the same where a
+    fork is not safe (elsewhere than on Linux), and where this program already
+    has a server of its own: that one knows another environment.
+    """
+    import dask
+    import distributed.utils
+
+    server: Any = forkserver._forkserver  # there is no public way to end it
+    method = "distributed.worker.multiprocessing-method"
+    if not preload or sys.platform != "linux" or server._forkserver_pid is not None:
+        with dask.config.set({method: "spawn"}):
+            yield
+        return
+    usual = server._preload_modules, getattr(distributed.utils, _LOADS_ITS_OWN, None)
+    try:
+        setattr(distributed.utils, _LOADS_ITS_OWN, True)
+        forkserver.set_forkserver_preload(["distributed.nanny", "distributed.worker", *preload])
+        with _environment(_WORKER_ENVIRONMENT):
+            forkserver.ensure_running()
+        with dask.config.set({method: "forkserver"}):
+            yield
+    finally:
+        server._preload_modules = usual[0]
+        setattr(distributed.utils, _LOADS_ITS_OWN, usual[1])
+        if server._forkserver_pid is not None:
+            os.kill(server._forkserver_pid, signal.SIGKILL)  # it would wait for a worker that hangs
+            server._stop()
+
+
+_LOADS_ITS_OWN = "_forkserver_preload_set"
+"""Set in Dask once it has told the server what to load: all that it may use itself, and nothing of ours."""
+
+
+@contextlib.contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """For processes that are started inside: variables with these values, unless they are set."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _enough(memory: str) -> int:
@@ -305,6 +365,16 @@ def _counted(some: int, of: int) -> str:
 
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
 
+_WORKER_ENVIRONMENT = {
+    "DASK_LOGGING__DISTRIBUTED": "critical",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+}
+
 # Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
 _DASK_SETTINGS: dict[str, Any] = {
     **_CLIENT_SETTINGS,
@@ -317,13 +387,8 @@ _DASK_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.nanny.environ.NUMBA_NUM_THREADS": "1",
-    "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
-    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": "1",
-    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": "1",
-    "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": "1",
-    "distributed.nanny.pre-spawn-environ.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": "65536",
+    "distributed.worker.profile.enabled": False,
+    "distributed.nanny.pre-spawn-environ": _WORKER_ENVIRONMENT,
 }
 
 

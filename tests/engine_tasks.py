@@ -50,6 +50,25 @@ def deadly(task: Task) -> TaskResult:
     return {"index": task.index, "rows": 1}
 
 
+def deadly_once(task: Task) -> TaskResult:
+    """Kill the first worker that comes to piece 1."""
+    mark = Path(task.staging) / "killed"
+    if task.index == 1 and not mark.exists():
+        mark.write_text("")
+        os._exit(3)
+    return {"index": task.index, "rows": 1}
+
+
+LOADED_IN = os.getpid()
+
+
+def parent(task: Task) -> TaskResult:
+    """Tell what the worker is forked from, whether that had loaded this module, and how private its files are."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return {"index": task.index, "rows": 1, "parent": os.getppid(), "loaded": os.getppid() == LOADED_IN, "umask": umask}
+
+
 def slow(task: Task) -> TaskResult:
     """Take a while."""
     time.sleep(0.3)

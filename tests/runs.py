@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +134,20 @@ def wait_for_stage(folder: Path, stage: str, process: subprocess.Popen[str]) -> 
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The worker processes of a run's own cluster."""
-    children: Iterable[psutil.Process] = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in children if "spawn_main" in " ".join(_cmdline(child))]
+    """The worker processes of a run's own cluster: those that its fork server has started."""
+    return [child for server in fork_servers(process.pid) for child in _children(server)]
+
+
+def fork_servers(pid: int) -> list[psutil.Process]:
+    """The process that the workers of this one are forked from."""
+    return [child for child in _children(psutil.Process(pid)) if "forkserver" in " ".join(_cmdline(child))]
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children())
+    except psutil.Error:
+        return []
 
 
 def _cmdline(process: psutil.Process) -> list[str]:
@@ -152,11 +163,12 @@ def kill_worker(process: subprocess.Popen[str]) -> None:
 
 
 def kill_driver(process: subprocess.Popen[str]) -> None:
-    """SIGKILL the driver, and wait until its orphaned workers have gone."""
-    orphans = workers_of(process)
+    """SIGKILL the driver, and wait until its orphans have gone: the workers, and what they are forked from."""
+    orphans = workers_of(process) + fork_servers(process.pid)
     process.kill()
     process.wait()
-    psutil.wait_procs(orphans, timeout=60)
+    _, alive = psutil.wait_procs(orphans, timeout=60)
+    assert alive == []
 
 
 Kill = Callable[[subprocess.Popen[str]], None]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 import traceback
 from importlib.metadata import version
+from multiprocessing import forkserver
 from pathlib import Path
 
 import dask
@@ -214,6 +216,48 @@ def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, mon
 def _workers():
     children = psutil.Process().children(recursive=True)
     return {child for child in children if "spawn_main" in " ".join(child.cmdline())}
+
+
+@pytest.fixture
+def forked(tmp_path):
+    """An own cluster whose workers are forked from one process; yields its executor and that process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
+        patch.setenv("OPENBLAS_NUM_THREADS", "3")
+        with engine.local_cluster(2, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
+            [server] = runs.fork_servers(os.getpid())
+            yield executor, server
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned")
+def test_workers_are_forked_from_one_process_that_knows_no_secret_and_ends(forked, tmp_path):
+    executor, server = forked
+    told = []
+    executor(engine_tasks.parent, tasks(tmp_path, 6), told.append)
+    assert {result["parent"] for result in told} == {server.pid}
+    assert all(result["loaded"] and result["umask"] == 0o077 for result in told)
+    variables = server.environ()
+    assert "ANONPIPE_SECRET" not in variables
+    assert (variables["OPENBLAS_NUM_THREADS"], variables["OMP_NUM_THREADS"]) == ("3", "1")
+    with engine.local_cluster(1, "1GiB", tmp_path / "two", preload=["tests.engine_tasks"]) as second:
+        second(engine_tasks.parent, tasks(tmp_path, 1, "second"), told.append)
+    assert told[-1]["parent"] == os.getpid()  # the server is of the first, which knows its environment
+    assert server.is_running()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned")
+def test_no_fork_server_is_left(tmp_path):
+    with engine.local_cluster(1, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
+        [server] = runs.fork_servers(os.getpid())
+        server.kill()  # another one is started for the worker that comes after
+        executor(engine_tasks.deadly_once, tasks(tmp_path, 3), lambda _: None)
+    assert runs.fork_servers(os.getpid()) == [] and not server.is_running()
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=engine_tasks.count, args=(tasks(tmp_path, 1)[0],))
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0  # who forks after us finds the machinery as it was
+    forkserver._forkserver._stop()
 
 
 class Scheduler:

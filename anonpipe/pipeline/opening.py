@@ -218,6 +218,9 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         opened = engine.remote_cluster(job.run.scheduler, job.run.retries)
     else:
         run = job.run
-        opened = engine.local_cluster(run.workers, run.memory_per_worker, staging.root / "dask", run.retries)
+        scratch = staging.root / "dask"
+        opened = engine.local_cluster(
+            run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.preload"]
+        )
     with opened as executor:
         yield executor
