@@ -6,6 +6,7 @@ python -m tests tests/x.py the checks, and only these tests
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
 
 def main(arguments: list[str]) -> int:
     """Run all checks, then the tests; the first failure's exit code."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would translate all sources each
     warm = subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=ROOT)  # on the core that the checks leave idle
     for command in CHECKS:
         print("$", " ".join([Path(command[0]).name, *command[1:]]), flush=True)
