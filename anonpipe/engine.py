@@ -260,27 +260,37 @@ def _forked_from_one(preload: Sequence[str]) -> Iterator[None]:
     """Have workers forked from one process, which loads the modules once for all of them and ends with the block.
 
     A worker that is spawned loads them by itself, and again when it has died:
-    2 s of computing and 150 MiB each. They are spawned all the same where a
-    fork is not safe (elsewhere than on Linux), and where this program already
-    has a server of its own: that one knows another environment.
+    2 s of computing and 150 MiB each. They are spawned all the same where
+    there can be no such process.
     """
     import dask
+
+    with _fork_server(preload) as runs:
+        method = "forkserver" if runs else "spawn"
+        with dask.config.set({"distributed.worker.multiprocessing-method": method}):
+            yield
+
+
+@contextlib.contextmanager
+def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
+    """Whether the process runs: not where a fork is not safe (elsewhere than on Linux), not without a socket.
+
+    The path of the folder of temporary files may be too long for one. And a
+    server that this program already has knows another environment.
+    """
     import distributed.utils
 
     server: Any = forkserver._forkserver  # there is no public way to end it
-    method = "distributed.worker.multiprocessing-method"
     if not preload or sys.platform != "linux" or server._forkserver_pid is not None:
-        with dask.config.set({method: "spawn"}):
-            yield
+        yield False
         return
     usual = server._preload_modules, getattr(distributed.utils, _LOADS_ITS_OWN, None)
     try:
         setattr(distributed.utils, _LOADS_ITS_OWN, True)
         forkserver.set_forkserver_preload(["distributed.nanny", "distributed.worker", *preload])
-        with _environment(_WORKER_ENVIRONMENT):
+        with contextlib.suppress(OSError), _environment(_WORKER_ENVIRONMENT):
             forkserver.ensure_running()
-        with dask.config.set({method: "forkserver"}):
-            yield
+        yield server._forkserver_pid is not None
     finally:
         server._preload_modules = usual[0]
         setattr(distributed.utils, _LOADS_ITS_OWN, usual[1])

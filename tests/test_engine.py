@@ -245,6 +245,18 @@ def test_workers_are_forked_from_one_process_that_knows_no_secret_and_ends(forke
     assert server.is_running()
 
 
+def test_workers_are_spawned_where_a_socket_has_too_long_a_path(tmp_path, monkeypatch):
+    long = tmp_path / ("d" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.delitem(multiprocessing.process.current_process()._config, "tempdir", raising=False)
+    told = []
+    with engine.local_cluster(1, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
+        executor(engine_tasks.parent, tasks(tmp_path, 1), told.append)
+    assert told[0]["parent"] == os.getpid()
+    monkeypatch.delitem(multiprocessing.process.current_process()._config, "tempdir", raising=False)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned")
 def test_no_fork_server_is_left(tmp_path):
     with engine.local_cluster(1, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
