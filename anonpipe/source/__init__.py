@@ -1,4 +1,4 @@
-"""Reading the input: Parquet or CSV; a file, a folder, a glob or a URL; as a stream of batches."""
+"""Reading the input: Parquet, CSV, SPSS, Stata or SAS; a file, a folder, a glob or a URL; as a stream of batches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from anonpipe.source._files import find_files
 from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
 from anonpipe.source._model import Source, Unit
 from anonpipe.source._parquet import open_parquet, read_parquet
+from anonpipe.source._statistics import open_statistics, read_statistics
 
 __all__ = [
     "Source",
@@ -31,7 +32,7 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     Parameters
     ----------
     url
-        A Parquet or CSV file, a folder of them, a glob, or any URL that
+        A Parquet or CSV file, one of SPSS, Stata or SAS, a folder of them, a glob, or any URL that
         fsspec knows. In folders and globs, names that begin with a dot or an
         underscore are passed over. Folders named `key=value` below it are
         gone into, and each key is a column.
@@ -70,6 +71,8 @@ def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
         repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
         if repeated:
             raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
+    elif files[0].format == "statistics":
+        units, schema = open_statistics(files)
     else:
         units, schema, delimiter = open_csv(files, columns)
     rows = sum(unit.rows for unit in units)
@@ -117,6 +120,8 @@ def read_batches(
     own = [name for name in names if name not in source.keys] or source.schema.names[:1]
     if unit.format == "parquet":
         batches = read_parquet(unit, own, rows)
+    elif unit.format == "statistics":
+        batches = read_statistics(unit, source.schema, own, rows)
     else:
         batches = read_csv(unit, source.schema, source.delimiter, own, rows)
     if source.keys:

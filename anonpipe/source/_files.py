@@ -22,6 +22,11 @@ _SUFFIXES = {
     ".csv.gz": "csv",
     ".tsv": "csv",
     ".tsv.gz": "csv",
+    ".sav": "statistics",
+    ".zsav": "statistics",
+    ".dta": "statistics",
+    ".sas7bdat": "statistics",
+    ".xpt": "statistics",
 }
 _WILD = frozenset("*?[")
 
@@ -94,8 +99,8 @@ def find_files(url: str) -> list[File]:
     Raises
     ------
     InputError
-        Nothing is there, nothing of a known format is there, or both Parquet
-        and CSV are.
+        Nothing is there, nothing of a known format is there, or several
+        formats are.
     """
     filesystem, inside = locate(url)
     found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
@@ -109,7 +114,7 @@ def find_files(url: str) -> list[File]:
     base = _given(inside)
     files = [replace(_describe(filesystem, path), keys=keys_below(base, path)) for path in found]
     if len({file.format for file in files}) > 1:
-        raise InputError(f"{url} holds both Parquet and CSV files; give a glob such as {url.rstrip('/')}/*.parquet")
+        raise InputError(f"{url} holds files of several formats; give a glob such as {url.rstrip('/')}/*.parquet")
     return files
 
 

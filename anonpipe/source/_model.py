@@ -19,7 +19,7 @@ class Unit:
     path
         The file's local path or URL.
     format
-        `parquet` or `csv`.
+        `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS.
     row_groups
         The file's row groups in it, for Parquet.
     first_row, rows

@@ -39,7 +39,7 @@ def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str
         told = nullable_types(opened.schema_arrow)
         types = told if schema is None else {name: kind for name, kind in types.items() if told.get(name) == kind}
         schema = found if schema is None else schema
-        _check_same(files[0].path, schema, file.path, found)
+        check_same(files[0].path, schema, file.path, found)
         for row_groups, rows in _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]):
             units.append(Unit(len(units), file.path, "parquet", row_groups, first_row, rows))
             first_row += rows
@@ -69,7 +69,14 @@ def _runs(row_counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
         yield tuple(run), rows
 
 
-def _check_same(first_path: str, first: pa.Schema, path: str, other: pa.Schema) -> None:
+def check_same(first_path: str, first: pa.Schema, path: str, other: pa.Schema) -> None:
+    """Refuse files that are not of one table.
+
+    Raises
+    ------
+    InputError
+        In which column they differ.
+    """
     if first.equals(other):
         return
     for name in [*first.names, *other.names]:

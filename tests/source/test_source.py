@@ -239,7 +239,7 @@ def test_missing_and_forbidden(tmp_path):
     assert "no path or URL" in refused(open_source, "nosuch://bucket/x.parquet")
     write_csv(tmp_path, "a\n1\n", "a.csv")
     pq.write_table(table(), tmp_path / "b.parquet")
-    assert "both Parquet and CSV" in refused(open_source, str(tmp_path))
+    assert "files of several formats" in refused(open_source, str(tmp_path))
     (tmp_path / "folder.parquet").mkdir()
     assert "is a folder" in refused(open_source, str(tmp_path / "*.parquet"))
 

@@ -1,0 +1,142 @@
+"""Files of SPSS, Stata and SAS, read by pyreadstat in pieces; labels of values become texts where all values have one.
+
+Declared missing values and blank texts are nulls. SPSS and SAS know one type
+of number, so that whole numbers come as floating ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import pyarrow as pa
+
+from anonpipe.errors import InputError
+from anonpipe.source._files import File, guarded, local_path
+from anonpipe.source._model import Unit
+from anonpipe.source._parquet import check_same
+
+_READERS = {
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+    ".dta": "read_dta",
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+}
+SUFFIXES = tuple(_READERS)
+
+_CELLS = 4_000_000
+"""Values of a piece: some 130 MB as the library hands them on."""
+_UNREADABLE = "is no readable file of SPSS, Stata or SAS: it is cut short, damaged or encrypted; copy it again"
+
+Columns = dict[str, list[Any]]
+
+
+def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
+    """One unit a file, and the schema of all.
+
+    Each file is read once as a whole: this counts the rows, and tells types
+    and which columns have a label for each value.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, the files are not one table, or pyreadstat is not installed.
+    """
+    units: list[Unit] = []
+    schema: pa.Schema | None = None
+    first_row = 0
+    for file in files:
+        seen = _Seen()
+        for columns, labels in _pieces(file.path, None):
+            seen.add(columns, labels)
+        found = seen.schema()
+        schema = found if schema is None else schema
+        check_same(files[0].path, schema, file.path, found)
+        units.append(Unit(len(units), file.path, "statistics", (), first_row, seen.rows))
+        first_row += seen.rows
+    if schema is None:
+        raise ValueError("give at least one file")
+    return units, schema
+
+
+@dataclass
+class _Seen:
+    """What the pieces of a file have held so far."""
+
+    rows: int = 0
+    types: dict[str, pa.DataType] = field(default_factory=dict)
+    labels: dict[str, dict[Any, str]] = field(default_factory=dict)
+
+    def add(self, columns: Columns, labels: dict[str, dict[Any, str]]) -> None:
+        self.rows += len(next(iter(columns.values()), []))
+        if not self.types:
+            self.labels = {name: told for name, told in labels.items() if len(set(told.values())) == len(told)}
+        for name, values in columns.items():
+            found = pa.array(values).type
+            if pa.types.is_null(self.types.setdefault(name, found)):
+                self.types[name] = found
+            if name in self.labels and any(each not in self.labels[name] for each in set(values) - {None}):
+                del self.labels[name]
+
+    def schema(self) -> pa.Schema:
+        """Texts where each value has a label of its own; what is all null is a number."""
+        types = {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in self.types.items()}
+        return pa.schema([(name, pa.string() if name in self.labels else kind) for name, kind in types.items()])
+
+
+def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `rows` rows of a file, of the named columns."""
+    for columns, labels in _pieces(unit.path, names):
+        arrays = [
+            guarded(unit.path, _CHANGED, _array, columns[name], schema.field(name).type, labels.get(name, {}))
+            for name in names
+        ]
+        batch = pa.record_batch(arrays, names=list(names))
+        for begin in range(0, batch.num_rows, rows):
+            yield batch.slice(begin, rows)
+
+
+_CHANGED = "changed while it was read; run again when nobody writes to it"
+
+
+def _array(values: list[Any], kind: pa.DataType, labels: dict[Any, str]) -> pa.Array:
+    if pa.types.is_string(kind) and labels:
+        values = [None if value is None else labels[value] for value in values]
+    return pa.array(values, kind)
+
+
+def _pieces(path: str, names: Sequence[str] | None) -> Iterator[tuple[Columns, dict[str, dict[Any, str]]]]:
+    """Values and labels of some columns, all if not given, piece by piece."""
+    read, where = _reader(path), local_path(path)
+    if where is None:
+        raise InputError(f"{path}: files of SPSS, Stata and SAS are read from a disk; copy it to this machine first")
+    _, about = guarded(path, _UNREADABLE, read, where, metadataonly=True)
+    wanted = list(about.column_names) if names is None else list(names)
+    size, done = max(1, _CELLS // max(1, len(wanted))), 0
+    while True:
+        given = {"usecols": wanted, "row_offset": done, "row_limit": size, "output_format": "dict"}
+        found, told = guarded(path, _UNREADABLE, read, where, **given)
+        columns = {name: _without_blanks(found[name]) for name in wanted}
+        rows = len(columns[wanted[0]]) if wanted else 0
+        if rows or not done:
+            yield columns, told.variable_value_labels
+        done += rows
+        if rows < size:
+            return
+
+
+def _without_blanks(values: list[Any]) -> list[Any]:
+    """The same with null for blank texts; these files have no other missing text."""
+    return [None if value == "" or value != value else value for value in values]
+
+
+def _reader(path: str) -> Callable[..., Any]:
+    if find_spec("pyreadstat") is None:
+        raise InputError(f"{path} is read by pyreadstat, which is not installed: pip install 'anonpipe[statistics]'")
+    suffix = next(suffix for suffix in SUFFIXES if path.lower().endswith(suffix))
+    reader: Callable[..., Any] = getattr(import_module("pyreadstat"), _READERS[suffix])
+    return reader

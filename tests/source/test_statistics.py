@@ -1,0 +1,135 @@
+"""Files of SPSS, Stata and SAS as input, written by pyreadstat."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from anonpipe.errors import InputError
+from anonpipe.source import _statistics, open_source, read_batches
+from tests import runs, small
+
+pyreadstat = pytest.importorskip("pyreadstat")
+
+CANARY = "canary4711"
+DAYS = [datetime.date(2020, 1, 31), None, datetime.date(1950, 5, 5)] * 20
+LABELS = {"sex": {1: "male", 2: "female"}, "age": {98: "not known"}}
+FRAME = pd.DataFrame(
+    {
+        "sex": [1.0, 2.0, np.nan] * 20,
+        "age": [30.0, 98.0, 41.5] * 20,
+        "place": ["Ely", "", "Zürich"] * 20,
+        "born": DAYS,
+        "count": np.arange(60),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+
+
+def written(folder, suffix, frame=FRAME, name="data", **given):
+    """The frame as a file of one of the programs."""
+    path = str(folder / f"{name}.{suffix}")
+    labels = {column: told for column, told in LABELS.items() if column in frame}
+    if suffix == "sav":
+        pyreadstat.write_sav(frame, path, variable_value_labels=labels, **given)
+    elif suffix == "dta":
+        whole = {name: column.astype("Int64") for name, column in frame.items() if name == "sex"}
+        sex = {"sex": LABELS["sex"]} if "sex" in frame else {}
+        pyreadstat.write_dta(frame.assign(**whole), path, variable_value_labels=sex)
+    else:
+        pyreadstat.write_xport(frame, path, file_format_version=8)
+    return path
+
+
+def read(source, columns=None, rows=65_536):
+    """All rows, and where each batch begins."""
+    found = [each for unit in source.units for each in read_batches(source, unit, columns, rows)]
+    return pa.Table.from_batches([batch for _, batch in found]), [first for first, _ in found]
+
+
+@pytest.mark.parametrize("suffix", ["sav", "dta", "xpt"])
+@pytest.mark.parametrize("cells", [4_000_000, 35])
+def test_values_types_labels_and_nulls(suffix, cells, tmp_path, monkeypatch):
+    monkeypatch.setattr(_statistics, "_CELLS", cells)
+    source = open_source(written(tmp_path, suffix))
+    assert source.rows == 60 and len(source.units) == 1
+    table, firsts = read(source)
+    assert firsts == list(range(0, 60, 60 if cells > 300 else 7))
+    sex = [1.0, 2.0, None] if suffix == "xpt" else ["male", "female", None]
+    assert table["sex"].to_pylist() == sex * 20
+    assert table["age"].to_pylist() == [30.0, 98.0, 41.5] * 20, "some values without a label: numbers stay"
+    assert table["place"].to_pylist() == ["Ely", None, "Zürich"] * 20
+    assert table["born"].to_pylist() == DAYS and table["born"].type == pa.date32()
+    assert table["count"].to_pylist() == list(range(60))
+    some, firsts = read(source, ["count", "sex"], 10)
+    assert some.equals(table.select(["sex", "count"])) and max(np.diff(firsts)) <= 10
+
+
+def test_declared_missing_values_are_nulls(tmp_path):
+    source = open_source(written(tmp_path, "sav", missing_ranges={"age": [98]}))
+    assert read(source)[0]["age"].to_pylist() == [30.0, None, 41.5] * 20
+
+
+def test_labels_that_two_values_share_stay_numbers(tmp_path, monkeypatch):
+    monkeypatch.setitem(LABELS, "sex", {1: "person", 2: "person"})
+    assert read(open_source(written(tmp_path, "sav")))[0]["sex"].to_pylist() == [1.0, 2.0, None] * 20
+
+
+def test_several_files_are_one_table(tmp_path):
+    for at in range(2):
+        written(tmp_path, "dta", FRAME.iloc[30 * at : 30 * at + 30], f"part-{at}")
+    source = open_source(str(tmp_path))
+    assert [unit.first_row for unit in source.units] == [0, 30]
+    assert read(source)[0]["count"].to_pylist() == list(range(60))
+    written(tmp_path, "dta", FRAME.drop(columns="born"), "part-2")
+    with pytest.raises(InputError, match="do not have the same columns"):
+        open_source(str(tmp_path))
+    (tmp_path / "part-3.csv").write_text("sex\n1\n")
+    with pytest.raises(InputError, match="several formats"):
+        open_source(str(tmp_path))
+
+
+def test_a_release_of_spss_is_that_of_parquet(tmp_path):
+    table = small.plain_table(400)
+    path = tmp_path / "data.sav"
+    pyreadstat.write_sav(table.to_pandas(), str(path))
+    jobs = [small.job(tmp_path / "one", table), small.job(tmp_path / "two", str(path))]
+    for job in jobs:
+        assert small.run(job).version is not None
+    first, second = (small.released(job) for job in jobs)
+    assert second.cast(first.schema).equals(first)
+
+
+def test_what_cannot_be_read_is_one_clear_error(tmp_path, monkeypatch):
+    path = tmp_path / "data.sav"
+    path.write_bytes(f"$FL2{CANARY}".encode() * 10)
+    with pytest.raises(InputError, match="no readable file of SPSS, Stata or SAS") as caught:
+        open_source(str(path))
+    assert CANARY not in str(caught.value) and caught.value.__context__ is None
+    with pytest.raises(InputError, match="copy it to this machine"):
+        _statistics.open_statistics([_statistics.File("memory://data.sav", 1, "", "statistics")])
+    changed = open_source(written(tmp_path, "sav"))
+    written(tmp_path, "sav", FRAME.iloc[:20])
+    with pytest.raises(InputError, match="changed while"):
+        read(changed)
+    monkeypatch.setattr(_statistics, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"not installed: pip install 'anonpipe\[statistics\]'"):
+        open_source(written(tmp_path, "sav"))
+
+
+def test_the_library_is_not_loaded_for_other_files(tmp_path):
+    path = small.write_table(tmp_path, small.plain_table())
+    code = f"import sys; from anonpipe.source import open_source; open_source({path!r}); "
+    code += "print('pyreadstat' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
