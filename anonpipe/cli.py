@@ -1,4 +1,4 @@
-"""The command line: init, plan, run, compare, summary, evaluate, report, verify, methods, schema, demo, warm, purge.
+"""The command line: from a first job (`init`) over `run` to what is done with a release.
 
 Heavy libraries are imported inside the commands, so that `--help` answers at
 once. What is printed, and how, is in `display`.
@@ -374,6 +374,38 @@ def evaluate(
     display.show_evaluated(found, form)
     if not found.verdict.passed:
         raise GateError("the release does not keep a limit" + _failed(found.verdict))
+
+
+@app.command()
+def export(
+    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    target: Annotated[Path, typer.Argument(help="The new file (.csv, .csv.gz), or with --by the new folder")],
+    by: Annotated[
+        str | None,
+        typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")] = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
+) -> None:
+    """Write a release that matches its manifest in another form: as CSV, or as Parquet in folders of key=value."""
+    from anonpipe.export import export_csv, export_folders
+    from anonpipe.storage.release import checked
+    from anonpipe.storage.signature import read_public_key
+
+    form = _form(as_json, quiet)
+    found = checked(release, None if key is None else read_public_key(key))
+    _refuse(release, found)
+    given = found.where, found.manifest, target
+    names = [] if by is None else [name.strip() for name in by.split(",") if name.strip()]
+    made = export_csv(*given) if by is None else export_folders(*given, names)
+    for warning in made.warnings:
+        display.warn(warning)
+    if form is Form.JSON:
+        display.as_json(vars(made))
+    else:
+        told = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
+        display.line(made.path if form is Form.QUIET else told)
 
 
 @app.command("key")

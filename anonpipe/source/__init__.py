@@ -9,7 +9,7 @@ import pyarrow as pa
 from anonpipe.columns import Column
 from anonpipe.errors import InputError
 from anonpipe.source._check import check_rows, check_types
-from anonpipe.source._csv import open_csv, read_csv
+from anonpipe.source._csv import NULLS, open_csv, read_csv
 from anonpipe.source._files import find_files
 from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
 from anonpipe.source._model import Source, Unit
@@ -17,6 +17,7 @@ from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._statistics import open_statistics, read_statistics
 
 __all__ = [
+    "NULLS",
     "Source",
     "Unit",
     "check_rows",
