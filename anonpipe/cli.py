@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Anonymise large microdata: group, synthesise, verify, publish - or publish nothing.",
     epilog="Exit codes: 0 released or all well; 1 unforeseen error; 2 bad job or input; 3 a gate failed, nothing "

@@ -52,6 +52,16 @@ def job_file(tmp_path):
     return path
 
 
+@pytest.mark.parametrize(("words", "offered"), [("anonpipe eval", "evaluate"), ("anonpipe run --res", "--resume")])
+def test_a_shell_completes_commands_and_options(words, offered):
+    script = "import sys; sys.argv = ['anonpipe']; from anonpipe.cli import main; main()"
+    asked = {"_ANONPIPE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | asked, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [offered], done.stderr
+
+
 def test_help_is_light():
     """Its own imports take less than half a second of processor time, and nothing heavy is among them."""
     script = f"""

@@ -1,0 +1,123 @@
+"""Automations for runs that are lost or failed, on a real server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.flows.poison import Poison
+
+POISON = Poison("canary-watched", 24680.1357)
+
+
+class Told(BaseHTTPRequestHandler):
+    """Keeps what it is sent."""
+
+    messages: ClassVar[list[str]] = []
+
+    def do_POST(self):
+        self.messages.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def forgotten(server):
+    """Automations that are gone afterwards: the server is that of other tests, too."""
+    yield
+    for made in server.ask("automations"):
+        server.send("DELETE", f"automations/{made['id']}", None)
+
+
+@pytest.fixture
+def listening():
+    """A URL that keeps what is sent there."""
+    Told.messages.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}/failed"
+        serving.shutdown()
+
+
+def watch(tmp_path, server, *arguments):
+    """Run the command."""
+    return subprocess.run(
+        [sys.executable, "-m", "flows.watch", *arguments],
+        env=POISON.environment(tmp_path, server),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def send(server, path, content):
+    """A request to the server, which asks for another try where its database is busy, as Prefect's clients have it."""
+    for _ in range(20):
+        try:
+            return server.send("POST", path, content)
+        except HTTPError as error:
+            if error.code != 503:
+                raise
+        time.sleep(1)
+    raise AssertionError("the server's database stays busy")
+
+
+def beat(server, run):
+    """A heartbeat of a run, as its process sends them."""
+    event = {
+        "id": str(uuid.uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "event": "prefect.flow-run.heartbeat",
+        "resource": {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.name": "x"},
+    }
+    send(server, "events", [event])
+
+
+def running(server, flow, name):
+    """A run that somebody has begun."""
+    state = {"type": "RUNNING", "name": "Running", "message": POISON.text}
+    return send(server, "flow_runs/", {"flow_id": flow["id"], "name": name, "state": state})["id"]
+
+
+def test_lost_runs_crash_and_failed_ones_are_told(tmp_path, server, listening, forgotten):
+    for _ in range(2):  # a second time it replaces what it made
+        done = watch(tmp_path, server, "--silence", "12", "--notify", listening)
+        assert done.returncode == 0, done.stderr[-3000:]
+    made = [each["name"] for each in server.ask("automations")]
+    assert sorted(made) == ["anonpipe: failed runs", "anonpipe: lost runs"]
+    flow = send(server, "flows/", {"name": "watched"})
+    lost, alive, failed = (running(server, flow, name) for name in ("lost-one", "living-one", "failed-one"))
+    beat(server, lost)
+    state = {"type": "FAILED", "name": "Failed", "message": POISON.text}
+    send(server, f"flow_runs/{failed}/set_state", {"state": state, "force": True})
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        beat(server, alive)
+        states = {
+            one["id"]: one["state_type"] for one in server.ask("flow_runs", flows={"name": {"any_": ["watched"]}})
+        }
+        if states[lost] == "CRASHED" and len(Told.messages) >= 2:
+            break
+        time.sleep(2)
+    assert states == {lost: "CRASHED", alive: "RUNNING", failed: "FAILED"}
+    told = sorted(Told.messages)
+    assert len(told) == 2 and "failed-one ended as Failed" in told[0] and "lost-one ended as Crashed" in told[1]
+    assert POISON.text not in "".join(told)
+
+
+def test_silence_that_no_server_can_count_is_refused(tmp_path, server):
+    done = watch(tmp_path, server, "--silence", "3")
+    assert done.returncode == 2 and "under 10" in done.stderr
