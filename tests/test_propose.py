@@ -211,6 +211,23 @@ def test_a_scenario_of_what_others_know_is_proposed(tmp_path: Path) -> None:
     assert "measure" not in yaml.safe_load(propose_job(str(path), "out", 5))
 
 
+@pytest.mark.parametrize(("rows", "held"), [(9_999, None), (10_000, 0.05)])
+def test_records_are_set_aside_of_tables_that_have_many(tmp_path: Path, rows: int, held: float | None) -> None:
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {"height": rng.normal(170, 9, rows), "dose": rng.gamma(2, 2, rows), "arm": rng.choice(["a", "b"], rows)}
+    )
+    path, job = tmp_path / "many.parquet", tmp_path / "job.yaml"
+    pq.write_table(table, path)
+    job.write_text(propose_job(str(path), "out", 5))
+    loaded = load_job(job)
+    assert loaded.measure.hold_out == (held or 0.0)
+    assert loaded.gates.limits.get("membership_auc") == (0.6 if held else None)
+    pq.write_table(table.select(["arm"]), path)  # no number: groups, of which the limit is left to the steward
+    job.write_text(propose_job(str(path), "out", 5))
+    assert load_job(job).gates.limits.get("membership_auc") is None
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "words"),
     [

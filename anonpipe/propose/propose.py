@@ -83,6 +83,12 @@ BESIDE_CHANCE = 1
 LINKED = 0.09
 """Proposed limit of the re-identification rate: the European Medicines Agency's (Policy 0070, external guidance)."""
 
+HELD_OUT, HELD_OUT_OF = 0.05, 10_000
+"""Share of the records that is set aside, of so many or more: 500 tell an area under the curve to 0.03."""
+
+TOLD = 0.6
+"""Proposed limit of that area for members and others: above what drawn records came to, and below groups of 5."""
+
 OF_STRATUM = 0.85
 """Proposed limit of what is given away of a stratum: above what groups of 4 in the demonstration's eleven columns come
 to (0.69 to 0.79 in 1,500 records), so that nothing but near certainty is refused before the steward has chosen."""
@@ -219,7 +225,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     chosen = road(looks, guesses, rows)
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
-    return _write(source_url, output, k, guesses, needs, chosen)
+    return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
 def guess_columns(source_url: str) -> dict[str, Column]:
@@ -800,6 +806,7 @@ def _write(
     guesses: dict[str, Guess],
     needs: Needs | None = None,
     chosen_road: Road = Road(None),
+    rows: int = 0,
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -823,6 +830,8 @@ def _write(
         chance=BESIDE_CHANCE,
         of_stratum=OF_STRATUM,
         linked=LINKED,
+        held=HELD_OUT if rows >= HELD_OUT_OF else 0,
+        told=TOLD,
         usual_limits=USUAL_LIMITS,
     )
 
