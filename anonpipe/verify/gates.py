@@ -605,6 +605,12 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
             "original; covariances are reported, and held against no limit after decoding: a logit makes them smaller. "
             "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked",
         ]
+    if evidence.rows_held_out:
+        notes = [
+            *notes,
+            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were set aside (measure.hold_out) and are in no "
+            "release",
+        ]
     return (
         *notes,
         "limits on the written rows are, entry by entry, the method's own bias and what chance leads to once in "
