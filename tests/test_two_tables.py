@@ -201,6 +201,11 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert {one["name"]: one["value"] for one in shown["risk"]}["linkage.first"] == 1.0
     failed = call("evaluate", first, second, "--paired", "--job", tmp_path / "job.yaml", "--quiet")
     assert failed.code == 3 and failed.out == "" and "records linked correctly: 1, at most 0.09" in failed.err
+    job = content | {"gates": {"membership_auc": 0.6}, "measure": {"hold_out": 0.05, "utility": False}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    unheld = call("evaluate", first, second, "--job", tmp_path / "job.yaml")
+    told = " ".join((unheld.out + unheld.err).split())
+    assert unheld.code == 3 and "membership inference, attribute inference: no records were given that the rel" in told
     table = call("evaluate", first, second)
     assert table.code == 0 and "only a run of anonpipe measures it" in " ".join(table.out.split())
     assert max(map(len, table.out.splitlines())) <= 80

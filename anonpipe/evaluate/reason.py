@@ -31,5 +31,6 @@ class Reason(StrEnum):
     UNITS_WITHOUT_CONTROL = "units without control"
     ONLY_A_RUN = "only a run"
     NO_ROW_TOLD = "no row told"
+    NO_CONTROL = "no control"
     REFUSED = "refused"
     WITHHELD = "withheld"

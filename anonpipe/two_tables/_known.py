@@ -236,7 +236,7 @@ class KnownOfTables:
     @property
     def _no_control(self) -> Reason | None:
         if self.tables.held is None:
-            return Reason.NO_HOLD_OUT
+            return Reason.NO_CONTROL
         return Reason.FEW_HELD if self.looked.control is None else None
 
     @property

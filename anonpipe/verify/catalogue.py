@@ -771,6 +771,7 @@ REASONS: dict[Reason, str] = {
     "aside as a whole",
     Reason.ONLY_A_RUN: "two tables do not tell it; only a run of anonpipe measures it",
     Reason.NO_ROW_TOLD: "nobody said which released row was made from which original one (--paired: row by row)",
+    Reason.NO_CONTROL: "no records were given that the release was not made from (--hold-out FILE)",
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }
