@@ -118,9 +118,9 @@ def test_digests_are_those_of_the_first_names():
         ),
     )
     assert grouped.digest() == "224171634e722370317cf9a748fc8cceacccacc72f7706d890a2dd6fc191b63a"
-    assert grouped.run_digest() == "e4c99060c676cff52e43bd87494defb1a45f8ecf9e206d069b28695aada15183"
+    assert grouped.run_digest() == "288b0437460483fa7dfb2bb6c53a93b1ce33fd47ea89b1c99961648975c7c56a"
     assert masked.digest() == "42e156127253b606f63c440bfb9590b559e80545c4816689f58639b525b217d9"
-    assert masked.run_digest() == "4ad1923c27570b8f2c3a26532bc8a946a585ddc9229e42780dba0d2d4e0b4ac6"
+    assert masked.run_digest() == "518d66d54fba6da20dcf4b0ca96dc5eeffda0df9c777240a21411decbffdb6fa"
 
 
 def test_values_that_are_no_section_or_role_are_told_as_before():

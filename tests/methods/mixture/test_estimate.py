@@ -72,7 +72,7 @@ def test_any_split_gives_the_same_estimates(problem, shape, degrees, data):
     if shape in ("eev", "vev"):
         # Orientations have no single answer where axes are equally long; lengths of axes have.
         one, other = (replace(m, covariances=np.linalg.eigvalsh(m.covariances)) for m in (one, other))
-    assert_same(one, other, 1e-8)
+    assert_same(one, other, 1e-7 if shape == "vev" else 1e-8)  # that one iterates
 
 
 def test_many_rows_and_tiles():
