@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 import anonpipe
@@ -46,3 +49,18 @@ def test_the_version_is_told():
     answer = CliRunner().invoke(app, ["--version"])
     assert answer.exit_code == 0 and answer.stdout == f"anonpipe {version('anonpipe')}\n"
     assert anonpipe.__version__ == version("anonpipe")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
+def test_the_units_of_systemd_are_sound():
+    units = sorted(map(str, (ROOT / "deploy" / "systemd").glob("*.service")))
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert len(units) == 2 and done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_the_units_of_systemd_have_the_paths_of_the_runbook():
+    environment = (ROOT / "deploy" / "env.example").read_text()
+    for unit in (ROOT / "deploy" / "systemd").glob("*.service"):
+        text = unit.read_text()
+        assert ". /srv/private/anonpipe.env;" in text and "exec /srv/anonpipe/venv/bin/prefect " in text
+        assert "ANONPIPE_CHECKOUT=/srv/anonpipe\n" in environment and "PREFECT_HOME=/srv/private/" in environment
