@@ -24,6 +24,8 @@ class Reason(StrEnum):
     AVERAGED_UNDEFINED = "averaged, undefined"
     ONE_COLUMN = "one column"
     NO_TAILS = "no tails"
+    NO_CELL = "no cell"
+    SPANNING = "spanning"
     NO_CLASS = "no class"
     NO_STRATA = "no strata"
     NO_SCENARIO = "no scenario"

@@ -136,6 +136,7 @@ class KnownOfTables:
     groups = Reason.ONLY_A_RUN
     classes = Reason.ONLY_A_RUN
     strata = Reason.ONLY_A_RUN
+    assigned = Reason.ONLY_A_RUN
     smallest_group = Reason.ONLY_A_RUN
     unlinked = Reason.NO_ROW_TOLD
     exact_moments = False

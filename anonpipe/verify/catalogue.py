@@ -63,6 +63,8 @@ class Gate:
     figures
         Of a gate on measures the names of these, the first that there is
         counting; `*` stands for a column's name, and the worst column counts.
+    beside
+        The same figure of other attackers: the worst counts, where there is one of `figures`.
     unmeasured
         Of such a gate the key of what is told where nothing was measured.
     needs
@@ -80,6 +82,7 @@ class Gate:
     above: float | None = None
     most: float | None = None
     figures: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     unmeasured: str = ""
     needs: tuple[str, ...] = ()
     example: float = 0.05
@@ -419,11 +422,13 @@ _GATED = (
             None,
             "records linked correctly",
             "records whose closest released record is their own; of a group of n (of the same key variables) that "
-            "has no single sources, each counts 1/n. A mask after which no record or group stands for one of the "
+            "has no single sources, each counts 1/n. Of several attackers the worst: by distances, by ranks, and where "
+            "all records are assigned at once. A mask after which no record or group stands for one of the "
             "original has no such share, and fails the limit",
             least=0,
             most=1,
             figures=("linkage.first", "linkage.expected"),
+            beside=("rank_linkage.first", "linkage.assigned"),
             unmeasured="unmeasured.linkage",
         ),
         "records linked correctly",
@@ -491,10 +496,12 @@ _GATED = (
             "membership_auc",
             None,
             "membership inference, area under the curve",
-            "the area under the curve of telling members from others",
+            "the area under the curve of telling members from others, by distance or by a trained classifier: the "
+            "worse of both",
             least=0.5,
             most=1,
             figures=("membership.auc",),
+            beside=("membership.trained_auc",),
             unmeasured="unmeasured.membership",
             needs=("hold_out",),
             example=0.6,
@@ -763,6 +770,8 @@ REASONS: dict[Reason, str] = {
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
     Reason.NO_TAILS: "no masked number or date has values that few records are beyond",
+    Reason.NO_CELL: "no block of records was drawn to be assigned; with smaller partitions there are more",
+    Reason.SPANNING: "groups lie in several partitions, and records are assigned inside of one",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
     Reason.NO_SCENARIO: "the job names none (measure.scenarios)",

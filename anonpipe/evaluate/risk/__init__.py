@@ -2,6 +2,7 @@
 
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk import (
+    _assignment,
     _attribute_inference,
     _class_disclosure,
     _closest_record,
@@ -16,6 +17,7 @@ from anonpipe.evaluate.risk import (
     _stratum,
     _tails,
 )
+from anonpipe.evaluate.risk._assignment import ASSIGNED, assigned_cells, assignment, drawn_cells, rows_of
 from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
 from anonpipe.evaluate.risk._closest_record import ClosestRecord, closest_record
@@ -52,10 +54,12 @@ from anonpipe.evaluate.risk._ranks import Ranks
 from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, individual_risk, key_matches, scenario_risk
 from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
+from anonpipe.evaluate.risk._trained_membership import trained_membership
 
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
+    _assignment.MEASURE,
     _tails.MEASURE,
     _scenario.MEASURE,
     _lasko.MEASURE,
@@ -72,6 +76,7 @@ MEASURES: tuple[Measure, ...] = (
 """All measures of risk, in the order of a report; a new one is a line here."""
 
 __all__ = [
+    "ASSIGNED",
     "MEASURES",
     "Alike",
     "AttributeInference",
@@ -107,11 +112,14 @@ __all__ = [
     "StratumInference",
     "TailLinkage",
     "WholeGroups",
+    "assigned_cells",
+    "assignment",
     "attribute_inference",
     "class_risk",
     "closest_record",
     "collusion",
     "conditional_privacy",
+    "drawn_cells",
     "expected_links",
     "fewest_alike",
     "guess_nearest",
@@ -126,8 +134,10 @@ __all__ = [
     "nearest",
     "predictions",
     "probabilistic_bound",
+    "rows_of",
     "scenario_risk",
     "score_linkage",
     "stratum_inference",
     "tail_linkage",
+    "trained_membership",
 ]

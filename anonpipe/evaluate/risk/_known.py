@@ -230,6 +230,10 @@ class Known(Protocol):
         """Which of the nearest are alike, where records are in groups and made from none alone."""
 
     @property
+    def assigned(self) -> FloatArray | Reason:
+        """Right links of some cells where all is assigned at once, as of `assigned_cells`."""
+
+    @property
     def held(self) -> Found | Reason:
         """The nearest released records of records that were held out."""
 

@@ -15,6 +15,7 @@ from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import difference, wilson
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._trained_membership import trained_on
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
@@ -23,7 +24,7 @@ FALSE_ALARMS = 0.01
 
 _NOTE = (
     "The attacker knows a person's whole record and looks at its distance to the closest released one; "
-    "attackers who model the release may do better."
+    "a trained classifier, which is measured too, may do better."
 )
 
 
@@ -207,13 +208,13 @@ def _of_release(known: Known) -> Measured | Reason:
     if isinstance(held, Reason):
         return held
     members, others = (found.nearest.distances[:, 0] for found in (known.released, held))
-    return membership(members, others, of=known.rows).measurements()
+    return (*membership(members, others, of=known.rows).measurements(), *trained_on(known))
 
 
 MEASURE = Measure(
     key="membership",
     title="membership inference",
-    figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent"),
+    figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent", "membership.trained_auc"),
     function=_of_release,
     counts_units=True,
 )

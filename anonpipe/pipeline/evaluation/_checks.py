@@ -71,7 +71,8 @@ def gated(name: str, measured: tuple[Measurement, ...]) -> Measurement | None:
     """The measure that a gate judges: the worst of those that it names; None where none was measured."""
     for figure in MEASURED[name].figures:
         if named := [each for each in measured if fnmatchcase(each.name, figure)]:
-            return max(named, key=lambda each: _badness(name, each))
+            others = [each for each in measured if each.name in MEASURED[name].beside]
+            return max((*named, *others), key=lambda each: _badness(name, each))
     return None
 
 

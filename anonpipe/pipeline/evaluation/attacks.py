@@ -18,6 +18,7 @@ from anonpipe.pipeline.evaluation.known import feature_names, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
     AskedUnits,
     Queries,
+    can_be_assigned,
     fewest_alike,
     group_sizes,
     masked_numbers,
@@ -27,6 +28,7 @@ from anonpipe.pipeline.evaluation.samples import (
     read_guessed,
     read_pairs,
     read_queries,
+    read_samples,
     read_units,
     spanning_disclosures,
 )
@@ -155,6 +157,16 @@ class KnownOfRun:
         rows, sizes = self.units.alike.found(self.units.own, found.groups[:, 0])
         own = np.where(rows > 0, found.groups[:, 0], -1)  # of n alike r are of the unit: it is found with r / n
         return risk.Alike(found, own, sizes / np.maximum(rows, 1))
+
+    @property
+    def assigned(self) -> FloatArray | Reason:
+        """Right links of some cells where all is assigned at once."""
+        if not links_persons(self.fitted):
+            return self.unlinked
+        if not can_be_assigned(self.fitted):
+            return Reason.SPANNING
+        (cells,) = read_samples(self.work, self.cut, "assigned")
+        return cells if len(cells) else Reason.NO_CELL
 
     @property
     def held(self) -> risk.Found | Reason:

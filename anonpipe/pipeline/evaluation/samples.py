@@ -14,11 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
+from anonpipe.evaluate.risk import ASSIGNED, assigned_cells, drawn_cells, link_by, rows_of
 from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import key_columns, known_features, known_unchanged, stratum_numbers
+from anonpipe.pipeline.evaluation.known import (
+    key_columns,
+    known_features,
+    known_unchanged,
+    masked_features,
+    stratum_numbers,
+)
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
 from anonpipe.pipeline.partitioning import Cut
@@ -218,6 +225,8 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= class_counts(fitted, rows, cut.rows)
+        if can_be_assigned(fitted):
+            kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
         kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
         kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
@@ -245,6 +254,46 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
         "own_classes": np.column_stack([none, *(each.classes(own) for each in keys)]),
         "own_blocks": np.column_stack([none, *(each.blocks(own) for each in keys)]),
     }
+
+
+def can_be_assigned(fitted: Fitted) -> bool:
+    """Whether a record, or a group of one partition, stands for one record: not of units that have several."""
+    own = link_by(fitted.job.replacing) == "own"
+    grouped = fitted.procedure.members is not None and not fitted.procedure.spans_parts
+    return fitted.unit is None and (own or grouped)
+
+
+def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> FloatArray:
+    """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`.
+
+    Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
+    """
+    rng = work.rng("assess assignment", index)
+    blocks = alike_numbers(fitted, rows.original, np.zeros(len(rows.original), dtype=np.int64))
+    cells = drawn_cells(*_on_one_scale(fitted, rows), blocks, min(1.0, ASSIGNED / of), rng)
+    ours, theirs, cells = rows_of(cells)
+    if link_by(fitted.job.replacing) == "own":
+        own, told, sizes = ours, theirs, np.ones(len(ours), dtype=np.int64)
+    else:
+        alike = alike_numbers(fitted, rows.original, rows.labels)
+        own, told, sizes = alike[ours], alike[theirs], looked_up(*counted(alike), alike[ours])
+    original, released = (masked_features(fitted, part) for part in (rows.original[ours], rows.released[theirs]))
+    return assigned_cells(original, released, cells, own, told, sizes, rng)
+
+
+def _on_one_scale(fitted: Fitted, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Masked numbers of both tables (without any, codes) in deviations of the original, nulls at its mean."""
+    places = masked_numbers(fitted) or list(fitted.synthesized)
+    original = rows.original[:, places]
+    known = ~np.isnan(original)
+    counts = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, original, 0.0).sum(axis=0) / counts
+    deviation = np.sqrt((np.where(known, original - centre, 0.0) ** 2).sum(axis=0) / counts)
+    scaled = (
+        np.nan_to_num((cells - centre) / np.where(deviation > 0, deviation, 1.0))
+        for cells in (original, rows.released[:, places])
+    )
+    return next(scaled), next(scaled)
 
 
 def class_counts(fitted: Fitted, rows: Rows, of: int) -> dict[str, npt.NDArray[np.int64]]:

@@ -9,7 +9,7 @@ import pytest
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import MEASURES, ClassShares, Found, Measure, Nearest
+from anonpipe.evaluate.risk import MEASURES, ClassShares, Coding, Found, Guessed, Measure, Nearest, guess_nearest
 from anonpipe.methods.grouping import class_disclosure
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
@@ -32,12 +32,13 @@ def test_what_is_missing_is_told_as_a_reason():
         own_row=None, own_group=None, unlinked=Reason.NO_LINK, pairs=Reason.NO_PAIRS, groups=Reason.NO_GROUPS,
         classes=Reason.NO_CLASS, held=Reason.NO_HOLD_OUT, guessed=Reason.FEW_HELD, grouped=False, features=("x", "y"),
         smallest_group=Reason.AVERAGED_UNDEFINED, strata=Reason.NO_STRATA,
-        scenarios=Reason.NO_SCENARIO,
+        scenarios=Reason.NO_SCENARIO, assigned=Reason.SPANNING,
     )  # fmt: skip
     told = {key: measure.of(nothing) for key, measure in BY_KEY.items() if key not in ("lasko", "closest_record")}
     assert told == {
         "linkage": Reason.NO_LINK,
         "rank_linkage": Reason.NO_LINK,
+        "assignment": Reason.SPANNING,
         "tails": Reason.NO_LINK,
         "scenarios": Reason.NO_SCENARIO,
         "conditional_privacy": Reason.NO_PAIRS,
@@ -52,9 +53,14 @@ def test_what_is_missing_is_told_as_a_reason():
 
 
 def test_measures_need_no_run():
-    known = SimpleNamespace(rows=60, released=found(1), original=found(2), held=found(3))
+    known = SimpleNamespace(rows=60, released=found(1), original=found(2), held=found(3), guessed=Reason.FEW_HELD)
     assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].figures)
-    assert {one.name for one in BY_KEY["membership"].of(known)} == set(BY_KEY["membership"].figures)
+    trained = {"membership.trained_auc"}  # needs guesses besides
+    assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].figures)
+    members, controls = (np.random.default_rng(at).random((40, 3)) for at in (4, 5))
+    told = guess_nearest(members, np.concatenate([members, controls]), Coding.of(members, controls))
+    known.guessed = Guessed(members, members, controls, told, ["a", "b", "c"], [0, 1, 2], [])
+    assert trained <= {one.name for one in BY_KEY["membership"].of(known)}
     told = class_disclosure(np.arange(20) // 5, np.arange(20) % 2, np.array([0.5, 0.5]))
     known = SimpleNamespace(classes={"a.b": ClassShares(told, np.array([0.5, 0.5]), None)})
     assert "sensitive.a.b.homogeneity" in [one.name for one in BY_KEY["sensitive"].of(known)]
