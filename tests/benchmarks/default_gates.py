@@ -15,7 +15,9 @@ the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
 
 counts the gates on distributions that `init` proposes (column_shapes, survival_curves), and pair_shapes, at their limit
 of 1: of honest releases, and of releases with one thing wrong, which each gate should catch. What is judged are upper
-ends, as in a run; a release that another gate refuses is counted as such, and left out.
+ends, as in a run; a release that another gate refuses is counted as such, and left out. With `--transform none` the
+honest releases are those of columns masked as they are. With `--leave-out day halves` no column follows from another
+but for rounding, which no method keeps and of which the figure of pairs tells otherwise.
 """
 
 from __future__ import annotations
@@ -111,6 +113,7 @@ WRONG: dict[str, Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]] = 
     "survival times x 1.2": lambda frame, rng: frame.assign(months=(1.2 * frame["months"]).round(1)),
     "survival times x 1.5": lambda frame, rng: frame.assign(months=(1.5 * frame["months"]).round(1)),
     "survival times shuffled": lambda frame, rng: shuffled(frame, "months", rng),
+    "statuses shuffled": lambda frame, rng: shuffled(frame, "status", rng),
     "income shuffled": lambda frame, rng: shuffled(frame, "income", rng),
     "income drawn from a normal law": lambda frame, rng: frame.assign(
         income=rng.normal(frame["income"].mean(), frame["income"].std(), len(frame)).clip(0)
@@ -140,10 +143,12 @@ def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secr
             refused += 1
             continue
         for wrong, change in WRONG.items() if len(found["as it is"]) < DAMAGED else [*WRONG.items()][:1]:
-            told = compared(frame, change(made, np.random.default_rng(secret)), COLUMNS, job["k"], secret)
+            told = compared(frame, change(made, np.random.default_rng(secret)), job["columns"], job["k"], secret)
             ends = [told[figure].value if told[figure].high is None else told[figure].high for figure in figures]
             found[wrong].append([float(end) for end in ends])
     print(f"{how}: {secrets} secrets, {refused} refused by other gates; above 1 (median):")
+    if refused == secrets:
+        return
     for wrong, each in found.items():
         ends = np.array(each).reshape(-1, len(figures))
         told_of = (
@@ -162,14 +167,15 @@ def main() -> None:
     parser.add_argument("--transform", choices=("default", "none"), default="default")
     parser.add_argument("--how", nargs="+", choices=tuple(HOW), default=tuple(HOW))
     parser.add_argument("--distributions", action="store_true")
+    parser.add_argument("--leave-out", nargs="+", choices=tuple(COLUMNS), default=[], metavar="COLUMN")
     given = parser.parse_args()
-    columns = COLUMNS
+    columns = {name: each for name, each in COLUMNS.items() if name not in given.leave_out}
     if given.transform == "none":
         numbers = ("continuous", "integer", "date")
         columns = {
-            name: each | ({"transform": "none"} if each["kind"] in numbers else {}) for name, each in COLUMNS.items()
+            name: each | ({"transform": "none"} if each["kind"] in numbers else {}) for name, each in columns.items()
         }
-    frame = awkward(given.rows)
+    frame = awkward(given.rows)[[*columns]]
     job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": False}}
     print(f"{given.rows} rows, k={given.k}, transform {given.transform}, {given.secrets} secrets each")
     for how in given.how:

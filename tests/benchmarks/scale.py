@@ -3,14 +3,16 @@
     python -m tests.benchmarks.scale --rows 1000000 3000000 10000000 --workers 2
 
 Makes the demonstration registry (12 columns), runs `anonpipe run` on it in a
-process of its own, and samples the proportional set size (PSS) of that process
-and all its descendants. Prints wall time, rows/s, peak PSS, and ratios to the
-first size.
+process of its own, and samples the proportional set size (PSS) and the processor
+time of that process and all its descendants. Prints wall time, processor
+seconds (which other work on the machine disturbs less), rows/s, peak PSS, and
+ratios to the first size.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -37,24 +39,32 @@ def pss_bytes(process: psutil.Process) -> int:
     return total
 
 
-class PeakMemory(threading.Thread):
-    """Samples the summed PSS of a process tree until it ends."""
+class Watch(threading.Thread):
+    """Samples the summed PSS and the processor seconds of a process tree until it ends.
+
+    What a process uses after the last look at it is missed: up to a quarter of a second each.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self.process, self.peak = psutil.Process(pid), 0
+        self.used: dict[int, float] = {}
 
     def run(self) -> None:
         while self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE:
             try:
                 self.peak = max(self.peak, pss_bytes(self.process))
+                for one in [self.process, *self.process.children(recursive=True)]:
+                    with contextlib.suppress(psutil.Error):
+                        times = one.cpu_times()
+                        self.used[one.pid] = times.user + times.system
             except psutil.Error:
                 return
             time.sleep(0.25)
 
 
-def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple[float, int, str]:
-    """Wall seconds, peak bytes and the end of the output of one run."""
+def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple[float, Watch, str]:
+    """Wall seconds, what was watched and the output of one run."""
     data, job = folder / f"registry-{rows}.parquet", folder / f"job-{rows}.yaml"
     if not data.exists():
         write_registry(data, rows)
@@ -64,15 +74,15 @@ def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple
     env = {**os.environ, "ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
     began = time.perf_counter()
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    memory = PeakMemory(process.pid)
-    memory.start()
+    watch = Watch(process.pid)
+    watch.start()
     output, _ = process.communicate()
     seconds = time.perf_counter() - began
-    memory.join()
+    watch.join()
     if process.returncode:
         sys.exit(output)
     shutil.rmtree(folder / f"out-{rows}", ignore_errors=True)
-    return seconds, memory.peak, output
+    return seconds, watch, output
 
 
 def main() -> None:
@@ -87,13 +97,14 @@ def main() -> None:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="anonpipe-scale-"))
     folder.mkdir(parents=True, exist_ok=True)
     first: tuple[int, float] | None = None
-    headings = ("seconds", "rows/s", "peak GiB", "time ratio", "rows ratio")
+    headings = ("seconds", "processor", "rows/s", "peak GiB", "time ratio", "rows ratio")
     print(f"{'rows':>12} " + " ".join(f"{heading:>11}" for heading in headings), flush=True)
     for rows in arguments.rows:
-        seconds, peak, output = measure(folder, rows, arguments.workers, arguments.settings)
+        seconds, watch, output = measure(folder, rows, arguments.workers, arguments.settings)
         first = first or (rows, seconds)
         print(
-            f"{rows:>12,} {seconds:>11.1f} {rows / seconds:>11,.0f} {peak / 2**30:>11.2f} "
+            f"{rows:>12,} {seconds:>11.1f} {sum(watch.used.values()):>11.1f} {rows / seconds:>11,.0f} "
+            f"{watch.peak / 2**30:>11.2f} "
             f"{seconds / first[1]:>11.2f} {rows / first[0]:>11.2f}",
             flush=True,
         )
