@@ -6,9 +6,13 @@ python -m tests tests/x.py the checks, and only these tests
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +25,9 @@ CHECKS = (
     [str(BIN / "lint-imports")],
 )
 
+
+ENOUGH = 8 << 30
+"""Bytes; the tests write less than one GiB."""
 
 SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
 """Two processes; who has nothing left takes tests of the other."""
@@ -36,7 +43,20 @@ def main(arguments: list[str]) -> int:
             warm.terminate()
             return code
     warm.wait()
-    return subprocess.run([sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments], cwd=ROOT, check=False).returncode
+    with in_memory() as settings:
+        command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
+        return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[dict[str, str]]:
+    """Where there is room, what tests write goes to memory: thousands of small files, deleted soon after."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK) or shutil.disk_usage(shared).free < ENOUGH:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(dir=shared, ignore_cleanup_errors=True) as folder:
+        yield {"PYTEST_DEBUG_TEMPROOT": folder}
 
 
 if __name__ == "__main__":
