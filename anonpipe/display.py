@@ -142,7 +142,7 @@ def verdict_table(verdict: Verdict) -> Table:
     from anonpipe.verify import words
 
     colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
-    table = plain_table(f"verdict: {'passed' if verdict.passed else 'failed'}")
+    table = plain_table(f"verdict: {verdict.word}")
     table.add_column("check", overflow="fold")
     for heading in ("outcome", "measured", "limit"):
         table.add_column(heading, no_wrap=True)

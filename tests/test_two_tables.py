@@ -208,5 +208,6 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert unheld.code == 3 and "membership inference, attribute inference: no records were given that the rel" in told
     table = call("evaluate", first, second)
     assert table.code == 0 and "only a run of anonpipe measures it" in " ".join(table.out.split())
+    assert "verdict: not checked" in table.out  # no limit was given, and so none was held
     assert max(map(len, table.out.splitlines())) <= 80
     assert call("evaluate", first, second, "--set", "k=9").code == 2

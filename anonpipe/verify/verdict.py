@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from anonpipe.verify.check import Check
+from anonpipe.verify.check import Check, Outcome
 from anonpipe.verify.words import Line, content, line
 
 
@@ -26,6 +26,14 @@ class Verdict:
         return not self.failed
 
     @property
+    def word(self) -> str:
+        """`passed`, `failed`, or `not checked` where nothing was held against a limit."""
+        if not self.passed:
+            return Outcome.FAILED.value
+        held = any(check.outcome is Outcome.PASSED for check in self.checks)
+        return Outcome.PASSED.value if held else Outcome.NOT_CHECKED.value
+
+    @property
     def failed(self) -> tuple[Check, ...]:
         """The checks for which nothing may be released."""
         return tuple(check for check in self.checks if check.blocks)
@@ -38,7 +46,7 @@ class Verdict:
     def in_words(self) -> dict[str, Any]:
         """The verdict as JSON-able content for people."""
         return {
-            "verdict": "passed" if self.passed else "failed",
+            "verdict": self.word,
             "checks": [content(check) for check in self.checks],
             "notes": list(self.notes),
         }
