@@ -19,9 +19,9 @@ QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Prefect server of its own on this machine, for all tests of flows."""
+    """A Prefect server of its own on this machine, for all tests of flows; it keeps a core busy, idle or not."""
     home = tmp_path_factory.mktemp("prefect")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
