@@ -372,7 +372,9 @@ def evaluate(
         found = evaluate_release(original, release, loaded, hold_out=hold_out, paired=paired, k=k)
     display.show_evaluated(found, form)
     if not found.verdict.passed:
-        raise GateError("the release does not keep a limit" + _failed(found.verdict))
+        raise GateError(
+            "the release does not keep a limit" + _failed(found.verdict) + _held_against_nothing(found.verdict)
+        )
 
 
 @app.command()
@@ -592,6 +594,16 @@ def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TAB
         raise GateError(
             f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
         )
+
+
+def _held_against_nothing(verdict: Verdict) -> str:
+    """What to do about limits that two tables are not enough for."""
+    if all(each.measured is not None for each in verdict.failed):
+        return ""
+    return (
+        "\nwhat is not measured says nothing of the release: --hold-out gives what tells members from others, --paired "
+        "what links rows, the rest only the run that made it; leave such limits out with --set gates.NAME=null"
+    )
 
 
 def _failed(verdict: Verdict) -> str:

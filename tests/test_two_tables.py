@@ -80,7 +80,7 @@ def test_the_figures_are_those_of_the_run_that_made_the_release(tmp_path):
     job = small.job(tmp_path, people(1200, 4), COLUMNS, mask={"method": "local_synthesis"}, measure={"queries": 1200})
     assert small.run(job).version is not None
     told = {one.name: one for one in report_of_release(job.output, job.report.internal).utility}
-    found = evaluate_release(job.input, f"{job.output}/release", job)
+    found = evaluate_release(job.input, job.output, job)
     for name in (
         "basic.means",
         "basic.sums",
@@ -209,6 +209,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert unheld.code == 3 and "membership inference, attribute inference: no records were given that the rel" in told
     table = call("evaluate", first, second)
     assert table.code == 0 and "only a run of anonpipe measures it" in " ".join(table.out.split())
+    assert "--set gates.NAME=null" in told
     assert "verdict: not checked" in table.out  # no limit was given, and so none was held
     assert max(map(len, table.out.splitlines())) <= 80
     assert call("evaluate", first, second, "--set", "k=9").code == 2

@@ -13,6 +13,7 @@ import base64
 import contextlib
 import fcntl
 import json
+import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -294,10 +295,10 @@ def _overlap(
     theirs = set(line["columns"])
     return (
         f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
-        f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal)} records are equal, "
-        f"{_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; columns: "
-        f"{len(ours & theirs)} as then, {len(ours - theirs)} added, {len(theirs - ours)} left out, {len(updated)} with "
-        f"new values in many records{_by_identifiers_alone(sure)}"
+        f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal, min(then, now))} records "
+        f"are equal, {_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; "
+        f"columns: {len(ours & theirs)} as then, {len(ours - theirs)} added, {len(theirs - ours)} left out, "
+        f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
 
 
@@ -313,15 +314,15 @@ def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
     )
 
 
-def _about(number: float) -> str:
-    """Two digits: more the sketches do not tell.
+def _about(number: float, most: float = math.inf) -> str:
+    """Two digits: more the sketches do not tell; and no more than there are.
 
     Examples
     --------
     >>> _about(11_987.0), _about(3.0)
     ('12,000', '3')
     """
-    return f"{float(f'{max(0.0, number):.2g}'):,.0f}"
+    return f"{min(float(f'{max(0.0, number):.2g}'), most):,.0f}"
 
 
 def note_release(trace: Trace, secret: bytes, where: Place, name: str) -> list[str]:

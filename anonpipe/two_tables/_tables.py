@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.propose.propose import guess_columns
 from anonpipe.source import Source, open_source, read_batches
+from anonpipe.storage.release import place, resolve
+from anonpipe.storage.versions import POINTER, VERSIONS
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -102,6 +105,7 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
         A table cannot be read, no column is in both, or a column is not the same kind of thing in both.
     """
     declared = None if job is None else job.columns
+    release = _of_run(release)
     opened = [Named(url, open_source(url, declared)) for url in (original, release, *([held] if held else []))]
     first, second, control = opened[0], opened[1], opened[2] if held else None
     known = guess_columns(original) if declared is None else dict(declared)
@@ -121,6 +125,14 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
     encoder = ColumnEncoder.fit(schema, columns, scan)
     sensitive = tuple(name for name in names if known[name].role is Role.SENSITIVE)
     return Tables(first, second, control, columns, masked or tuple(names), sensitive, left_out, encoder)
+
+
+def _of_run(url: str) -> str:
+    """The current version, where the output folder of a run is given; anything else as it is."""
+    where = place(url)
+    if not where.filesystem.isdir(where.root) or not where.filesystem.exists(where.path(POINTER)):
+        return url
+    return f"{url.rstrip('/')}/{VERSIONS}/{os.path.basename(resolve(url).root)}"
 
 
 def _as_compared(known: Column) -> Column:
