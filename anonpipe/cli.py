@@ -307,7 +307,11 @@ def _refuse(release: str, found: Checked) -> None:
         what = ", and ".join(text for text, problems in said.items() if problems)
         whole = "" if found.damage else "; its files are those of its manifest"
         lines = "".join(f"\n  {problem}" for problem in found.problems)
-        raise InputError(f"the release at {release} {what}{whole}:{lines}")
+        mend = f"\n{_MEND}" if found.damage else ""
+        raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
+
+
+_MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
 
 
 @app.command()

@@ -269,11 +269,12 @@ def test_verify_does_not_call_a_whole_release_damaged(call, job_file, tmp_path):
     for answer, said in ((foreign, "is not shown to be signed by the owner of the key"), (older, "is not the version")):
         text = " ".join(answer.err.split())
         assert answer.code == 2 and said in text and "its files are those of its manifest" in text
-        assert "damaged" not in text
+        assert "damaged" not in text and "fetch it again" not in text
     assert "is older than v000099-5d1c09aa" in " ".join(older.err.split())
     (tmp_path / "out" / "release" / "stray.txt").write_text("")
     both = " ".join(call("verify", tmp_path / "out", "--seen", "v000099-5d1c09aa").err.split())
     assert "is damaged, it does not match its manifest, and is not the version that it should be" in both
+    assert "fetch it again" in both
 
 
 @pytest.mark.parametrize(

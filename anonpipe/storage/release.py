@@ -390,7 +390,7 @@ def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
         complete = False
     if complete:
         return written, manifest
-    raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged")
+    raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged: fetch it again")
 
 
 class Checked(NamedTuple):
