@@ -87,7 +87,7 @@ class Anonymized:
         failed = [(words.named(check), words.line(check)) for check in self.verdict.failed]
         counts = self.report.summary[-1].rstrip(".").replace(". ", "; ")
         lines = [
-            f"Anonymized: {'passed' if self.passed else 'failed'}, {shape}; {counts}; {len(self.measures)} measures",
+            f"Anonymized: {self.verdict.word}, {shape}; {counts}; {len(self.measures)} measures",
             *(f"  failed: {name}: {told.measured}, allowed: {told.limit}" for name, told in failed),
             *(f"  remedy: {remedy}" for remedy in self.remedies),
             *(f"  warning: {warning}" for warning in self.warnings),

@@ -64,5 +64,4 @@ def _log_end(news: Progress, seconds: float) -> None:
 def log_verdict(verdict: Verdict, rows: int) -> None:
     """Log how a run was judged."""
     failed = len(verdict.failed)
-    word = "passed" if verdict.passed else "failed"
-    LOG.info("verdict: %s, %d of %d checks failed, %d rows", word, failed, len(verdict.checks), rows)
+    LOG.info("verdict: %s, %d of %d checks failed, %d rows", verdict.word, failed, len(verdict.checks), rows)

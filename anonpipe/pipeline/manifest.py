@@ -41,7 +41,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k),
         "verdict": {
-            "verdict": "passed" if verdict.passed else "failed",
+            "verdict": verdict.word,
             "checks": [line(each).to_dict() for each in released_checks(verdict, fitted.least, cut.rows)],
         },
         "versions": {name: told for name, told in installed().items() if name != "anonpipe"},

@@ -14,7 +14,7 @@ from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import feature_names, stratum_numbers
+from anonpipe.pipeline.evaluation.known import feature_names, links_persons, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
     AskedUnits,
     Queries,
@@ -37,7 +37,6 @@ from anonpipe.pipeline.evaluation.search import (
     found_by_keys,
     found_guesses,
     found_in,
-    links_persons,
     own_alike,
 )
 from anonpipe.pipeline.fitted import Fitted

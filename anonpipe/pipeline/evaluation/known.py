@@ -11,6 +11,7 @@ from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.counts import row_numbers
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.scan import MOST_DUMMIES
+from anonpipe.evaluate.risk import link_by
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -59,8 +60,20 @@ class KeyColumns:
         return row_numbers(cells[:, self.unchanged])
 
 
+def links_own(fitted: Fitted) -> bool:
+    """Whether a released record stands for one person's, and can be told from all others."""
+    return link_by(fitted.job.replacing) == "own"
+
+
+def links_persons(fitted: Fitted) -> bool:
+    """Whether a released record, or a group of them, stands for a person."""
+    return fitted.procedure.members is not None or links_own(fitted)
+
+
 def key_columns(fitted: Fitted) -> list[KeyColumns]:
     """Those of each scenario of the job."""
+    if not fitted.job.measure.scenarios:
+        return []
     widths = ConditioningEncoder.fit(fitted.cells, fitted.scan, known_unchanged(fitted)).tables
     beside = sum(table.shape[1] for table in widths)
     found = []

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
-from anonpipe.evaluate.risk import ASSIGNED, assigned_cells, drawn_cells, link_by, rows_of
+from anonpipe.evaluate.risk import ASSIGNED, assigned_cells, drawn_cells, rows_of
 from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
@@ -23,6 +23,7 @@ from anonpipe.pipeline.evaluation.known import (
     key_columns,
     known_features,
     known_unchanged,
+    links_own,
     masked_features,
     stratum_numbers,
 )
@@ -258,9 +259,8 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
 
 def can_be_assigned(fitted: Fitted) -> bool:
     """Whether a record, or a group of one partition, stands for one record: not of units that have several."""
-    own = link_by(fitted.job.replacing) == "own"
     grouped = fitted.procedure.members is not None and not fitted.procedure.spans_parts
-    return fitted.unit is None and (own or grouped)
+    return fitted.unit is None and (links_own(fitted) or grouped)
 
 
 def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> FloatArray:
@@ -272,7 +272,7 @@ def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> Fl
     blocks = alike_numbers(fitted, rows.original, np.zeros(len(rows.original), dtype=np.int64))
     cells = drawn_cells(*_on_one_scale(fitted, rows), blocks, min(1.0, ASSIGNED / of), rng)
     ours, theirs, cells = rows_of(cells)
-    if link_by(fitted.job.replacing) == "own":
+    if links_own(fitted):
         own, told, sizes = ours, theirs, np.ones(len(ours), dtype=np.int64)
     else:
         alike = alike_numbers(fitted, rows.original, rows.labels)

@@ -20,12 +20,18 @@ from anonpipe.evaluate.risk import (
     Ranks,
     guess_nearest,
     key_matches,
-    link_by,
     merge_nearest,
     nearest,
 )
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import key_columns, known_features, stratum_numbers, without_strata
+from anonpipe.pipeline.evaluation.known import (
+    key_columns,
+    known_features,
+    links_own,
+    links_persons,
+    stratum_numbers,
+    without_strata,
+)
 from anonpipe.pipeline.evaluation.samples import (
     FOLDER,
     GuessedCells,
@@ -118,11 +124,6 @@ def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, Floa
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
-def links_persons(fitted: Fitted) -> bool:
-    """Whether a released record, or a group of them, stands for a person."""
-    return fitted.procedure.members is not None or link_by(fitted.job.replacing) == "own"
-
-
 def _by_keys(
     work: Work,
     fitted: Fitted,
@@ -133,12 +134,13 @@ def _by_keys(
     begin: int,
 ) -> dict[str, npt.NDArray[Any]]:
     """What a partition has for those who are looked for by the columns of each scenario."""
-    if not links_persons(fitted):
+    scenarios = key_columns(fitted)
+    if not scenarios or not links_persons(fitted):
         return {}
-    told = begin + np.arange(len(cells)) if link_by(fitted.job.replacing) == "own" else alike
+    told = begin + np.arange(len(cells)) if links_own(fitted) else alike
     own = _own_of(work, fitted, queries)
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for at, columns in enumerate(key_columns(fitted)):
+    for at, columns in enumerate(scenarios):
         found = key_matches(
             released[:, columns.masked],
             columns.blocks(cells),
@@ -159,7 +161,7 @@ def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, Int
     are searched.)
     """
     count = len(queries.own_row)
-    if link_by(fitted.job.replacing) == "own":
+    if links_own(fitted):
         return np.arange(count + 1), queries.own_row, np.ones(count)
     if fitted.unit is None:
         return np.arange(count + 1), queries.own_alike, np.ones(count)
@@ -179,7 +181,7 @@ def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
         file = work.staging.read_record(_file(index))
         parts.append(KeyMatches(*(file[f"scenario_{at}.{name}"] for name in ("squared", "ties", "own"))))
     chances = reduce(KeyMatches.merge, parts).chances
-    if fitted.unit is not None or link_by(fitted.job.replacing) == "own":
+    if fitted.unit is not None or links_own(fitted):
         return chances
     return np.asarray(chances / np.maximum(own_alike(work, cut), 1))
 
