@@ -181,6 +181,22 @@ def test_baselines_share_no_row_with_their_counterpart(tmp_path):
         assert len(rows[0] | rows[1]) == 300
 
 
+@pytest.mark.parametrize("torch", [None, "there"])
+def test_deep_peers_are_made_where_torch_is(tmp_path, monkeypatch, torch):
+    def made(original, kinds, draw):
+        return original.iloc[draw:]
+
+    (tmp_path / "releases").mkdir()
+    table(20).to_parquet(tmp_path / "original.parquet")
+    monkeypatch.setattr(peers, "find_spec", {"torch": torch}.get)
+    monkeypatch.setattr(peers, "PEERS", {"tree": made})
+    monkeypatch.setattr(peers, "DEEP", {"deep": made})
+    peers.make_peers(tmp_path, KINDS, 2)
+    found = {json.loads(told.read_text())["method"] for told in (tmp_path / "releases").glob("*.json")}
+    assert found == ({"tree", "deep"} if torch else {"tree"})
+    assert len(pd.read_parquet(tmp_path / "releases" / "tree,_1.parquet")) == 19
+
+
 def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     releases = tmp_path / "pima" / "releases"
     releases.mkdir(parents=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,41 @@ Maker = Callable[[pd.DataFrame, Kinds, int], pd.DataFrame]
 
 def gaussian_copula(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
     """SDV's, as it comes."""
+    return _sdv("GaussianCopulaSynthesizer", original, kinds, draw)
+
+
+def tvae(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
+    """SDV's variational autoencoder (Xu et al. 2019), as it comes: 300 epochs."""
+    return _deep("TVAESynthesizer", original, kinds, draw)
+
+
+def ctgan(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
+    """SDV's generative adversarial network (Xu et al. 2019), as it comes: 300 epochs."""
+    return _deep("CTGANSynthesizer", original, kinds, draw)
+
+
+def _deep(model: str, original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
+    """By torch, whose weights begin at the global random state."""
+    import torch
+
+    torch.manual_seed(draw)
+    np.random.seed(draw)
+    torch.set_num_threads(1)  # small layers: several threads wait for one another on a machine in use
+    return _sdv(model, original, kinds, draw, enable_gpu=False)
+
+
+def _sdv(model: str, original: pd.DataFrame, kinds: Kinds, draw: int, **options: bool) -> pd.DataFrame:
+    from sdv import single_table
     from sdv.metadata import Metadata
-    from sdv.single_table import GaussianCopulaSynthesizer
 
     sdtypes = {
         name: {"sdtype": "categorical" if kind == "categorical" else "numerical"} for name, kind in kinds.items()
     }
     metadata = Metadata.load_from_dict({"tables": {"table": {"columns": sdtypes}}})
-    model = GaussianCopulaSynthesizer(metadata)
-    model.fit({"table": original})
-    model._set_random_state(draw)
-    return model.sample(len(original))["table"]
+    made = getattr(single_table, model)(metadata, **options)
+    made.fit({"table": original})
+    made._set_random_state(draw)
+    return made.sample(len(original))["table"]
 
 
 def cart(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
@@ -40,12 +65,15 @@ def cart(original: pd.DataFrame, kinds: Kinds, draw: int) -> pd.DataFrame:
 
 
 PEERS: dict[str, Maker] = {"sequential CART": cart, "SDV Gaussian copula": gaussian_copula}
+DEEP: dict[str, Maker] = {"SDV TVAE": tvae, "SDV CTGAN": ctgan}
+"""Where torch is installed (`requirements_deep.txt`)."""
 
 
 def make_peers(folder: Path, kinds: Kinds, draws: int) -> None:
     """Write the releases of all peers that are not there yet."""
     original = plain(pd.read_parquet(folder / "original.parquet"), kinds)
-    for name, maker in PEERS.items():
+    deep = DEEP if find_spec("torch") else {}
+    for name, maker in (PEERS | deep).items():
         for draw in range(draws):
             told = folder / "releases" / f"{name}, {draw}.json".replace(" ", "_")
             if told.exists():

@@ -37,12 +37,17 @@ class Setting:
         return changes
 
 
+UNLINKED = "gates.reidentification_rate=null"
+"""`anonpipe init` proposes this limit with `local_synthesis` alone; of groups it tells that they need a larger k."""
+
+
 def _groups(synthesize: str, cluster: str = "{method: mdav}") -> tuple[str, ...]:
-    return "mask=null", f"cluster={cluster}", f"synthesize={{{synthesize}}}"
+    return "mask=null", f"cluster={cluster}", f"synthesize={{{synthesize}}}", UNLINKED
 
 
 def _mask(method: str) -> tuple[str, ...]:
-    return "cluster=null", "synthesize=null", f"mask={{method: {method}}}"
+    linked = () if method == "local_synthesis" else (UNLINKED,)
+    return "cluster=null", "synthesize=null", f"mask={{method: {method}}}", *linked
 
 
 BOTH, FIVE = (5, 20), (5,)
