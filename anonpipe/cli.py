@@ -336,7 +336,7 @@ def verify(
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
         told["signature"] = "not looked at" if key is None else "refused" if problems else "of this key"
-        display.as_json({"intact": not problems, "version": where.root, **told, "problems": problems})
+        display.as_json({"intact": not problems, "version": where.url(), **told, "problems": problems})
     _refuse(release, found)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")

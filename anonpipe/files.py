@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
+class StorageError(OSError):
+    """What a storage elsewhere did not do, in words without data; it has no number of the system."""
+
+
 def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) -> None:
     """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing.
 
@@ -62,6 +66,25 @@ def drafted(
         draft.unlink(missing_ok=True)
     if sync:
         sync_path(path.parent)
+
+
+def why(error: OSError) -> str:
+    """What the system, or a storage elsewhere, says: its own words for its own numbers, and no text of a library.
+
+    Examples
+    --------
+    >>> why(OSError(28, "of a library")), why(PermissionError("of a library"))
+    ('No space left on device', 'permission denied')
+    """
+    if isinstance(error, StorageError):
+        return str(error)
+    if error.errno:
+        return os.strerror(error.errno)
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if isinstance(error, FileNotFoundError):
+        return "there is no such folder or bucket"
+    return "the storage refuses"
 
 
 def sync_path(path: Path) -> None:

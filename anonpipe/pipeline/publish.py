@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from anonpipe import interrupts
 from anonpipe.errors import OutputError
-from anonpipe.files import write_atomic
+from anonpipe.files import why, write_atomic
 from anonpipe.pipeline.collect import release_warnings
 from anonpipe.pipeline.facts import gather
 from anonpipe.pipeline.fit import trace_of
@@ -75,7 +74,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     listed = run.context.call(manifest, verdict)
     facts = run.context.call(gather, verdict, listed, tuple(warnings), overlaps(run))
     name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
-    inside = documents(internal(facts, where.path("versions", name) if verdict.passed else None))
+    inside = documents(internal(facts, where.url("versions", name) if verdict.passed else None))
     if not verdict.passed:
         report = _keep_report(where, name, inside)
         remove(run.staging)
@@ -124,7 +123,7 @@ def _note_release(run: Run, name: str) -> list[str]:
         where = release.place(run.job.output, run.job.report.internal)
         return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "unknown reason"
+        reason = why(error)
     raise OutputError(
         f"the release log beside the output cannot be written: {reason}; nothing was "
         "published; free space or correct its permissions, then --resume"
@@ -135,7 +134,7 @@ def _take_back(run: Run, where: versions.Place, name: str) -> None:
     """Take the entry back, unless the version is there all the same."""
     there = True
     with contextlib.suppress(OSError):
-        there = where.filesystem.exists(where.path("versions", name))
+        there = versions.exists(where, "versions", name)
     if run.repeats == "refuse" and not there:
         release_log.withdraw_note(where, name)
 

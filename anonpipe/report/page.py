@@ -106,10 +106,10 @@ def report_of_release(output: str, internal: str | None) -> Report:
     version = release.resolve(output)
     name = version.root.rstrip("/").rpartition("/")[2]
     where = release.place(output, internal).steward
-    path = where.path(f"{name}-report.json")
+    file = f"{name}-report.json"
     with contextlib.suppress(OSError):
-        return parse_report(where.filesystem.cat_file(path), path)
-    raise InputError(f"the report of release {name} is not at {path}; run again, or give the file itself")
+        return parse_report(where.filesystem.cat_file(where.path(file)), where.url(file))
+    raise InputError(f"the report of release {name} is not at {where.url(file)}; run again, or give the file itself")
 
 
 def documents(report: Report) -> dict[str, bytes]:

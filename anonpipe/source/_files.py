@@ -10,7 +10,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.files import StorageError
 from anonpipe.source._folder_keys import Keys, is_key, keys_below
+from anonpipe.storage.remote import Remote
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +63,8 @@ def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, 
         problem = f"{path} does not exist; check the job's input"
     except PermissionError:
         problem = f"{path} cannot be read: permission denied; ask for read access or change the file's mode"
+    except StorageError as error:
+        problem = f"{path} cannot be read: {error}; try again when it can"
     except ImportError:
         problem = (
             f"{path} needs a package that is not installed; install the one that fsspec names for this kind of URL"
@@ -78,7 +82,7 @@ def locate(path: str) -> tuple[Any, str]:
         fsspec.core.url_to_fs,
         path,
     )
-    return filesystem, inside
+    return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem), inside
 
 
 def open_bytes(path: str) -> Any:

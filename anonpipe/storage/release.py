@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +30,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
-from anonpipe.errors import AnonpipeError, InputError, OutputError
-from anonpipe.files import sync_path, write_atomic
+from anonpipe.errors import AnonpipeError, BusyError, InputError, OutputError
+from anonpipe.files import sync_path, why, write_atomic
+from anonpipe.storage.remote import Remote
 from anonpipe.storage.signature import fingerprint, is_signed
 from anonpipe.storage.versions import (
     FAILED,
@@ -45,6 +46,7 @@ from anonpipe.storage.versions import (
     alone,
     begin,
     done,
+    exists,
     forget_private,
     is_plain,
     is_version,
@@ -55,6 +57,7 @@ from anonpipe.storage.versions import (
     new_version,
     order,
     pointers,
+    refuse_lost_lease,
     remove_version,
     switch,
 )
@@ -81,18 +84,15 @@ def place(url: str, internal: str | None = None) -> Place:
     if internal is not None:
         outside = place(internal)
         return replace(place(url), internal=outside)
-    try:
+    filesystem, root = None, ""
+    with contextlib.suppress(Exception):  # of drivers, some of which look for credentials here
         filesystem, root = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError):
-        problem = True
-    else:
-        problem = False
-    if problem:
+    if filesystem is None:
         scheme = url.split("://", 1)[0]
         raise OutputError(
             f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
         )
-    return Place(filesystem, root)
+    return Place(filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem), root)
 
 
 def check_writable(where: Place) -> None:
@@ -110,7 +110,7 @@ def check_writable(where: Place) -> None:
         _probed(where.internal, "place of internal reports")
     visible = {name for name in found if not name.startswith(".")}
     if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
-        raise OutputError(f"the output folder {where.root} holds other files; give an empty or a new folder")
+        raise OutputError(f"the output folder {where.url()} holds other files; give an empty or a new folder")
 
 
 def _probed(where: Place, what: str) -> set[str]:
@@ -125,13 +125,13 @@ def _probed(where: Place, what: str) -> set[str]:
         with contextlib.suppress(FileNotFoundError):  # a run that publishes here took it for one of a dead run
             where.filesystem.rm_file(probe)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+        reason = why(error)
     for folder in made:
         with contextlib.suppress(OSError):
             folder.rmdir()
     if reason is not None:
         raise OutputError(
-            f"the {what} {where.root} cannot be written: {reason}; choose another folder or correct its permissions"
+            f"the {what} {where.url()} cannot be written: {reason}; choose another folder or correct its permissions"
         )
     return found
 
@@ -203,22 +203,23 @@ def _publish(
     listed = {"version": version, **manifest, "documents": [_entry(*document) for document in documents.items()]}
     if signer is not None:
         listed["signed_by"] = fingerprint(signer.public_key())
-    reason = None
+    reason, moving = None, False
     try:
         begin(where, version)
         _copy_version(files, listed, where, version, documents, signer)
         before_switch()
         quiet.enter_context(interrupts.held())
+        moving = True
         switch(where, version)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+        reason = why(error)
     except BaseException:  # whatever stopped it, half a version is no use
         _discard(where, version)
         raise
-    if reason is not None and led_to(where) != version:
+    if reason is not None and not (moving and _is_out(where, version, reason)):
         _discard(where, version)
         raise OutputError(
-            f"the release cannot be written to {where.root}: {reason}; nothing was published; free space or correct "
+            f"the release cannot be written to {where.url()}: {reason}; nothing was published; free space or correct "
             "its permissions, then --resume"
         )
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
@@ -226,8 +227,20 @@ def _publish(
         where.failures.filesystem.rm_file(where.failures.path(FAILED))
     with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
         done(where)
-    warnings = [] if reason is None else [_NOT_ALL.format(root=where.root, reason=reason)]
-    return Published(where.path(VERSIONS, version), (*warnings, *too_late()))
+    warnings = [] if reason is None else [_NOT_ALL.format(root=where.url(), reason=reason)]
+    return Published(where.url(VERSIONS, version), (*warnings, *too_late()))
+
+
+def _is_out(where: Place, version: str, reason: str) -> bool:
+    """Whether readers are led to a version though something failed: the pointer may move, and its answer get lost."""
+    try:
+        return led_to(where) == version
+    except OSError:
+        pass
+    raise OutputError(
+        f"{where.url()} failed while readers were being led to the new release: {reason}; whether {version} is out is "
+        f"not known: look into {where.url(POINTER)}, or run again, which sets it right"
+    )
 
 
 def too_late() -> tuple[str, ...]:
@@ -262,13 +275,13 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
             os.chmod(folder.root, 0o700)
     else:
         folder.filesystem.makedirs(folder.root, exist_ok=True)
-    paths = [folder.path(f"{run}-{name}") for name in documents]
-    for path, content in zip(paths, documents.values(), strict=True):
+    named = {f"{run}-{name}": content for name, content in documents.items()}
+    for name, content in named.items():
         if folder.local:
-            write_atomic(Path(path), content)
+            write_atomic(Path(folder.path(name)), content)
         else:
-            folder.filesystem.pipe_file(path, content)
-    return paths
+            folder.filesystem.pipe_file(folder.path(name), content)
+    return [folder.url(name) for name in named]
 
 
 def _copy_version(
@@ -325,8 +338,9 @@ def _sync(handle: Any) -> None:
 
 def _discard(where: Place, version: str) -> None:
     """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
-    if led_to(where) != version:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, BusyError):
+        refuse_lost_lease(where)
+        if led_to(where) != version:
             remove_version(where, version)
             done(where)
 
@@ -340,13 +354,26 @@ def resolve(url: str) -> Place:
         There is no release, or a pointer leads out of the output.
     """
     where = place(url)
-    if where.filesystem.exists(where.path(MANIFEST)):
-        return where
-    _refuse_strays(where)
-    version = led_to(where)
+    with _readable(where):
+        if exists(where, MANIFEST):
+            return where
+        _refuse_strays(where)
+        version = led_to(where)
     if version is None:
         raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
     return Place(where.filesystem, where.path(VERSIONS, version))
+
+
+@contextlib.contextmanager
+def _readable(where: Place) -> Iterator[None]:
+    """A storage that does not answer is told as such, not as damage."""
+    reason = None
+    try:
+        yield
+    except OSError as error:
+        reason = why(error)
+    if reason is not None:
+        raise InputError(f"{where.url()} cannot be read: {reason}; try again when it can")
 
 
 def _refuse_strays(where: Place) -> None:
@@ -386,11 +413,11 @@ def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
         complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError):
         complete = False
     if complete:
         return written, manifest
-    raise InputError(f"the manifest of {where.root} cannot be read; the release is damaged: fetch it again")
+    raise InputError(f"the manifest of {where.url()} cannot be read; the release is damaged: fetch it again")
 
 
 class Checked(NamedTuple):
@@ -444,14 +471,15 @@ def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = No
     if seen is not None and not is_version(seen):
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
-    written, manifest = _read_manifest(where)
-    return Checked(
-        where,
-        manifest,
-        origin=_check_origin(where, written, manifest, key),
-        order=_check_order(where, manifest, key, seen),
-        damage=_check_files(where, manifest),
-    )
+    with _readable(where):
+        written, manifest = _read_manifest(where)
+        return Checked(
+            where,
+            manifest,
+            origin=_check_origin(where, written, manifest, key),
+            order=_check_order(where, manifest, key, seen),
+            damage=_check_files(where, manifest),
+        )
 
 
 def _check_files(where: Place, manifest: dict[str, Any]) -> list[str]:
@@ -479,7 +507,7 @@ def _check_origin(where: Place, written: bytes, manifest: dict[str, Any], key: E
         return []
     try:
         signature = where.filesystem.cat_file(where.path(SIGNATURE))
-    except OSError:
+    except FileNotFoundError:
         return [f"{SIGNATURE}: missing: the release is not signed"]
     if is_signed(written, signature, key):
         return []
@@ -522,9 +550,10 @@ def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
 def clean_up(url: str, internal: str | None = None) -> None:
     """Delete what dead runs left in an output; nothing where a live run publishes there."""
     where = place(url, internal)
-    if where.filesystem.exists(where.root):
-        with contextlib.suppress(AnonpipeError), alone(where, patience=0.0):
-            pass
+    with contextlib.suppress(AnonpipeError, OSError):
+        if names(where):
+            with alone(where, patience=0.0):
+                pass
 
 
 def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
@@ -559,9 +588,9 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
                     remove_version(where, version)
                     deleted.append(version)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+            reason = why(error)
     if reason is not None:
         raise OutputError(
-            f"old versions at {where.root} cannot be deleted: {reason}; correct its permissions, then try again"
+            f"old versions at {where.url()} cannot be deleted: {reason}; correct its permissions, then try again"
         )
     return deleted

@@ -238,7 +238,7 @@ def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
     if where is None:
         return False
     try:
-        manifest = release.read_manifest(release.resolve(where.path()))
+        manifest = release.read_manifest(release.resolve(where.url()))
     except (AnonpipeError, OSError):
         return False
     return bool(manifest.get("secret_mark", mark(secret)) != mark(secret))
@@ -371,7 +371,9 @@ def _read_beside(where: Place) -> _Log:
     steward = where.steward
     path = steward.path(LOG)
     try:
-        return _parsed(steward.filesystem.cat_file(path)) if steward.filesystem.exists(path) else _Log()
+        return _parsed(steward.filesystem.cat_file(path))
+    except FileNotFoundError:
+        return _Log()
     except OSError:
         return _Log(readable=False)
 
@@ -423,7 +425,9 @@ def _append_beside(where: Place, line: dict[str, Any]) -> None:
         os.chmod(steward.root, 0o700)
         _append(Path(path), line)
         return
-    before = steward.filesystem.cat_file(path) if steward.filesystem.exists(path) else b""
+    before = b""
+    with contextlib.suppress(FileNotFoundError):  # and nothing else: what is written replaces the file
+        before = steward.filesystem.cat_file(path)
     steward.filesystem.pipe_file(path, before + _ended(before) + json.dumps(line).encode() + b"\n")
 
 

@@ -37,7 +37,7 @@ from zarr.core.common import AccessModeLiteral
 from zarr.storage import LocalStore
 
 from anonpipe.errors import AnonpipeError, BusyError, DamagedError, EngineError, InputError, OutputError
-from anonpipe.files import write_atomic
+from anonpipe.files import why, write_atomic
 from anonpipe.storage import sealed
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.types import FloatArray
@@ -82,14 +82,10 @@ def make_private(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
     except OSError as error:
-        reason = _reason(error)
+        reason = why(error)
     else:
         return folder
     raise OutputError(f"the staging folder {folder} cannot be made: {reason}; set run.staging or ANONPIPE_STAGING")
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else "unknown reason"
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -23,17 +23,18 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import BusyError, OutputError
-from anonpipe.files import drafted, sync_path, write_atomic
+from anonpipe.files import StorageError, drafted, sync_path, why, write_atomic
 
 MANIFEST = "_manifest.json"
 """Readers of Parquet folders pass over names that begin with an underscore."""
@@ -84,8 +85,30 @@ class Place:
         return isinstance(self.filesystem, LocalFileSystem)
 
     def path(self, *parts: str) -> str:
-        """A path below the root."""
+        """A path below the root, as the filesystem takes it."""
         return "/".join([self.root.rstrip("/"), *parts])
+
+    def url(self, *parts: str) -> str:
+        """The same as it is given and told: with the protocol, where it is no disk of this machine."""
+        path = self.path(*parts)
+        return path if self.local else str(self.filesystem.unstrip_protocol(path))
+
+
+_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
+"""What a file that is not there raises; where a storage elsewhere fails otherwise, it may be there."""
+
+
+def exists(where: Place, *parts: str) -> bool:
+    """Whether there is such a file; asked for anew, and never no because nobody answered.
+
+    Raises
+    ------
+    OSError
+        A storage elsewhere does not tell.
+    """
+    if where.local:
+        return os.path.exists(where.path(*parts))
+    return parts[-1] in names(where, *parts[:-1])
 
 
 def names(where: Place, *folder: str) -> set[str]:
@@ -139,12 +162,18 @@ def is_plain(name: str) -> bool:
 
 
 def pointers(where: Place) -> list[str]:
-    """The versions that pointers name, the decisive pointer first; whether they are there is another matter."""
+    """The versions that pointers name, the decisive pointer first; whether they are there is another matter.
+
+    Raises
+    ------
+    OSError
+        A storage elsewhere does not tell: to who deletes, that is not the same as no pointer.
+    """
     found = []
     if where.local:
         with contextlib.suppress(OSError):
             found.append(os.path.basename(os.readlink(where.path(LINK))))
-    with contextlib.suppress(OSError, UnicodeDecodeError):
+    with contextlib.suppress(_ABSENT[where.local], UnicodeDecodeError):
         found.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
     return [name for name in found if is_plain(name)]
 
@@ -152,7 +181,7 @@ def pointers(where: Place) -> list[str]:
 def led_to(where: Place) -> str | None:
     """The version that readers find; None for none."""
     for name in pointers(where):
-        if where.filesystem.exists(where.path(VERSIONS, name, MANIFEST)):
+        if exists(where, VERSIONS, name, MANIFEST):
             return name
     return None
 
@@ -161,7 +190,13 @@ def switch(where: Place, version: str) -> None:
     """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
 
     On a disk all that needs space is made before the first moves.
+
+    Raises
+    ------
+    BusyError
+        Another run has taken over.
     """
+    refuse_lost_lease(where)
     if not where.local:
         where.filesystem.pipe_file(where.path(POINTER), version.encode())
         return
@@ -259,12 +294,13 @@ def _remove_hidden(where: Place, name: str, kept: Set[str | None]) -> None:
 def _pending(where: Place) -> str | None:
     try:
         noted = where.filesystem.cat_file(where.path(VERSIONS, _PENDING)).decode().strip()
-    except (OSError, UnicodeDecodeError):
+    except (_ABSENT[where.local], UnicodeDecodeError):
         return None
     return noted if is_plain(noted) else None
 
 
-_HELD: ContextVar[frozenset[tuple[type, str]]] = ContextVar("outputs that may be changed here", default=frozenset())
+_HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
+"""The outputs that may be changed here, by URL: the owner of the lease, or None where the kernel holds the lock."""
 
 
 @contextlib.contextmanager
@@ -282,26 +318,30 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     OutputError
         The output cannot be written.
     """
-    output, reason = (type(where.filesystem), where.root), None
+    output, reason = where.url(), None
     if output in _HELD.get():
         yield
         return
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_folder(where))
-            stack.enter_context(_locked(where, time.monotonic() + patience))
+            owner = stack.enter_context(_locked(where, time.monotonic() + patience))
             tidy(where)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else "the storage refuses"
+            reason = why(error)
         if reason is not None:
             raise OutputError(
-                f"the output {where.root} cannot be written: {reason}; correct its permissions or free space"
+                f"the output {where.url()} cannot be written: {reason}; correct its permissions or free space"
             )
-        token = _HELD.set(_HELD.get() | {output})
+        token = _HELD.set({**_HELD.get(), output: owner})
         try:
             yield
+        except StorageError as error:  # of a storage elsewhere, which may fail at any question
+            reason = why(error)
         finally:
             _HELD.reset(token)
+    if reason is not None:
+        raise OutputError(f"the output {where.url()} cannot be used: {reason}; try again, with --resume")
 
 
 @contextlib.contextmanager
@@ -326,10 +366,11 @@ def missing_folders(where: Place) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _locked(where: Place, deadline: float) -> Iterator[None]:
+def _locked(where: Place, deadline: float) -> Iterator[str | None]:
+    """Hold the lock; the owner of the lease where one stands for it."""
     if not where.local:
-        with _leased(where, deadline):
-            yield
+        with _leased(where, deadline) as owner:
+            yield owner
         return
     path = where.path(_LOCK)
     handle: IO[bytes] | None = None
@@ -343,11 +384,11 @@ def _locked(where: Place, deadline: float) -> Iterator[None]:
         if handle is None:
             _wait_or_give_up(where, deadline, 0.05)
     if handle is None:
-        with _leased(where, deadline):
-            yield
+        with _leased(where, deadline) as owner:
+            yield owner
         return
     try:
-        yield
+        yield None
     finally:
         with contextlib.suppress(OSError):
             os.unlink(path)  # while it is held: who waits for this file finds that it is not the file any more
@@ -376,14 +417,14 @@ def _try_lock(path: str) -> IO[bytes] | None:
 def _wait_or_give_up(where: Place, deadline: float, pause: float) -> None:
     if time.monotonic() > deadline:
         raise BusyError(
-            f"another run is publishing or pruning at {where.root}; wait for it, or stop it, then run with --resume"
+            f"another run is publishing or pruning at {where.url()}; wait for it, or stop it, then run with --resume"
         )
     interrupts.safe_point()
     time.sleep(pause)
 
 
 @contextlib.contextmanager
-def _leased(where: Place, deadline: float) -> Iterator[None]:
+def _leased(where: Place, deadline: float) -> Iterator[str]:
     """Own the lease object: made where there is none, taken over where its owner gives no sign of life."""
     path, owner = where.path(_LEASE), secrets.token_hex(8)
     seen, since = None, time.monotonic()
@@ -400,13 +441,35 @@ def _leased(where: Place, deadline: float) -> Iterator[None]:
     beats = threading.Thread(target=_beat, args=(where, path, owner, over), daemon=True)
     beats.start()
     try:
-        yield
+        yield owner
     finally:
         over.set()
         beats.join()
-        if (_content(where, path) or b"").startswith(owner.encode()):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # who comes next takes it over
+            if _is_owned(where, owner):
                 where.filesystem.rm_file(path)
+
+
+def refuse_lost_lease(where: Place) -> None:
+    """Stop before the pointer moves where the lease has gone to another run: this one was taken for dead.
+
+    Raises
+    ------
+    BusyError
+        It has.
+    OSError
+        The storage does not tell.
+    """
+    owner = _HELD.get().get(where.url())
+    if owner is not None and not _is_owned(where, owner):
+        raise BusyError(
+            f"another run has taken over at {where.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
+            "nothing was published; run with --resume"
+        )
+
+
+def _is_owned(where: Place, owner: str) -> bool:
+    return (_content(where, where.path(_LEASE)) or b"").startswith(owner.encode())
 
 
 def _made_lease(where: Place, path: str, content: bytes) -> bool:
@@ -434,5 +497,5 @@ def _beat(where: Place, path: str, owner: str, over: threading.Event) -> None:
     while not over.wait(BEAT):
         count += 1
         with contextlib.suppress(Exception):  # one sign of life less
-            if (_content(where, path) or b"").startswith(owner.encode()):
+            if _is_owned(where, owner):
                 where.filesystem.pipe_file(path, f"{owner} {count}".encode())

@@ -18,7 +18,7 @@ from anonpipe.job.model import Job
 from anonpipe.propose.propose import guess_columns
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.release import place, resolve
-from anonpipe.storage.versions import POINTER, VERSIONS
+from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -130,7 +130,7 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
 def _of_run(url: str) -> str:
     """The current version, where the output folder of a run is given; anything else as it is."""
     where = place(url)
-    if not where.filesystem.isdir(where.root) or not where.filesystem.exists(where.path(POINTER)):
+    if not where.filesystem.isdir(where.root) or not exists(where, POINTER):
         return url
     return f"{url.rstrip('/')}/{VERSIONS}/{os.path.basename(resolve(url).root)}"
 

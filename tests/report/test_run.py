@@ -158,7 +158,7 @@ def test_what_cannot_be_written_whole_leaves_no_draft(tmp_path, monkeypatch):
 def test_an_object_store_keeps_reports_too(tmp_path):
     where = release.place(f"memory://{tmp_path.name}/out")
     one, two = ({"report.json": b"1"}, {"report.json": b"2"})
-    assert release.keep_private(where, "v1", one) == [where.path("steward", "v1-report.json")]
+    assert release.keep_private(where, "v1", one) == [where.url("steward", "v1-report.json")]
     release.keep_private(where, "v2", two)
     release.forget_private(where, "v1")
     release.forget_private(where, "v3")
