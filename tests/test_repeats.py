@@ -127,7 +127,7 @@ def test_the_overlap_that_is_found_almost_surely():
     told = json.loads(json.dumps(first.line(SECRET, "v1")))
     both = pa.concat_tables([people(40_000).slice(0, 1_600), people(38_400, 7)]).drop(["person"])
     columns = {name: column for name, column in COLUMNS.items() if name != "person"}
-    assert "overlaps" in release_log._overlaps(trace(both, columns), SECRET, [told])[0]
+    assert "overlaps" in release_log._overlaps(trace(both, columns), SECRET, [told])[0].words
 
 
 def test_the_same_records_under_another_job_or_secret_are_refused(out):

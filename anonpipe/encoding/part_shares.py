@@ -16,6 +16,7 @@ import numpy as np
 
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
 from anonpipe.encoding.shares import share_out
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
@@ -80,19 +81,23 @@ class PartShares:
         How many categories each has; 1 for numbers.
     channels
         How many channels the features, and what they are drawn given, have.
+    rounded
+        How the table's counts are rounded; None where they are kept.
     """
 
     blocks: tuple[NumberBlock | CategoryBlock, ...]
     categories: tuple[int, ...]
     channels: int
+    rounded: RoundedColumns | None = None
 
     @classmethod
-    def fit(cls, cells: ColumnEncoder, features: FeatureEncoder, channels: int) -> PartShares:
+    def fit(
+        cls, cells: ColumnEncoder, features: FeatureEncoder, channels: int, rounded: RoundedColumns | None = None
+    ) -> PartShares:
         """Those of a table."""
-        numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
-        blocks: tuple[NumberBlock | CategoryBlock, ...] = (*numbers, *features.categories)
+        blocks = counted_blocks(features)
         sizes = (len(cells.categories[block.name]) if block.name in cells.categories else 1 for block in blocks)
-        return cls(blocks, tuple(sizes), channels)
+        return cls(blocks, tuple(sizes), channels, rounded)
 
     def call(self, part: FloatArray, *, params: Any, original: FloatArray) -> Called:
         """Count a part: a dummy x of -1 and +1 calls for (1 + x) / 2 records, an ordinal for the nearest level."""
@@ -115,10 +120,10 @@ class PartShares:
         guaranteed: Callable[[Moments], object | None],
     ) -> Shares:
         """Share the table's counts out among its parts."""
-        counts = tuple(
-            share_out(mass, codes.sum(axis=0), called.rows)
-            for mass, codes in zip(called.mass, called.codes, strict=True)
-        )
+        totals = [codes.sum(axis=0) for codes in called.codes]
+        if self.rounded is not None:
+            totals = [self.rounded.counts(at, each) for at, each in enumerate(totals)]
+        counts = tuple(share_out(mass, each, called.rows) for mass, each in zip(called.mass, totals, strict=True))
         if called.original.n < 2 or guaranteed(called.original) is not None:
             return Shares(counts, None)
         return Shares(counts, called.original.covariance - called.masked.covariance)

@@ -417,9 +417,22 @@ class Repeat(Options):
 
     Two releases that share records without being equal disclose what changed,
     and are refused, unless `allow` says why this one may come out.
+
+    `growing` is for a register that persons join, leave, or whose records
+    change. It is then released again where, against every earlier release that is known, at least
+    `at_least` units (k unless more are asked for) or none differ, in every column and among the
+    records of every combination of the columns that are released unchanged;
+    where no more than `at_most` releases overlap. In every stratum counts of categories and nulls are
+    rounded at random to multiples of `at_least`, always the same way, and one to three times as many records
+    as that are written nowhere. It needs the column that names the unit (role unit, or a single
+    identifier), whose values stay with the persons, all columns that are released unchanged in `strata.by`, and
+    strata of ten times `at_least` records.
     """
 
     allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
+    growing: bool = False
+    at_least: int | None = Field(default=None, ge=2, le=1_000)
+    at_most: int = Field(default=20, ge=2)
 
 
 @dataclass(frozen=True)
@@ -533,6 +546,36 @@ class Job(Options):
                 "rows_per_unit many says that k counts rows, and role unit that it counts units; leave out either"
             )
         return self
+
+    @model_validator(mode="after")
+    def _growth_can_be_counted(self) -> Job:
+        if not self.repeat.growing:
+            return self
+        if self.unit_column is None:
+            raise ValueError(
+                "repeat.growing counts the persons who joined, left or changed: give the column that names them role "
+                "unit, or role identifier to no other column, and leave out rows_per_unit: many"
+            )
+        if self.decode.restore_survival_times:
+            raise ValueError(
+                "repeat.growing does not go with decode.restore_survival_times, which releases true times: the "
+                "difference of two releases would have those of single persons"
+            )
+        exact = [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
+        if exact:
+            raise ValueError(
+                "repeat.growing rounds what is counted in each stratum, and of columns that are released unchanged and "
+                f"are in no strata.by the counts would be exact: {', '.join(exact)}; mask or drop them, or put them "
+                "into strata.by"
+            )
+        if self.repeat.at_least is not None and self.repeat.at_least < self.k:
+            raise ValueError(f"repeat.at_least is {self.repeat.at_least}, and k={self.k}; give k or more")
+        return self
+
+    @property
+    def fewest_changed(self) -> int | None:
+        """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
+        return (self.repeat.at_least or self.k) if self.repeat.growing else None
 
     @model_validator(mode="after")
     def _reports_stay_with_the_steward(self) -> Job:
@@ -931,7 +974,8 @@ class Job(Options):
             "rows_per_unit",
             "repeat",
         )
-        return self._digest_without(*of_no_value, also=held)
+        rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
+        return self._digest_without(*of_no_value, also=(*held, *rounded))
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""

@@ -116,6 +116,7 @@ def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesi
         groups="labels",
         labels_at=layout.labels_at,
         identical=synthesizer.identical_groups,
+        rounded=encoders.rounded,
         probabilities=encoders.probabilities,
         times=times,
     )

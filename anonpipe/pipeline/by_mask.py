@@ -40,7 +40,8 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
-        shares = PartShares.fit(encoders.cells, encoders.features, told.width + told.conditioning)
+        channels = told.width + told.conditioning
+        shares = PartShares.fit(encoders.cells, encoders.features, channels, encoders.rounded)
     return Procedure(
         name=masker.name,
         steps=(*masker.steps(**options), *_shared_out(shares, expected)),
@@ -93,6 +94,7 @@ def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | 
         groups="alike" if masker.identical_rows else "one",
         identical=masker.identical_rows,
         shares=shares,
+        rounded=encoders.rounded,
         matched=shares is not None and job.decode.of_cells == "calibrated",
         values_too=masker.exact_columns,
         intervals=_intervals(job, encoders, masker),

@@ -26,7 +26,7 @@ from anonpipe.pipeline.written import count_combinations, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.expectations import Target
-from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
+from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
 from anonpipe.verify.kept_groups import KeptGroups
 
 TaskResults = list[dict[str, Any]]
@@ -53,6 +53,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
+        rounded=_rounded(fitted, cut),
         rows_out=sum(result["rows"] for result in written),
         rows_under_k=_rows_under_k(work, fitted, cut),
         unchanged_records=sum(result["as_they_were"] for result in decoded),
@@ -74,6 +75,15 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         by=_of_method(work, fitted, cut, encoded, decoded),
         arrived=_arrived(fitted, encoded, decoded),
     )
+
+
+def _rounded(fitted: Fitted, cut: Cut) -> Rounded | None:
+    """What was done to counts; None where they are kept."""
+    if fitted.rounding is None:
+        return None
+    strata = [partition.stratum for partition in cut.partitions]
+    most = max(strata.count(stratum) for stratum in set(strata))
+    return Rounded(fitted.rounding.base, cut.rows - cut.released, most)
 
 
 def original_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:

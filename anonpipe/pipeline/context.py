@@ -14,6 +14,7 @@ import numpy as np
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.rare import Suppression
+from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.scan import SCAN_RECORDS
 from anonpipe.encoding.units import UnitColumn
 from anonpipe.job.model import Job, parse_job
@@ -21,7 +22,7 @@ from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut, Partition
-from anonpipe.rng import generator
+from anonpipe.rng import generator, keyed
 from anonpipe.source import Source, Unit
 from anonpipe.storage.staging import Staging
 
@@ -75,7 +76,14 @@ def read_fitted(work: Work) -> Fitted:
         trees=tuple(staging.read_record("trees.npz", Tree)),
         pandas_types=work.source.pandas_types,
         unit=staging.read_record("unit.npz", UnitColumn),
+        rounding=_rounding(work),
     )
+
+
+def _rounding(work: Work) -> Rounding | None:
+    """By a key that follows from secret and job alone: a count has one answer, whoever joins or leaves."""
+    base = work.job.fewest_changed
+    return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.part_shares import PartShares, Shares
 from anonpipe.encoding.probabilities import ProbabilityDecoder
+from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Moments
@@ -96,6 +97,8 @@ class Decoder:
     shares
         Where records are of no one person, which categories fall to a part;
         None where each record has those of its own.
+    rounded
+        How counts of categories are rounded where there are no `shares`; None where they are kept.
     matched
         Whether decoding makes up for what it would lose of the covariance
         (`anonpipe.encoding.matching`), and whether values of numbers are
@@ -111,6 +114,7 @@ class Decoder:
     labels_at: int = 0
     identical: bool = False
     shares: PartShares | None = None
+    rounded: RoundedColumns | None = None
     matched: bool = False
     values_too: bool = False
     intervals: IntervalDecoder | None = None
@@ -135,7 +139,7 @@ class Decoder:
         """
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
-        given = cells if self.shares is None else self.shares.put(cells, params, part)
+        given = self._given(cells, params, part, draws)
         if self.matched:
             released = self._matched(channels, given, params, draws("decode"))
         else:
@@ -150,6 +154,12 @@ class Decoder:
             width = self.features.width
             added = self.intervals.ends(channels[:, :width], channels[:, width:], released)
         return Decoded(released, added, features, groupings)
+
+    def _given(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
+        """Cells whose counts of categories and nulls are those to be released."""
+        if self.shares is not None:
+            return self.shares.put(cells, params, part)
+        return cells if self.rounded is None else self.rounded.put(cells, draws("rounded counts"))
 
     @property
     def restored(self) -> tuple[int, ...]:

@@ -26,8 +26,9 @@ from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
 from anonpipe.pipeline.scan import sampled_rows
 from anonpipe.rng import keyed, steward_secret
-from anonpipe.storage.release_log import Trace
+from anonpipe.storage.release_log import Counted, Trace
 from anonpipe.storage.sketch import Sketch, merge_sketches
+from anonpipe.storage.unit_sums import UnitSums, merge_sums
 from anonpipe.types import FloatArray
 
 
@@ -60,6 +61,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     strata = strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
+    _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit)
@@ -68,6 +70,33 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
     warnings += extremes_warnings(fitted)
     return Resolved(fitted, digest, warnings)
+
+
+SMALLEST_ROUNDED = 10
+"""Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most."""
+
+
+def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
+    """Refuse a register that grows where counts cannot be rounded.
+
+    Raises
+    ------
+    InputError
+        A stratum is so small that withheld records would be missed in it, or a unit has several rows.
+    """
+    if job.fewest_changed is None:
+        return
+    if unit is not None:
+        raise InputError(
+            f"repeat.growing rounds counts of rows, and column {unit.name!r} names units of up to {unit.most:,} rows, "
+            "which rounding does not hide: make one row of each"
+        )
+    least = SMALLEST_ROUNDED * job.fewest_changed
+    if min(strata.rows) < least:
+        raise InputError(
+            f"a stratum has fewer than {least} records, {SMALLEST_ROUNDED} times what repeat.growing rounds counts to; "
+            "take fewer or coarser strata columns"
+        )
 
 
 def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
@@ -157,7 +186,20 @@ def trace_of(work: Work) -> Trace:
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
-    return Trace(digest, digest_of_job, work.source.rows, tuple(work.job.released), sketches)
+    sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units]
+    counted = counted_of(work.job, [each for each in sums if each is not None])
+    return Trace(digest, digest_of_job, work.source.rows, tuple(work.job.released), sketches, counted)
+
+
+def counted_of(job: Job, sums: list[UnitSums]) -> Counted | None:
+    """The units of an input as the logs compare them; None where the job does not say that it grows."""
+    if job.fewest_changed is None or job.unit_column is None:
+        return None
+    names = sorted(job.released)
+    unchanged = [name for name in names if job.columns[name].role.unchanged]
+    return Counted(
+        (job.unit_column, *unchanged), tuple(names), merge_sums(sums), job.fewest_changed, job.repeat.at_most
+    )
 
 
 def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) -> tuple[int, str] | None:

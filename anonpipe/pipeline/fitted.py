@@ -15,6 +15,7 @@ from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.pandas_types import with_nullable_types
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Suppression
+from anonpipe.encoding.rounding import RoundedColumns, Rounding
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import Scores
 from anonpipe.encoding.units import UnitColumn
@@ -51,6 +52,8 @@ class Fitted:
         Of each column of the input that pandas reads in a nullable type of its own, this type.
     unit
         What k counts where it may have several rows; None where k counts rows.
+    rounding
+        How counts of categories are rounded; None where they are kept, and before that is known.
     """
 
     job: Job
@@ -62,6 +65,7 @@ class Fitted:
     trees: tuple[Tree, ...] = ()
     pandas_types: Mapping[str, str] = field(default_factory=dict)
     unit: UnitColumn | None = None
+    rounding: Rounding | None = None
 
     @property
     def least(self) -> int:
@@ -107,7 +111,8 @@ class Fitted:
     @property
     def encoders(self) -> Encoders:
         """What a method is built on."""
-        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities, self.unit)
+        rounded = None if self.rounding is None else RoundedColumns.fit(self.rounding, self.cells, self.features)
+        return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities, self.unit, rounded)
 
     @cached_property
     def procedure(self) -> Procedure:

@@ -31,18 +31,22 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "anonpipe": version("anonpipe"),
         "secret_mark": mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": cut.rows,
+        "rows": cut.released,
         "k": job.k,
         "rows_per_unit": job.rows_per_unit,
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
         "methods": _methods(job),
+        **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
         "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k),
         "verdict": {
             "verdict": verdict.word,
-            "checks": [line(each).to_dict() for each in released_checks(verdict, fitted.least, cut.rows)],
+            "checks": [
+                line(each).to_dict()
+                for each in released_checks(verdict, fitted.least, cut.released, job.repeat.growing)
+            ],
         },
         "versions": {name: told for name, told in installed().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],

@@ -6,10 +6,11 @@ The number of workers is no argument of anything here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from anonpipe.encoding.rounding import Rounding
 from anonpipe.job.model import Job
 from anonpipe.partition.unit_sets import UnitSets
 
@@ -35,11 +36,12 @@ def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: neighbouring leaves of one stratum, and its number of records."""
+    """One partition: neighbouring leaves of one stratum, its number of records, and how many made ones go nowhere."""
 
     stratum: int
     leaves: tuple[int, ...]
     rows: int
+    withheld: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Cut:
     def rows(self) -> int:
         """Records that go into groups."""
         return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def released(self) -> int:
+        """Records that are written."""
+        return self.rows - sum(partition.withheld for partition in self.partitions)
 
     @property
     def lengths(self) -> list[int]:
@@ -150,6 +157,23 @@ def cut_rows(
     total = sum(leaf_rows)
     files = max(1, round(total / job.release.file_rows))
     return Cut(tuple(partitions), tuple(tuple(chunk) for chunk in chunk_leaf_rows), files)
+
+
+def withhold(cut: Cut, rounding: Rounding, rng: np.random.Generator) -> Cut:
+    """The same with a few made records of every stratum written nowhere, so that its size is rounded.
+
+    Between one and three multiples of the base, drawn at random. So neither
+    sizes nor sums or means of released columns are exact.
+    """
+    strata = np.array([partition.stratum for partition in cut.partitions])
+    lengths, partitions = np.array(cut.lengths), list(cut.partitions)
+    for stratum in np.unique(strata).tolist():
+        inside = np.flatnonzero(strata == stratum)
+        rows, base = int(lengths[inside].sum()), rounding.base
+        withheld = rows - (rounding.count(rows, "rows of a stratum") - 2 * base)
+        for at, number in zip(inside, rng.multivariate_hypergeometric(lengths[inside], withheld), strict=True):
+            partitions[at] = replace(partitions[at], withheld=int(number))
+    return replace(cut, partitions=tuple(partitions))
 
 
 PROCESS_BYTES = 230 * 2**20

@@ -25,18 +25,19 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
-from anonpipe.pipeline.fit import job_digest, resolve, unit_of
+from anonpipe.pipeline.fit import counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.pipeline.scan import units_in
+from anonpipe.pipeline.scan import unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.storage.unit_sums import UnitSums
 from anonpipe.verify.catalogue import kind_of
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def preview(job: Job) -> Preview:
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
-    trace = Trace(resolved.digest, job_digest(job, unit), source.rows, tuple(job.released), scanned.sketches)
+    told = job_digest(job, unit), source.rows, tuple(job.released)
+    trace = Trace(resolved.digest, *told, scanned.sketches, counted_of(job, scanned.sums))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -257,11 +259,13 @@ class _Scanned:
     unmet: list[_Condition]
     counted: list[list[Repeats]]
     sketches: dict[str, Sketch]
+    sums: list[UnitSums]
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     """Read the input once (twice where records are held out)."""
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
+    changed = unit_tracer(job, tracer.key)
     share = job.measure.hold_out
     merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
@@ -284,6 +288,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             kept = None if held is None else ~held[begin : begin + batch.num_rows]
             if share and job.unit_declared and own is not None:
                 kept = ~held_of_units(key, share, own)
+            if changed is not None:
+                changed.add(batch, kept)
             by, enough = job.strata.by, None if own is None else (own, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough)
             merged = merge_scans([scan] if merged is None else [merged, scan])
@@ -291,7 +297,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
         counted.append([writer.close() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
-    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, counted, tracer.sketches)
+    sums = [] if changed is None else [changed.sums]
+    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, counted, tracer.sketches, sums)
 
 
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from anonpipe.encoding.classes import ClassColumn, Compound
 from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.probabilities import ProbabilityDecoder
+from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import JobError
@@ -43,6 +44,8 @@ class Encoders:
         Columns of probabilities in place of categories; None for none.
     unit
         What k counts where it may have several rows; None where k counts rows.
+    rounded
+        How counts of categories are rounded; None where they are kept.
     """
 
     scan: Scan
@@ -51,6 +54,7 @@ class Encoders:
     conditioning: ConditioningEncoder
     probabilities: ProbabilityDecoder | None
     unit: UnitColumn | None = None
+    rounded: RoundedColumns | None = None
 
     def told(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""

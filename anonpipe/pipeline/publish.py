@@ -68,7 +68,7 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
 
 
 def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
-    rows, warnings = run.context.cut.rows, warnings_of(run)
+    rows, warnings = run.context.cut.released, warnings_of(run)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = run.context.call(manifest, verdict)
@@ -121,7 +121,8 @@ def _note_release(run: Run, name: str) -> list[str]:
     reason = None
     try:
         where = release.place(run.job.output, run.job.report.internal)
-        return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name)
+        uncounted = found_repeats(run).uncounted
+        return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name, uncounted)
     except OSError as error:
         reason = why(error)
     raise OutputError(

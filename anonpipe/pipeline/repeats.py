@@ -36,5 +36,16 @@ def found_repeats(run: Run) -> Found:
 
 
 def overlaps(run: Run) -> bool:
-    """Whether records are in earlier releases, too, which the steward has allowed."""
-    return bool(found_repeats(run).problems) and run.job.repeat.allow is not None
+    """Whether records are in earlier releases, too: as the steward has allowed, or as the register grows."""
+    found = found_repeats(run)
+    return bool(found.held) or (bool(found.problems) and run.job.repeat.allow is not None)
+
+
+def repeat_notes(run: Run) -> tuple[str, ...]:
+    """What the verdict says of earlier releases."""
+    found, said = found_repeats(run), []
+    if found.problems and run.job.repeat.allow is not None:
+        said.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
+    elif found.held:
+        said.append(release_log.HELD.format(count=found.held, at_least=run.job.fewest_changed))
+    return tuple(said)

@@ -26,14 +26,13 @@ from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.fit import fit
 from anonpipe.pipeline.opening import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.original_values import compared_names
-from anonpipe.pipeline.partitioning import cut_rows
+from anonpipe.pipeline.partitioning import cut_rows, withhold
 from anonpipe.pipeline.publish import Outcome, finish
-from anonpipe.pipeline.repeats import check_repeats, overlaps
+from anonpipe.pipeline.repeats import check_repeats, repeat_notes
 from anonpipe.pipeline.route import leaf_units
 from anonpipe.pipeline.staged import make_released, routed_array
 from anonpipe.pipeline.steps import make_features, run_steps
 from anonpipe.progress import OnProgress, Progress, log_verdict
-from anonpipe.storage import release_log as release_log
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import remove
 from anonpipe.verify.gates import judge
@@ -152,6 +151,8 @@ def route(run: Run, executor: Executor) -> None:
         cut = cut_rows(run.job, counts, leaf_stratum, leaf_units(work, fitted))
         if cut.rows + fitted.strata.dropped != fitted.scan.rows:
             raise InputError("the input changed while it was read; run again")
+        if fitted.rounding is not None:
+            cut = withhold(cut, fitted.rounding, work.rng("withheld", 0))
         run.staging.write_record("plan.npz", cut)
 
 
@@ -222,10 +223,9 @@ def verify(run: Run) -> Verdict:
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
     notes = (*judged.notes, *many, *evaluation.notes(assessment, gates.of_measures))
-    if overlaps(run):
-        notes += (f"{release_log.ALLOWED}{run.job.repeat.allow}",)
+    notes += repeat_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
-    run.mark("verify", run.context.cut.rows)
-    log_verdict(verdict, run.context.cut.rows)
+    run.mark("verify", run.context.cut.released)
+    log_verdict(verdict, run.context.cut.released)
     return verdict

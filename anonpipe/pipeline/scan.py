@@ -12,6 +12,7 @@ from anonpipe.encoding.contents import LUMP, Contents, contents_of
 from anonpipe.encoding.identifiers import digest_writers
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
+from anonpipe.encoding.unit_sums import UnitTracer
 from anonpipe.encoding.units import unit_numbers
 from anonpipe.job.model import Job
 from anonpipe.partition.unit_sets import Units
@@ -29,6 +30,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
     scans: list[Scan] = []
     sample, keys = [], []
+    tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
         for name, writer in writers.items():
             writer.add(whole.column(name))
@@ -38,6 +40,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         own = units_in(job, work.start_key, whole)
         kept = ~held_in(work, part, own) if job.measure.hold_out else None
         units = None if own is None else (own, job.k)
+        if tracer is not None:
+            tracer.add(whole, kept)
         found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units)
         scans = [merge_scans([*scans, found])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
@@ -46,9 +50,18 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scan = merge_scans(scans)
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_sample_file(index), (sample, np.concatenate(keys)))
+    work.staging.write_record(f"unit_sums/{index}.npz", None if tracer is None else tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close() for writer in writers.values()]
     }
+
+
+def unit_tracer(job: Job, key: bytes) -> UnitTracer | None:
+    """What counts the units that differ from earlier releases; None where nobody asks."""
+    if job.fewest_changed is None or job.unit_column is None:
+        return None
+    columns = {**job.released, job.unit_column: job.columns[job.unit_column]}
+    return UnitTracer.of(job.unit_column, columns, keyed(key, "units that changed"), job.fewest_changed)
 
 
 def units_in(job: Job, start_key: bytes, batch: pa.RecordBatch) -> Units | None:

@@ -82,11 +82,15 @@ def make_released(work: Work, fitted: Fitted, cut: Cut) -> None:
 
 
 def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
-    """The order in which the rows of a partition go to the output files, and how many each file gets."""
-    rows, rng = cut.partitions[index].rows, work.rng("shuffle", index)
-    arrival = rng.permutation(rows)
-    file = rng.integers(0, cut.files, rows)
-    return arrival[np.argsort(file[arrival], kind="stable")], np.bincount(file, minlength=cut.files)
+    """The order in which the rows of a partition go to the output files, and how many each file gets.
+
+    Those that are withheld come last, and no file gets them.
+    """
+    partition, rng = cut.partitions[index], work.rng("shuffle", index)
+    arrival = rng.permutation(partition.rows)
+    file = rng.integers(0, cut.files, partition.rows)
+    file[arrival[: partition.withheld]] = cut.files
+    return arrival[np.argsort(file[arrival], kind="stable")], np.bincount(file, minlength=cut.files)[: cut.files]
 
 
 def assign_to_files(

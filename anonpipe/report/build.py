@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +141,9 @@ def internal(facts: Facts, version: str | None) -> Report:
 
 def external(facts: Facts) -> Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
-    assessed, k = facts.assessment, facts.least
+    if facts.job.repeat.growing:
+        facts = _of_series(facts)
+    assessed, k, series = facts.assessment, facts.least, facts.job.repeat.growing
     open_ones = (released_check(each.check, k, facts.rows) for each in assessed.not_checked)
     return Report(
         audience="external",
@@ -152,13 +154,25 @@ def external(facts: Facts) -> Report:
         analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
         files=_files(facts),
-        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows)),
+        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows, series)),
     )
+
+
+def _of_series(facts: Facts) -> Facts:
+    """Without what holds the original against the release: counts are rounded, and it would tell what they were."""
+    assessed = replace(facts.assessment, utility=(), risk=())
+    return replace(facts, assessment=assessed, distributions={}, survival={})
 
 
 _OVERLAPS = (
     "Records of this release are in earlier releases, too, which the steward has allowed; what both together tell was "
     "not measured."
+)
+_SERIES = (
+    "This is one of several releases of a register that grows. Counts of categories and missing values are rounded at "
+    "random to multiples of {base} in each stratum, and up to {most} records of each are left out at random: numbers "
+    "of rows and counts are no exact counts of the register. Differences between the releases tell of {base} persons "
+    "or more together, and what many releases tell together is not bounded."
 )
 
 
@@ -166,7 +180,9 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     """What both reports hold."""
     job, passed = facts.job, facts.verdict.passed
     grouped = any(check.key == "group.smallest" for check in checks)
-    overlaps = [_OVERLAPS] if facts.overlaps else []
+    overlaps = [_OVERLAPS] if facts.overlaps and not job.repeat.growing else []
+    if job.fewest_changed is not None:
+        overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
     lines = tuple(CheckLine(**line(check).to_dict()) for check in checks)
     return {
         "created": facts.created,

@@ -32,6 +32,7 @@ from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release
 from anonpipe.storage.sketch import Sketch, chance_of, shared_records
+from anonpipe.storage.unit_sums import UnitSums
 from anonpipe.storage.versions import Place
 
 LOG = "releases.jsonl"
@@ -40,6 +41,31 @@ _MARK_BYTES = 6
 
 CHANCE = 1e-6
 """Below it two tables do not share so much by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The units of a register that grows, as `repeat.growing` compares them.
+
+    Attributes
+    ----------
+    by
+        The column that names the unit, and those that are released unchanged: counts by others cannot be compared.
+    names
+        The released columns, by name, as `UnitSums.columns` numbers them.
+    sums
+        What was counted.
+    at_least
+        Units that must differ in each count, if any do.
+    at_most
+        Releases that may overlap, this one among them.
+    """
+
+    by: tuple[str, ...]
+    names: tuple[str, ...]
+    sums: UnitSums
+    at_least: int
+    at_most: int
 
 
 @dataclass(frozen=True)
@@ -58,6 +84,8 @@ class Trace:
         Names of the released columns.
     sketches
         By what they are of; see `anonpipe.storage.sketch`.
+    counted
+        Of a register that grows; None where the job does not say so.
     """
 
     digest: str
@@ -65,9 +93,11 @@ class Trace:
     rows: int
     columns: tuple[str, ...]
     sketches: Mapping[str, Sketch]
+    counted: Counted | None = None
 
-    def line(self, secret: bytes, name: str) -> dict[str, Any]:
-        """The line of a release of this input, called `name`."""
+    def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
+        """The line of a release of this input, called `name`; with `accepted`, see `Found.uncounted`."""
+        of_units = {} if self.counted is None else {"counted": asdict(_told_sums(secret, self.counted))}
         return {
             "anonpipe_log": _FORM,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -78,6 +108,8 @@ class Trace:
             "rows": self.rows,
             "columns": [_hex(secret, "column", column) for column in self.columns],
             "sketches": [asdict(_told(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
+            **of_units,
+            **({"accepted": list(accepted)} if accepted else {}),
         }
 
 
@@ -109,6 +141,44 @@ class Told:
         counts = np.frombuffer(zlib.decompress(base64.b64decode(self.counts)), dtype="<u4").tolist()
         each = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
         return dict(zip(each, zip(depths, counts, strict=True), strict=True))
+
+
+@dataclass(frozen=True)
+class ToldSums:
+    """Sums of units as a log keeps them.
+
+    Attributes
+    ----------
+    by
+        Keyed digest of what they are by.
+    buckets
+        Of each row of sums.
+    marks, sums
+        As of `UnitSums`, packed.
+    """
+
+    by: str
+    buckets: int
+    marks: str
+    sums: str
+
+    @cached_property
+    def read(self) -> UnitSums:
+        """The sums; columns are not kept."""
+        marks, sums = (zlib.decompress(base64.b64decode(each)) for each in (self.marks, self.sums))
+        numbers = np.frombuffer(marks, dtype="<u8").astype(np.uint64)
+        shaped = np.frombuffer(sums, dtype="<u4").astype(np.uint32).reshape(len(numbers), self.buckets)
+        return UnitSums(numbers, np.full(len(numbers), -1, dtype=np.int64), shaped)
+
+
+def _told_sums(secret: bytes, counted: Counted) -> ToldSums:
+    sums, buckets = counted.sums, counted.sums.sums.shape[1]
+    return ToldSums(
+        _hex(secret, "counted by", *counted.by),
+        buckets,
+        _packed(sums.marks.astype("<u8")),
+        _packed(sums.sums.astype("<u4")),
+    )
 
 
 def _told(secret: bytes, subject: str, sketch: Sketch) -> Told:
@@ -154,10 +224,17 @@ class Found:
         Why it must not, without the steward's word; one line each.
     warnings
         What could not be looked at.
+    held
+        Overlapping releases from which enough units of a register that grows differ.
+    uncounted
+        Names of overlapping releases whose units nobody counted, so that a problem says so: if this one comes out all
+        the same, they are accepted by its line, and are no problem to later ones.
     """
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    held: int = 0
+    uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,9 +276,18 @@ def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
             warnings.append(_UNCOMPARED.format(count=len(others)))
     same = [line for line in known.values() if line["population"] == population]
     problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB) for line in same[-1:]]
-    if not same:
-        problems += _overlaps(trace, secret, list(known.values()))
-    return Found(tuple(problems), tuple(warnings))
+    overlapping = [] if same else _overlaps(trace, secret, list(known.values()))
+    if trace.counted is None or not overlapping:
+        return Found((*problems, *_largest(overlapping)), tuple(warnings))
+    lines = [each.line for each in overlapping]
+    accepted = {name for line in known.values() for name in line.get("accepted", ())}
+    of_units = [line for line in lines if _by_same(trace.counted, secret, line)]
+    uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
+    problems += [_UNCOUNTED.format(count=len(uncounted))] if uncounted else []
+    problems += _too_few(trace.counted, of_units)
+    if len(lines) + 1 > trace.counted.at_most:
+        problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.at_most))
+    return Found(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
 
 
 _JOB = "job (k, columns or methods), or by another version of anonpipe"
@@ -223,7 +309,46 @@ REMEDY = (
     'repeat: {allow: "why"} (or --set repeat.allow="why"); the reason will stand in the reports. '
     "To try settings without a release: anonpipe compare"
 )
+HELD = (
+    "repeat.growing: {count} earlier releases overlap with this one; from each at least {at_least} units differ, or "
+    "none, in every column among the records of every combination of the columns that are released unchanged"
+)
 ALLOWED = "earlier releases that this one overlaps with were allowed by the job: "
+
+
+_UNCOUNTED = (
+    "units are counted since repeat.growing was set, and {count} of the earlier releases that this input overlaps with "
+    "did not count them, or counted by another unit or other columns that are released unchanged"
+)
+_TOO_MANY = (
+    "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: who holds all of them can "
+    "average their noise; begin a series that overlaps with fewer, or set repeat.at_most higher (docs/threats.md has "
+    "what many releases tell)"
+)
+
+
+def _by_same(counted: Counted, secret: bytes, line: dict[str, Any]) -> bool:
+    """Whether the units of a release were counted so that they can be compared."""
+    return "counted" in line and line["counted"]["by"] == _hex(secret, "counted by", *counted.by)
+
+
+def _too_few(counted: Counted, lines: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for the last release from which a few units differ, but not enough."""
+    for line in reversed(lines):
+        changed, columns = counted.sums.changed(ToldSums(**line["counted"]).read)
+        few = (changed > 0) & (changed < counted.at_least)
+        if few.any():
+            names = sorted({[*counted.names, ""][at] for at in columns[few].tolist() if at >= 0})
+            where = ", ".join(repr(name) for name in names if name) or "the records as a whole"
+            return [_TOO_FEW.format(time=line["time"], at_least=counted.at_least, what=where)]
+    return []
+
+
+_TOO_FEW = (
+    "since the release of {time} units joined, left or changed, but fewer than {at_least} among the records of some "
+    "combination of the columns that are released unchanged ({what}): the difference of both releases would tell of "
+    "them. Release again when more have changed; units are counted cautiously, so that it can take some more"
+)
 
 
 def refusal(found: Found) -> InputError:
@@ -261,22 +386,37 @@ def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
     return _Shared(shared_records(one, other, level, rows), chance_of(one, other, share))
 
 
-def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[str]:
-    """One line for the release that shares most with the input, if any shares more than chance would."""
+@dataclass(frozen=True)
+class _Overlap:
+    """A release that shares more with the input than chance would: how many records, in words, and its line."""
+
+    records: float
+    words: str
+    line: dict[str, Any]
+
+
+def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_Overlap]:
+    """The releases that share more with the input than chance would."""
     ours = {subject: _told(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
-    found: list[tuple[float, str]] = []
+    found: list[_Overlap] = []
     for line in lines:
         theirs = {each["on"]: Told(**each) for each in line["sketches"]}
         rows = trace.rows, int(line["rows"])
         shared = {s: _shared(told, theirs[told.on], rows) for s, told in ours.items() if told.on in theirs}
         sure = {subject: each for subject, each in shared.items() if each.chance < CHANCE}
         if sure:
-            found.append((max(each.records for each in sure.values()), _overlap(trace, secret, line, shared, sure)))
+            words = _overlap(trace, secret, line, shared, sure)
+            found.append(_Overlap(max(each.records for each in sure.values()), words, line))
+    return found
+
+
+def _largest(found: Sequence[_Overlap]) -> list[str]:
+    """One line for the release that shares most with the input."""
     if not found:
         return []
     others = "1 other release overlaps" if len(found) == 2 else f"{len(found) - 1} other releases overlap"
     more = f" (and {others}, less)" if len(found) > 1 else ""
-    return [max(found)[1] + more]
+    return [max(found, key=lambda each: (each.records, each.words)).words + more]
 
 
 def _overlap(
@@ -325,7 +465,7 @@ def _about(number: float, most: float = math.inf) -> str:
     return f"{min(float(f'{max(0.0, number):.2g}'), most):,.0f}"
 
 
-def note_release(trace: Trace, secret: bytes, where: Place, name: str) -> list[str]:
+def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted: Sequence[str] = ()) -> list[str]:
     """Enter a release in both logs, before readers are led to it; returns warnings.
 
     The line counts from then on; `withdraw_note` takes it back where
@@ -337,7 +477,7 @@ def note_release(trace: Trace, secret: bytes, where: Place, name: str) -> list[s
         The log beside the output cannot be written: without it the next
         release could not be held against this one.
     """
-    line = trace.line(secret, name)
+    line = trace.line(secret, name, accepted)
     if not _is_noted(where, line):
         _append_beside(where, line)
         try:
@@ -415,6 +555,10 @@ def _checked(line: dict[str, Any]) -> None:
         if not isinstance(Told(**each).level, int):
             raise TypeError
         _ = Told(**each).contents
+    if "counted" in line:
+        _ = ToldSums(**line["counted"]).read
+    if not all(isinstance(name, str) for name in line.get("accepted", [])):
+        raise TypeError
 
 
 def _append_beside(where: Place, line: dict[str, Any]) -> None:

@@ -138,12 +138,40 @@ class MaskEvidence:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """What was done to the counts of a register that grows.
+
+    Attributes
+    ----------
+    base
+        To multiples of which counts of categories and nulls were rounded, in each part.
+    withheld
+        Made records that were written nowhere, at most three times the base in a stratum.
+    parts
+        Of the stratum with most.
+    """
+
+    base: int
+    withheld: int
+    parts: int
+
+    def shares(self, rows: float, strata: int) -> tuple[float, float]:
+        """How far the share of a category is off by rounding, and a mean, in standard deviations, by what is withheld.
+
+        Both at five standard deviations: of the commonest category, which takes what the roundings of ten others
+        leave (each of variance base^2 / 6), and of the sum of the records that are withheld.
+        """
+        rounding = 5.0 * self.base * np.sqrt(10.0 / 6.0 * self.parts * strata)
+        return float(rounding / rows), float(5.0 * np.sqrt(3.0 * self.base * strata) / rows)
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that was measured in a run; lists hold one entry a stratum.
 
     `feature_columns` tells of each variable of the view which feature column
     it is released from; None where there is none. `splits_ties` is whether
-    equal values were encoded at random scores.
+    equal values were encoded at random scores. `rounded` is None where counts are kept.
     """
 
     rows_in: int
@@ -169,6 +197,7 @@ class Evidence:
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
     arrived: Arrived
+    rounded: Rounded | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -211,7 +240,8 @@ def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
 
 def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     files = {"files": evidence.files}
-    lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - evidence.rows_out)
+    withheld = 0 if evidence.rounded is None else evidence.rounded.withheld
+    lost = abs(evidence.rows_in - evidence.rows_held_out - evidence.rows_dropped - withheld - evidence.rows_out)
     share, column = evidence.suppressed
     forbidden = len(set(evidence.released_names) & set(evidence.forbidden_names))
     return [
@@ -369,7 +399,27 @@ class Compared:
         padded[:width, :width] = covariance
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
         known_mean, known = self._known(evidence)
-        return np.append(mean, 0.0)[at] + known_mean, padded[np.ix_(at, at)] + known
+        rounded_mean, rounded = self._rounded(evidence)
+        return np.append(mean, 0.0)[at] + known_mean + rounded_mean, padded[np.ix_(at, at)] + known + rounded
+
+    def _shares_off(self, evidence: Evidence) -> tuple[float, float]:
+        """See `Rounded.shares`; nothing where counts are kept."""
+        strata = len(evidence.original) if self.strata is None else len(self.strata)
+        rows = max(1.0, float(self.original.rows))
+        return (0.0, 0.0) if evidence.rounded is None else evidence.rounded.shares(rows, strata)
+
+    def _rounded(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+        """What rounding and withholding take of means and covariances, in standard deviations.
+
+        A record that changes its category moves the covariance with a number
+        by the number's size, taken as three standard deviations, and with another category by one over that
+        one's standard deviation.
+        """
+        share, withheld = self._shares_off(evidence)
+        sd = self.scale * evidence.view.sd
+        category = np.where(evidence.view.indicator, share / np.where(sd > 0, sd, 1.0), 0.0)
+        size = np.where(evidence.view.indicator, 1.0 / np.where(sd > 0, sd, 1.0), 3.0)
+        return category + withheld, np.outer(category, size) + np.outer(size, category) + 3.0 * withheld
 
     def _known(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
         """What normal scores take of means and covariances whatever is drawn, in standard deviations.
@@ -499,13 +549,14 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         variable.column for variable, here in zip(view.variables, compared.null_share > 0, strict=True) if here
     }
     synthetic = {variable.column for variable in view.variables if variable.synthesized}
+    rounded = sum(compared._shares_off(evidence))
     checks = [
         *_moments(compared, evidence, limits),
-        compared.against("category_share", share, limits["category_share"], evidence, category),
+        compared.against("category_share", share, limits["category_share"] + rounded, evidence, category),
         compared.against(
             "null_share",
             null,
-            limits["null_share"],
+            limits["null_share"] + rounded,
             evidence,
             np.ones_like(made),
             compared=len(with_nulls & synthetic),

@@ -62,7 +62,7 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
     return audience is Audience.ENOUGH or (columns is not None and (columns == 0 or columns >= SEVERAL))
 
 
-def released_checks(verdict: Verdict, k: int, rows: int) -> tuple[Check, ...]:
+def released_checks(verdict: Verdict, k: int, rows: int, series: bool = False) -> tuple[Check, ...]:
     """The checks as recipients may see them.
 
     A number of rows between 0 and k is not told, as a share neither. Nor are
@@ -74,8 +74,19 @@ def released_checks(verdict: Verdict, k: int, rows: int) -> tuple[Check, ...]:
     ----------
     verdict, k, rows
         Of the release.
+    series
+        Whether it is one of several of a register that grows, whose counts are rounded: a difference from the
+        original would tell what they were.
     """
-    return tuple(released_check(check, k, rows) for check in verdict.checks if check.kind is not None)
+    told = (released_check(check, k, rows) for check in verdict.checks if check.kind is not None)
+    return tuple(_of_series(check) for check in told) if series else tuple(told)
+
+
+def _of_series(check: Check) -> Check:
+    open_to_all = check.kind is not None and check.kind.audience is Audience.OPEN
+    if open_to_all or check.measured is None:
+        return check
+    return replace(check, measured=None, withheld=Withheld.FIGURE)
 
 
 def released_check(check: Check, k: int, rows: int) -> Check:

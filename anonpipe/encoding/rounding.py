@@ -1,0 +1,152 @@
+"""Counts of categories rounded at random to multiples of a base, always the same way.
+
+Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey
+Methodology 1) is unbiased; drawn anew at every release it is averaged away,
+and two equal counts would differ. So the draw follows from a key, as in the
+cell-key method of the Australian Bureau of Statistics (Fraser & Wooton 2005;
+Thompson, Broadfoot & Elazar 2013): here from the secret, the category and the
+multiple that the count has passed. A rounded count then never falls when
+the count rises, one person more changes it with a chance of one over the base,
+and however many releases there are, a count has one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.rng import keyed, number_keys
+from anonpipe.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How counts are rounded.
+
+    Attributes
+    ----------
+    base
+        To multiples of which.
+    key
+        Of the secret and the job, whatever the records.
+    """
+
+    base: int
+    key: bytes
+
+    def count(self, count: int, *cell: str) -> int:
+        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base.
+
+        Examples
+        --------
+        >>> rounding = Rounding(5, b"k" * 16)
+        >>> [rounding.count(each, "stage", "II") for each in (0, 3, 4, 5, 6, 7, 8, 9, 10)]
+        [0, 5, 5, 5, 5, 5, 10, 10, 10]
+        """
+        passed, rest = divmod(count, self.base)
+        drawn = number_keys(keyed(self.key, *cell), np.array([passed], dtype=np.int64))[0]
+        return self.base * (passed + (rest > int(drawn % np.uint64(self.base))))
+
+    def counts(self, counts: IntArray, name: str, cells: Sequence[str]) -> IntArray:
+        """Counts of all categories of a column, rounded; the commonest takes the rest, so that their sum stays.
+
+        Where there are too few records for that, all others are rounded down.
+
+        Parameters
+        ----------
+        counts
+            Shape (q,).
+        name, cells
+            Of the column, and of its categories.
+
+        Examples
+        --------
+        >>> Rounding(5, b"k" * 16).counts(np.array([41, 7, 0, 12]), "stage", ["I", "II", "III", ""]).tolist()
+        [45, 5, 0, 10]
+        """
+        rest = int(counts.argmax())
+        made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])
+        if made.sum() - made[rest] > counts.sum():
+            made = counts - counts % self.base
+        made[rest] = counts.sum() - (made.sum() - made[rest])
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedColumns:
+    """The columns whose decoding looks at counts, and how these are rounded.
+
+    Attributes
+    ----------
+    rounding
+        Of all of them.
+    blocks
+        Categories, ordinals, and numbers with nulls.
+    cells
+        The categories of each, null last; of a number that it is there, and null.
+    """
+
+    rounding: Rounding
+    blocks: tuple[NumberBlock | CategoryBlock, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def fit(cls, rounding: Rounding, cells: ColumnEncoder, features: FeatureEncoder) -> RoundedColumns:
+        """Those of a table."""
+        blocks = counted_blocks(features)
+        known = (
+            cells.categories[each.name].to_pylist() if each.name in cells.categories else ["there"] for each in blocks
+        )
+        return cls(rounding, blocks, tuple((*map(str, each), "null, of no category") for each in known))
+
+    def counts(self, at: int, counts: IntArray) -> IntArray:
+        """Counts of one of the columns, rounded."""
+        return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
+
+    def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """A copy of cells in which a few records, drawn at random, have other categories or nulls: counts are rounded.
+
+        Where a number is no longer null, its value means nothing: decoding gives it one.
+        """
+        given = cells.copy()
+        for at, block in enumerate(self.blocks):
+            size = len(self.cells[at])
+            codes = _codes(block, given[:, block.position], size)
+            counts = np.bincount(codes, minlength=size)
+            lacking = self.counts(at, counts) - counts
+            moved = _moved(codes, lacking, rng)
+            given[moved, block.position] = _values(block, np.repeat(np.arange(size), np.maximum(lacking, 0)), size)
+        return given
+
+
+def counted_blocks(features: FeatureEncoder) -> tuple[NumberBlock | CategoryBlock, ...]:
+    """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls."""
+    numbers = [block for block in features.numbers if block.ordinal or block.stop - block.start == 2]
+    return (*numbers, *features.categories)
+
+
+def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntArray:
+    """Records at random of the categories that have too many, in random order."""
+    order = rng.permutation(len(codes))
+    chosen = [order[codes[order] == code][: -lacking[code]] for code in np.flatnonzero(lacking < 0).tolist()]
+    return rng.permutation(np.concatenate([np.empty(0, dtype=np.int64), *chosen]))
+
+
+def _codes(block: NumberBlock | CategoryBlock, column: FloatArray, size: int) -> IntArray:
+    """Codes of a column as cells hold them, nulls last; of a number whether it is there."""
+    missing = np.isnan(column)
+    if isinstance(block, NumberBlock) and not block.ordinal:
+        return missing.astype(np.int64)
+    return np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
+
+
+def _values(block: NumberBlock | CategoryBlock, codes: IntArray, size: int) -> FloatArray:
+    """Such codes as cells hold them; null is a code like any other but of numbers and ordinals."""
+    found = codes.astype(np.float64)
+    if isinstance(block, NumberBlock):
+        found[codes == size - 1] = np.nan
+    return found

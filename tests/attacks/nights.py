@@ -1,0 +1,276 @@
+"""The attacks on a register that is released again and again: differences of two nights, and the mean of many.
+
+`joined`: some persons join, and who holds the releases of both nights subtracts the counts of every category, the
+pairs with the status, and the sums of ages, were the second one not refused (`refused`). `watched`: who knows
+everybody else does so with ten nights before and after. `averaged`: a few persons leave and join every night, and
+who knows all columns of a person but one guesses that from the nearest released rows of all nights together.
+
+`python -m tests.attacks.nights`
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from anonpipe.errors import InputError
+from anonpipe.job.model import Job, parse_job
+from anonpipe.job.plain_yaml import load_yaml
+from anonpipe.pipeline.in_memory import _written
+from anonpipe.pipeline.run import execute, unpublished
+from anonpipe.propose.demo import demo_job, write_registry
+
+ROWS, K, TRIALS = 1_500, 5, 20
+NIGHTS, CHANGED, TARGETS, NEAREST = 20, 5, 500, 5
+MASKED = ("sex", "stage", "site", "treatment", "region")
+STATUS, STAGES = "vital_status", ("Regional", "Distant")
+NUMBERS = ("age", "tumour_size_mm", "follow_up_months")
+METHODS: dict[str, dict[str, Any]] = {
+    "mdav and micro_perturbation": {},
+    "local_synthesis": {"mask": {"method": "local_synthesis"}},
+}
+REPEATS: dict[str, dict[str, Any]] = {"before": {}, "after": {"repeat": {"growing": True}}}
+
+
+class Learnt(NamedTuple):
+    """What two nights tell of the joiners.
+
+    Attributes
+    ----------
+    columns, status
+        Share of the masked columns, and of the status, of which the joiners' counts of all categories are told rightly.
+    pairs
+        Share of the joiners' counts of pairs of a category and the status.
+    ages
+        Mean error of the joiners' mean age, in years.
+    named
+        Where all joiners have one stage out of two, how often it is the one that rose by more.
+    """
+
+    columns: float
+    status: float
+    pairs: float
+    ages: float
+    named: float
+
+    def __str__(self) -> str:
+        return (
+            f"told rightly: columns {self.columns:6.1%}, status {self.status:6.1%}, pairs with it {self.pairs:6.1%}; "
+            f"mean age wrong by {self.ages:5.2f} years; the stage of two that all have {self.named:6.1%}"
+        )
+
+
+def persons(folder: Path, rows: int) -> pa.Table:
+    """Invented persons of a registry."""
+    path = folder / "persons.parquet"
+    write_registry(path, rows)
+    return pq.read_table(path)
+
+
+def job_of(folder: Path, table: pa.Table, **changes: Any) -> Job:
+    """The demonstration's job for a night's table."""
+    data = folder / "night.parquet"
+    pq.write_table(table, data)
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
+    measure = {"utility": False, "risk": False}
+    return parse_job(content | {"measure": measure, "partition": {"rows": 5_000}} | changes)
+
+
+def released(folder: Path, table: pa.Table, **changes: Any) -> pd.DataFrame:
+    """What is released of a night, whatever the verdict."""
+    return unpublished(job_of(folder, table, **changes), False, lambda _: None, "ignore", _written).to_pandas()
+
+
+def counts(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
+    """Records of each combination of categories."""
+    return frame.groupby([frame[name].astype(str) for name in columns]).size()
+
+
+def _of_those(then: pd.DataFrame, now: pd.DataFrame, joiners: pd.DataFrame, columns: tuple[str, ...]) -> list[bool]:
+    """Of each category that a joiner has, or that changed: whether its difference is the joiners' count."""
+    true = counts(joiners, columns)
+    told = counts(now, columns).sub(counts(then, columns), fill_value=0)
+    places = true.index.union(told[told != 0].index)
+    return (told.reindex(places, fill_value=0) == true.reindex(places, fill_value=0)).tolist()
+
+
+def joined(
+    folder: Path, joiners: int, alike: bool = False, trials: int = TRIALS, rows: int = ROWS, **changes: Any
+) -> Learnt:
+    """Release a night and, in each trial, the next one with other joiners; with `alike` all of one stage, and alive."""
+    every = persons(folder, 2 * rows)
+    base, rng = every.slice(0, rows), np.random.default_rng(3)
+    then, coming = released(folder, base, **changes), every.slice(rows).to_pandas()
+    found: list[Learnt] = []
+    for trial in range(trials):
+        stage = STAGES[trial % 2]
+        those = coming.index[(coming["stage"] == stage) & (coming[STATUS] == "Alive")] if alike else coming.index
+        new = every.take(rows + rng.choice(those, joiners, replace=False))
+        now, true = released(folder, pa.concat_tables([base, new]), **changes), new.to_pandas()
+        rose = counts(now, ("stage",)).sub(counts(then, ("stage",)), fill_value=0)[list(STAGES)]
+        ages = now["age"].mean() * (rows + joiners) - then["age"].mean() * rows  # whatever the rows that are released
+        found.append(
+            Learnt(
+                float(np.mean([all(_of_those(then, now, true, (name,))) for name in MASKED])),
+                float(all(_of_those(then, now, true, (STATUS,)))),
+                float(np.mean(np.concatenate([_of_those(then, now, true, (STATUS, name)) for name in MASKED]))),
+                float(abs(ages / joiners - true["age"].mean())),
+                float(rose[stage] == rose.max()) / float((rose == rose.max()).sum()),
+            )
+        )
+    return Learnt(*np.mean(found, axis=0).tolist())
+
+
+def watched(folder: Path, nights: int = 10, trials: int = 10, rows: int = ROWS, **changes: Any) -> float:
+    """How often the stage of k joiners is named by who knows all others and averages nights before and after.
+
+    The joiners come in one night, are alive, and of one stage out of two.
+    """
+    named = []
+    for trial in range(trials):
+        every = persons(folder, 3 * rows).to_pandas()
+        stage, rng = STAGES[trial % 2], np.random.default_rng(trial)
+        coming = rng.permutation(every.index[rows:])
+        alike = every.loc[coming].query(f"stage == {stage!r} and {STATUS} == 'Alive'").index[:K]
+        coming = coming[~np.isin(coming, alike)]
+        left: list[pd.Series] = []
+        for night in range(2 * nights):
+            known = np.r_[0:rows, coming[: (night + 1) * CHANGED]]
+            here = known if night < nights else np.r_[known, alike]
+            made = released(folder, pa.Table.from_pandas(every.loc[here], preserve_index=False), **changes)
+            left.append(counts(made, ("stage",)).sub(counts(every.loc[known], ("stage",)), fill_value=0)[list(STAGES)])
+        rose = sum(left[nights:], start=0.0 * left[0]) - sum(left[:nights], start=0.0 * left[0])
+        named.append(float(rose[stage] == rose.max()) / float((rose == rose.max()).sum()))
+    return float(np.mean(named))
+
+
+def refused(folder: Path, joiners: int, alive: bool = False, rows: int = ROWS, **changes: Any) -> bool:
+    """Whether a register is refused that was released with so many persons fewer."""
+    every = persons(folder, 2 * rows)
+    coming = every.slice(rows)
+    if alive:
+        coming = coming.filter(pc.equal(coming[STATUS].cast(pa.string()), "Alive"))
+    base, job = every.slice(0, rows), {"output": str(folder / f"out-{joiners}-{alive}"), "repeat": {}} | changes
+    with patch.dict(os.environ, {"ANONPIPE_HOME": str(folder / f"home-{joiners}-{alive}")}):
+        assert execute(job_of(folder, base, **job), cluster=False).version is not None
+        try:
+            execute(job_of(folder, pa.concat_tables([base, coming.slice(0, joiners)]), **job), cluster=False)
+        except InputError:
+            return True
+    return False
+
+
+class Guessed(NamedTuple):
+    """How often a category is guessed after so many nights: of members, of outsiders, and of the surest of both."""
+
+    nights: int
+    members: float
+    outsiders: float
+    surest_members: float
+    surest_outsiders: float
+    ages: float
+    ages_outside: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.nights:2d} nights: category guessed of members {self.members:6.1%}, others {self.outsiders:6.1%}; "
+            f"surest tenth {self.surest_members:6.1%}, {self.surest_outsiders:6.1%}; age wrong by {self.ages:5.2f}, "
+            f"{self.ages_outside:5.2f} years"
+        )
+
+
+def averaged(
+    folder: Path, nights: int = NIGHTS, changed: int = CHANGED, rows: int = ROWS, targets: int = TARGETS, **changes: Any
+) -> Iterator[Guessed]:
+    """After 1, 2, 5, 10 and 20 nights, in each of which as many persons leave as join."""
+    every = persons(folder, rows + 2 * targets + nights * changed)
+    known = every.to_pandas()
+    members, outsiders = known.iloc[:targets], known.iloc[-targets:]
+    asked = pd.concat([members, outsiders], ignore_index=True)
+    scale = known[list(NUMBERS)].std()
+    names = (*MASKED, STATUS)
+    votes = {name: np.zeros((len(asked), known[name].nunique())) for name in MASKED}
+    codes = {name: {value: at for at, value in enumerate(sorted(known[name].astype(str).unique()))} for name in names}
+    ages = np.zeros(len(asked))
+    for night in range(nights):
+        # the oldest entries after the targets leave, new ones come
+        here = np.r_[0:targets, targets + night * changed : rows + night * changed]
+        made = released(folder, every.take(here), **changes)
+        parts = {
+            name: (asked[name].astype(str).to_numpy()[:, None] != made[name].astype(str).to_numpy()).astype(float)
+            for name in names
+        }
+        for name in NUMBERS:
+            one, other = (
+                frame[name].fillna(known[name].mean()).to_numpy(float) / scale[name] for frame in (asked, made)
+            )
+            parts[name] = np.square(one[:, None] - other)
+        whole = sum(parts.values())
+        for name in MASKED:
+            near = np.argpartition(whole - parts[name], NEAREST, axis=1)[:, :NEAREST]
+            code = made[name].astype(str).map(codes[name]).to_numpy()
+            for column in range(NEAREST):
+                votes[name][np.arange(len(asked)), code[near[:, column]]] += 1.0
+        near = np.argpartition(whole - parts["age"], NEAREST, axis=1)[:, :NEAREST]
+        ages += made["age"].to_numpy(float)[near].mean(axis=1)
+        if night + 1 in (1, 2, 5, 10, 20):
+            yield _guessed(asked, votes, codes, ages / (night + 1), night + 1, targets)
+
+
+def _guessed(
+    asked: pd.DataFrame, votes: dict[str, Any], codes: dict[str, Any], ages: Any, nights: int, targets: int
+) -> Guessed:
+    figures = []
+    for part in (slice(0, targets), slice(targets, None)):
+        right, sure = [], []
+        for name in MASKED:
+            true = asked[name].astype(str).map(codes[name]).to_numpy()[part]
+            given = votes[name][part]
+            hit = given.argmax(axis=1) == true
+            order = np.argsort(-given.max(axis=1), kind="stable")[: len(hit) // 10]
+            right.append(hit.mean())
+            sure.append(hit[order].mean())
+        off = np.abs(ages[part] - asked["age"].to_numpy(float)[part]).mean()
+        figures.append((float(np.mean(right)), float(np.mean(sure)), float(off)))
+    (a, b, c), (d, e, f) = figures
+    return Guessed(nights, a, d, b, e, c, f)
+
+
+def main(which: str = "") -> None:
+    """Print a line a setting; `which` of the attacks."""
+    for repeats, repeat in REPEATS.items():
+        for name, changes in METHODS.items():
+            for found in _found({**changes, **repeat}, which):
+                print(f"{repeats}, {name}, {found}", flush=True)
+
+
+def _found(changes: dict[str, Any], which: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        if which in ("", "refused"):
+            for joiners, alive in ((1, False), (3, False), (5, True), (8, True)):
+                no = refused(Path(folder), joiners, alive, **changes)
+                yield f"{joiners} join{', alive' if alive else ''}: {'refused' if no else 'released'}"
+        if which in ("", "joined"):
+            for joiners, alike in ((1, False), (3, False), (5, False), (5, True)):
+                told = joined(Path(folder), joiners, alike, **changes)
+                yield f"{joiners} join{', alive and of one stage' if alike else ''}: {told}"
+        if which in ("", "watched"):
+            named = watched(Path(folder), **changes)
+            yield f"5 join, who watches ten nights before and after and knows all others names their stage: {named:.0%}"
+        if which in ("", "averaged"):
+            yield from map(str, averaged(Path(folder), **changes))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,217 @@
+"""A register that grows: what is refused, what comes out, how counts are rounded, and the attack on differences."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.columns import Column
+from anonpipe.encoding.rounding import Rounding
+from anonpipe.encoding.unit_sums import UnitTracer
+from anonpipe.errors import InputError, JobError
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.fit import counted_of
+from anonpipe.pipeline.partitioning import Cut, Partition, withhold
+from anonpipe.rng import keyed
+from anonpipe.storage.release import place
+from anonpipe.storage.release_log import look, note_release
+from anonpipe.storage.unit_sums import UnitSums, buckets_for
+from tests import small
+from tests.attacks import nights
+from tests.test_repeats import SECRET, said, trace
+
+COLUMNS = {
+    "person": Column(role="identifier"),
+    "size": Column(kind="continuous"),
+    "stage": Column(kind="categorical"),
+    "status": Column(kind="binary", role="key"),
+}
+DECLARED = {name: column.model_dump(exclude_none=True) for name, column in COLUMNS.items()}
+GROWING = {"repeat": {"growing": True}, "strata": {"by": ["status"]}}
+
+
+def people(rows, seed=0):
+    """A register; persons of different seeds are others."""
+    rng = np.random.default_rng(seed)
+    content = {
+        "person": [f"{seed}-{at}" for at in range(rows)],
+        "size": rng.lognormal(3.0, 0.5, rows),
+        "stage": rng.choice(list("IVXL"), rows),
+        "status": rng.choice(["ill", "well"], rows),
+    }
+    return pa.table(content)
+
+
+def changed(table, name, rows, value):
+    """The same persons, of whom the first have another value in a column."""
+    values = table[name].to_pylist()
+    return table.set_column(
+        table.schema.get_field_index(name),
+        name,
+        pa.array([*[value] * rows, *values[rows:]], table.schema.field(name).type),
+    )
+
+
+def of_status(table, value, rows):
+    """The first persons of a status."""
+    return table.filter(pa.array([each == value for each in table["status"].to_pylist()])).slice(0, rows)
+
+
+def night(table, at_least=5, at_most=20, job="job", parts=1):
+    """The trace of a table, its units counted in so many parts."""
+    tracers = []
+    for part in np.array_split(np.arange(table.num_rows), parts):
+        tracers.append(UnitTracer.of("person", COLUMNS, keyed(SECRET, "units"), at_least))
+        tracers[-1].add(table.take(part).combine_chunks().to_batches()[0])
+    repeat = {"growing": True, "at_least": at_least, "at_most": at_most}
+    given = {"input": "a", "output": "b", "k": 5, "columns": DECLARED, **GROWING, "repeat": repeat}
+    counted = counted_of(parse_job(given), [each.sums for each in tracers])
+    return replace(trace(table, COLUMNS, job), counted=counted)
+
+
+@pytest.fixture
+def out(tmp_path):
+    """An output where 1,000 persons were released."""
+    found = place(str(tmp_path / "out"))
+    note_release(night(people(1_000)), SECRET, found, "v1")
+    return found
+
+
+def test_changed_units_are_counted_and_never_more_than_there_are():
+    rng, rows, marks = np.random.default_rng(0), np.arange(900), np.array([7, 3], dtype=np.uint64)
+    for units in (0, 1, 4, 5, 20, 300):
+        which, places = rows % 2, rng.integers(0, 2**63, 900).astype(np.uint64)
+        numbers = rng.integers(0, 2**63, 900).astype(np.uint64)
+        other = np.where(rows < 2 * units, numbers + np.uint64(1), numbers)
+        one = UnitSums.of(marks, which, 0, places, numbers, buckets_for(5))
+        parts = [
+            UnitSums.of(marks, which[at], 0, places[at], other[at], buckets_for(20)) for at in np.array_split(rows, 3)
+        ]
+        found, columns = one.changed(parts[2].merge(parts[0]).merge(parts[1]))
+        assert (found <= units).all() and (found >= min(units, 15) * 0.7).all() and columns.tolist() == [0, 0]
+        assert (found > 0).all() == (units > 0)
+
+
+@pytest.mark.parametrize(
+    ("now", "column"),
+    [
+        (lambda t: pa.concat_tables([t, people(1, 5)]), None),
+        (
+            lambda t: pa.concat_tables([t, of_status(people(50, 5), "ill", 8), of_status(people(50, 5), "well", 3)]),
+            None,
+        ),
+        (lambda t: t.slice(4), None),
+        (lambda t: changed(t, "size", 3, 9.0), "'size'"),
+        (lambda t: changed(changed(t, "size", 40, 9.0), "stage", 2, "new"), "'stage'"),
+        (lambda t: t.set_column(0, "person", pa.array([f"n{at}" for at in range(1_000)])).slice(1), "as a whole"),
+    ],
+    ids=["joins", "few of one status", "left", "a column", "few of one column", "numbered anew"],
+)
+def test_a_few_who_differ_are_refused(out, now, column):
+    found = look(night(now(people(1_000))), SECRET, out)
+    assert "fewer than 5 among the records" in said(found) and (column or "") in said(found)
+    assert "0-1" not in said(found) and not any(number in said(found) for number in ("1,001", "999"))
+
+
+def test_enough_who_differ_are_released_and_held_against_every_release(out):
+    whole, many = people(1_000), people(60, 5)
+    grown = pa.concat_tables([whole, of_status(many, "ill", 12), of_status(many, "well", 12)])
+    found = look(night(grown, parts=3), SECRET, out)
+    assert found.problems == () and found.held == 1
+    assert look(night(pa.concat_tables([whole, of_status(many, "ill", 12)])), SECRET, out).problems == ()
+    note_release(night(grown), SECRET, out, "v2")
+    back = pa.concat_tables([whole, of_status(many, "ill", 1)])  # of 24 only one stayed: enough since the last night
+    assert "fewer than 5" in said(look(night(back), SECRET, out))
+    assert look(night(grown), SECRET, out).problems == ()  # it comes out again as it was
+    assert "fewer than 30" in said(look(night(pa.concat_tables([grown, people(20, 6)]), at_least=30), SECRET, out))
+    assert "under another job" in said(look(night(grown, job="other"), SECRET, out))
+
+
+def test_only_so_many_releases_overlap(out):
+    grown = pa.concat_tables([people(1_000), people(60, 5)])
+    note_release(night(grown), SECRET, out, "v2")
+    again = pa.concat_tables([grown, people(60, 6)])
+    assert look(night(again, at_most=3), SECRET, out).problems == ()
+    assert "overlaps with 2 earlier releases, and repeat.at_most is 2" in said(
+        look(night(again, at_most=2), SECRET, out)
+    )
+
+
+def test_releases_that_nobody_counted_are_accepted_once(tmp_path):
+    found = place(str(tmp_path / "out"))
+    note_release(trace(people(1_000), COLUMNS), SECRET, found, "v1")
+    grown = night(pa.concat_tables([people(1_000), people(60, 5)]))
+    refused = look(grown, SECRET, found)
+    assert "1 of the earlier releases" in said(refused) and refused.uncounted == ("v1",)
+    note_release(grown, SECRET, found, "v2", refused.uncounted)  # as a run does that repeat.allow lets pass
+    later = look(night(pa.concat_tables([people(1_000), people(60, 5), people(60, 6)])), SECRET, found)
+    assert later.problems == () and later.held == 1
+
+
+def test_rounded_counts_are_unbiased_rise_with_the_count_and_have_one_answer():
+    keys, most = 150, 60
+    found = np.array(
+        [[Rounding(5, bytes([at] * 16)).count(count, "stage", "II") for count in range(most)] for at in range(keys)]
+    )
+    exact = np.arange(most)
+    assert (found % 5 == 0).all() and (np.diff(found, axis=1) >= 0).all() and (abs(found - exact) < 5).all()
+    assert abs(found.mean(axis=0) - exact).max() < 5 * 2.5 / np.sqrt(keys)
+    assert (np.diff(found, axis=1) > 0).mean() == pytest.approx(0.2, abs=0.01)
+    rng, rounding = np.random.default_rng(0), Rounding(5, b"k" * 16)
+    for counts in rng.integers(0, 60, (50, 4)):
+        made = rounding.counts(counts, "stage", list("abcd"))
+        assert made.sum() == counts.sum() and (made >= 0).all() and (np.delete(made, counts.argmax()) % 5 == 0).all()
+
+
+def test_withheld_records_round_every_stratum():
+    parts = tuple(Partition(stratum, (at,), rows) for at, (stratum, rows) in enumerate([(0, 61), (1, 40), (1, 33)]))
+    cut = withhold(Cut(parts, (), 1), Rounding(5, b"k" * 16), np.random.default_rng(0))
+    left = [each.rows - each.withheld for each in cut.partitions]
+    assert left[0] % 5 == (left[1] + left[2]) % 5 == 0 and cut.released == sum(left)
+    assert 5 < 61 - left[0] < 15 and 5 < 73 - left[1] - left[2] < 15
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"columns": {name: each for name, each in DECLARED.items() if name != "person"}}, "role unit"),
+        ({"rows_per_unit": "many"}, "role unit"),
+        ({"strata": {}}, "status"),
+        ({"repeat": {"growing": True, "at_least": 4}}, "at_least is 4"),
+    ],
+)
+def test_what_a_growing_register_needs(given, told):
+    with pytest.raises(JobError, match=told):
+        parse_job({"input": "a", "output": "b", "k": 5, "columns": DECLARED, **GROWING} | given)
+
+
+def test_runs_of_a_growing_register(tmp_path):
+    table = people(400)
+    loose = {"gates": {"unchanged_record_rate": 1.0}, "mask": {"method": "local_synthesis"}, **GROWING}
+    many = people(60, 5)
+    first = small.run(small.job(tmp_path, table, DECLARED, **loose))
+    assert first.version is not None and first.rows < 400 and first.rows % 5 == 0
+    with pytest.raises(InputError, match="fewer than 5 among"):
+        small.run(small.job(tmp_path, pa.concat_tables([table, many.slice(0, 3)]), DECLARED, **loose))
+    grown = small.job(tmp_path, pa.concat_tables([table, many]), DECLARED, **loose)
+    second = small.run(grown)
+    assert any("1 earlier releases overlap" in note for note in second.verdict.notes)
+    manifest = json.loads(Path(second.version, "_manifest.json").read_text())
+    told = {line["measured"] for line in manifest["verdict"]["checks"] if line["key"] in ("mean", "category_share")}
+    assert manifest["counts_rounded_to"] == 5 and manifest["rows"] == second.rows == small.released(grown).num_rows
+    assert told == {"within the limit"}
+    report = json.loads(Path(second.version, "_report.json").read_text())
+    assert any("multiples of 5" in each for each in report["not_guaranteed"]) and report["utility"] == []
+    assert small.run(grown).rows == second.rows  # the same records: the same release
+
+
+def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
+    before = nights.joined(tmp_path, 5, True, 1, 400)
+    after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
+    assert before.columns == before.pairs == before.status == before.named == 1.0 and before.ages < 0.5
+    assert after.columns < 0.5 and after.pairs < 0.5 and after.ages > 1.0
