@@ -209,7 +209,7 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     data, job_file = folder / "registry.parquet", folder / "job.yaml"
     write_registry(data, rows)
-    job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k))
+    job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k, drawn=True))
     display.line(f"generated {data} ({rows:,} invented persons) and {job_file}")
     loaded = _load(job_file, None, {"run.workers": workers})
     if verbose:

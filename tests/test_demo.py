@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from anonpipe.columns import Role
 from anonpipe.errors import InputError, OutputError
 from anonpipe.job.model import load_job
+from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.propose import demo
+from anonpipe.propose.propose import propose_job
 
 ROWS = 60_000
 SMALL = Path(__file__).parent.parent / "data" / "registry_small.parquet"
@@ -224,9 +226,19 @@ def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_job_declares_everything(tmp_path: Path, frame: pd.DataFrame) -> None:
+def test_the_demonstration_is_masked_and_limited_as_init_proposes(tmp_path: Path) -> None:
+    data = tmp_path / "registry.parquet"
+    demo.write_registry(data, 2_000)
+    proposed = load_yaml(propose_job(str(data), "out", 5))
+    drawn = load_yaml(demo.demo_job(str(data), "out", 5, drawn=True))
+    assert {name: drawn[name] for name in ("mask", "gates")} == {name: proposed[name] for name in ("mask", "gates")}
+    assert not {"mask", "gates"} & set(load_yaml(demo.demo_job(str(data), "out", 5)))
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_the_job_declares_everything(tmp_path: Path, frame: pd.DataFrame, drawn: bool) -> None:
     file = tmp_path / "job.yaml"
-    file.write_text(demo.demo_job('in "quotes".parquet', "out: put", 7))
+    file.write_text(demo.demo_job('in "quotes".parquet', "out: put", 7, drawn=drawn))
     job = load_job(file)
     assert (job.input, job.output, job.k) == ('in "quotes".parquet', "out: put", 7)
     assert job.warnings() == []

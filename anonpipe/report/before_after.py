@@ -3,52 +3,68 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anonpipe.files import write_atomic
-from anonpipe.report.content import Picture, Report, ShareLine
+from anonpipe.report.content import Panel, Picture, Report, ShareLine, SurvivalPart
 from anonpipe.report.figures import closed
 
 _GREY, _BLUE = "0.75", "tab:blue"
 
 
 def draw_comparison(report: Report, path: Path) -> None:
-    """Draw each column before and after, and the correlations against each other, into a PNG that only its owner reads.
+    """Draw each column before and after, survival curves, and correlations, into a PNG that only its owner reads.
 
-    Numbers are drawn from the report's bins, whose outer ones are open, and
-    categories by their shares of all rows; both as far as they were measured.
+    Numbers are drawn from the report's bins, whose outer ones are open,
+    categories by their shares of all rows, and survival curves of all records
+    and by the column that tells most of survival; all as far as they were measured.
 
     Parameters
     ----------
     report
         The steward's, with figures of both tables.
     """
+    from matplotlib import rc_context
+
+    drawn = io.BytesIO()
+    with rc_context({"text.parse_math": False}):  # a dollar in a name is a dollar
+        _figure(report).savefig(drawn, dpi=110, format="png")
+    write_atomic(path, drawn.getbuffer())
+
+
+def _figure(report: Report) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     pictures = {one.name: one for one in report.pictures}
     told = report.compared.shares if report.compared else ()
     shares = {name: [one for one in told if one.column == name] for name in names_of(report)}
-    columns = min(4, len(shares) + 1)
-    lines = -(-(len(shares) + 1) // columns)
+    curves = [curve for part in report.survival for curve in _curves(part)]
+    count = len(shares) + len(curves) + 1
+    columns = min(4, count)
+    lines = -(-count // columns)
     figure = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for axis, (name, found) in zip(axes, shares.items(), strict=False):
         axis.set_title(name)
         axis.set_yticks([])
         _draw_column(axis, found, pictures.get(name))
-    _draw_correlations(axes[len(shares)], report)
-    for axis in axes[len(shares) + 1 :]:
+    for axis, (title, panels) in zip(axes[len(shares) :], curves, strict=False):
+        axis.set_title(title)
+        _draw_survival(axis, panels)
+    _draw_correlations(axes[count - 1], report)
+    for axis in axes[count:]:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
     sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
     figure.suptitle(sampled, fontsize=9, ha="right", x=0.99)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=110, format="png")
-    write_atomic(path, drawn.getbuffer())
+    return figure
 
 
 def names_of(report: Report) -> list[str]:
@@ -84,6 +100,37 @@ def _draw_categories(axis: Any, shares: list[ShareLine]) -> None:
     axis.bar([at - 0.2 for at in place], [one.original for one in shares], width=0.4, color=_GREY)
     axis.bar([at + 0.2 for at in place], [one.released for one in shares], width=0.4, color=_BLUE)
     axis.set_xticks(list(place), [one.category for one in shares], rotation=30, ha="right", fontsize=7)
+
+
+def _curves(part: SurvivalPart) -> Iterator[tuple[str, list[Panel]]]:
+    """All records; the groups of the column whose curves lie furthest apart, where there is one with several."""
+    whose = f"survival ({part.name})" if part.name else "survival"
+    grouped = {panel.column: [one for one in part.panels if one.column == panel.column] for panel in part.panels}
+    if "" in grouped:
+        yield f"{whose}: all", grouped.pop("")
+    several = {name: panels for name, panels in grouped.items() if len(panels) > 1}
+    if several:
+        name = max(several, key=lambda one: _apart(several[one]))
+        yield f"{whose} by {name}", several[name]
+
+
+def _apart(panels: Sequence[Panel]) -> float:
+    """How far the original's curves lie apart where the shortest of them ends."""
+    end = min(panel.times[-1] for panel in panels)
+    levels = [float(np.interp(end, panel.times, panel.original)) for panel in panels]
+    return max(levels) - min(levels)
+
+
+def _draw_survival(axis: Any, panels: Sequence[Panel]) -> None:
+    for panel in panels:
+        axis.plot(panel.times, panel.original, color=_GREY, linewidth=4)
+        axis.plot(panel.times, panel.released, color=_BLUE, linewidth=1.5)
+        axis.annotate(
+            panel.group, (panel.times[-1], panel.original[-1]), xytext=(0, 7), textcoords="offset points",
+            ha="right", fontsize=7,
+        )  # fmt: skip
+    axis.set(ylim=(0, 1.03), yticks=[0, 0.5, 1])
+    axis.set_xlim(left=0)
 
 
 def _draw_correlations(axis: Any, report: Report) -> None:

@@ -1,0 +1,44 @@
+"""The picture of both tables: what is in it, whatever names and groups there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from anonpipe.report import internal
+from anonpipe.report.before_after import _curves, draw_comparison
+from anonpipe.report.content import Panel, SurvivalPart
+from tests.report import made
+
+
+def _panel(column, group, end, *levels):
+    times = tuple(end * at / (len(levels) - 1) for at in range(len(levels)))
+    return Panel(column=column, group=group, times=times, original=levels, released=levels, records=100)
+
+
+def _part(*panels):
+    return SurvivalPart(name="", time="months", status="status", panels=panels, left_out=0)
+
+
+WHOLE = _panel("", "", 10.0, 1.0, 0.5)
+SEXES = _panel("sex", "f", 10.0, 1.0, 0.6), _panel("sex", "m", 10.0, 1.0, 0.4)
+
+
+def test_curves_are_drawn_by_the_column_that_tells_most_of_survival_while_all_groups_last():
+    stages = _panel("stage", "early", 10.0, 1.0, 0.9, 0.8), _panel("stage", "late", 5.0, 1.0, 0.1)
+    found = dict(_curves(_part(WHOLE, *SEXES, *stages)))
+    assert found == {"survival: all": [WHOLE], "survival by stage": [*stages]}
+    far_later = _panel("site", "a", 10.0, 1.0, 0.99, 0.0), _panel("site", "b", 5.0, 1.0, 0.9)
+    assert "survival by sex" in dict(_curves(_part(WHOLE, *SEXES, *far_later)))
+
+
+@pytest.mark.parametrize("panels, titles", [((), []), ((WHOLE, SEXES[0]), ["survival: all"])])
+def test_a_single_group_is_not_drawn_beside_nothing(panels, titles):
+    assert [title for title, _ in _curves(_part(*panels))] == titles
+
+
+@pytest.mark.parametrize("text", ["$", "$\\x$", "a_b^", "{", "é"])
+def test_names_are_drawn_as_they_are(tmp_path, text):
+    stages = _panel("stage", text, 10.0, 1.0, 0.9), _panel("stage", "late", 5.0, 1.0, 0.1)
+    report = internal(made.facts(), "v").model_copy(update={"survival": (_part(WHOLE, *stages),)})
+    draw_comparison(report, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
