@@ -23,8 +23,8 @@ SHOWN = {
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
 }  # fmt: skip
 """Measures of the printed table, and their headings; the files hold all."""
-_ACROSS = 3
-"""Panels beside one another."""
+_ACROSS = 4
+"""Most panels beside one another."""
 _MARKERS = "osD^vP*X<>ph8d"
 
 
@@ -142,7 +142,8 @@ def draw_map(made: pd.DataFrame, path: Path) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     tables = list(dict.fromkeys(made["table"]))
-    rows, columns = -(-len(tables) // _ACROSS), min(len(tables), _ACROSS)
+    rows = -(-len(tables) // _ACROSS)
+    columns = -(-len(tables) // rows)
     figure = Figure(figsize=(3.6 * columns + 0.4, 3.3 * rows + 1.5), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
