@@ -1,9 +1,10 @@
 """The attacks on a register that is released again and again: differences of two nights, and the mean of many.
 
 `joined`: some persons join, and who holds the releases of both nights subtracts the counts of every category, the
-pairs with the status, and the sums of ages, were the second one not refused (`refused`). `watched`: who knows
-everybody else does so with ten nights before and after. `averaged`: a few persons leave and join every night, and
-who knows all columns of a person but one guesses that from the nearest released rows of all nights together.
+pairs with the status, and the sums of ages, were the second one not refused (`refused`). `trained`: a classifier that
+has seen the counts of many registers grow names the category of a joiner. `watched`: who knows everybody else averages
+many nights before and after. `averaged`: a few persons leave and join every night, and who knows all columns of a
+person but one guesses that from the nearest released rows of all nights together.
 
 `python -m tests.attacks.nights`
 """
@@ -24,12 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from anonpipe.encoding.rounding import Rounding
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.pipeline.in_memory import _written
+from anonpipe.pipeline.partitioning import Cut, Partition, withhold
 from anonpipe.pipeline.run import execute, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
+from anonpipe.rng import keyed
 
 ROWS, K, TRIALS = 1_500, 5, 20
 NIGHTS, CHANGED, TARGETS, NEAREST = 20, 5, 500, 5
@@ -132,27 +136,69 @@ def joined(
     return Learnt(*np.mean(found, axis=0).tolist())
 
 
-def watched(folder: Path, nights: int = 10, trials: int = 10, rows: int = ROWS, **changes: Any) -> float:
-    """How often the stage of k joiners is named by who knows all others and averages nights before and after.
+SHARES = (0.45, 0.28, 0.17, 0.10)
 
-    The joiners come in one night, are alive, and of one stage out of two.
+
+class Trained(NamedTuple):
+    """How often a joiner's category is named by a classifier that has seen many registers grow, and of the surest.
+
+    Attributes
+    ----------
+    outside
+        By who names the commonest.
     """
-    named = []
-    for trial in range(trials):
-        every = persons(folder, 3 * rows).to_pandas()
-        stage, rng = STAGES[trial % 2], np.random.default_rng(trial)
-        coming = rng.permutation(every.index[rows:])
-        alike = every.loc[coming].query(f"stage == {stage!r} and {STATUS} == 'Alive'").index[:K]
-        coming = coming[~np.isin(coming, alike)]
-        left: list[pd.Series] = []
-        for night in range(2 * nights):
-            known = np.r_[0:rows, coming[: (night + 1) * CHANGED]]
-            here = known if night < nights else np.r_[known, alike]
-            made = released(folder, pa.Table.from_pandas(every.loc[here], preserve_index=False), **changes)
-            left.append(counts(made, ("stage",)).sub(counts(every.loc[known], ("stage",)), fill_value=0)[list(STAGES)])
-        rose = sum(left[nights:], start=0.0 * left[0]) - sum(left[:nights], start=0.0 * left[0])
-        named.append(float(rose[stage] == rose.max()) / float((rose == rose.max()).sum()))
-    return float(np.mean(named))
+
+    outside: float
+    every: float
+    surest: float
+
+    def __str__(self) -> str:
+        return (
+            f"named by the commonest {self.outside:.1%}, trained {self.every:.1%}, surest twentieth {self.surest:.1%}"
+        )
+
+
+def trained(joiners: int, base: int | None, registers: int = 12_000, rows: int = 750) -> Trained:
+    """Train on what counts of one column in one stratum are released before and after; None for exact ones."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rng = np.random.default_rng(0)
+    before = rng.multinomial(rows, SHARES, size=registers)
+    new = rng.multinomial(joiners, SHARES, size=registers)
+    told = np.array([_told(one, base, at, rng) for at, one in enumerate(before + new)])
+    told -= np.array([_told(one, base, at, rng) for at, one in enumerate(before)])
+    own = (rng.random(registers)[:, None] * joiners > np.cumsum(new, axis=1)).sum(axis=1)
+    half = registers // 2
+    model = HistGradientBoostingClassifier(max_iter=80, max_leaf_nodes=15).fit(told[:half], own[:half])
+    chances = model.predict_proba(told[half:])
+    right, sure = chances.argmax(axis=1) == own[half:], np.argsort(-chances.max(axis=1))[: half // 20]
+    return Trained(float((own[half:] == 0).mean()), float(right.mean()), float(right[sure].mean()))
+
+
+def watched(nights: int, base: int | None, registers: int = 400, rows: int = 750) -> float:
+    """How often the category that k joiners share is named by who knows everybody else, and averages so many nights.
+
+    Nights before and after the one in which they join; others, whom the intruder subtracts, join in each.
+    """
+    rng, right = np.random.default_rng(1), []
+    for register in range(registers):
+        known = rng.multinomial(rows, SHARES) + np.cumsum(rng.multinomial(CHANGED, SHARES, size=2 * nights), axis=0)
+        shared = int(rng.choice(len(SHARES), p=SHARES))
+        here = known.copy()
+        here[nights:, shared] += K
+        left = np.array([_told(one, base, register, rng) for one in here]) - known
+        right.append((left[nights:].mean(axis=0) - left[:nights].mean(axis=0)).argmax() == shared)
+    return float(np.mean(right))
+
+
+def _told(counts: Any, base: int | None, register: int, rng: np.random.Generator) -> Any:
+    """Counts of a stratum as they are released: rounded, and less the records that are withheld."""
+    if base is None:
+        return counts
+    rounding = Rounding(base, keyed(b"an attack", str(register)))
+    made, rows = rounding.counts(counts, "stage", [str(at) for at in range(len(counts))]), int(counts.sum())
+    [part] = withhold(Cut((Partition(0, (0,), rows),), (), 1), rounding, rng).partitions
+    return made - rng.multivariate_hypergeometric(made, part.withheld)
 
 
 def refused(folder: Path, joiners: int, alive: bool = False, rows: int = ROWS, **changes: Any) -> bool:
@@ -249,6 +295,14 @@ def _guessed(
 
 def main(which: str = "") -> None:
     """Print a line a setting; `which` of the attacks."""
+    if which in ("", "trained"):
+        for joiners in (1, 3, 5, 8, 12):
+            for base in (None, 5, 20):
+                print(f"{joiners} join, counts rounded to {base}: {trained(joiners, base)}", flush=True)
+    if which in ("", "watched"):
+        for nights in (1, 5, 20, 100):
+            for base in (None, 5, 20):
+                print(f"{K} alike, {nights} nights, rounded to {base}: {watched(nights, base):.1%}", flush=True)
     for repeats, repeat in REPEATS.items():
         for name, changes in METHODS.items():
             for found in _found({**changes, **repeat}, which):
@@ -265,9 +319,6 @@ def _found(changes: dict[str, Any], which: str) -> Iterator[str]:
             for joiners, alike in ((1, False), (3, False), (5, False), (5, True)):
                 told = joined(Path(folder), joiners, alike, **changes)
                 yield f"{joiners} join{', alive and of one stage' if alike else ''}: {told}"
-        if which in ("", "watched"):
-            named = watched(Path(folder), **changes)
-            yield f"5 join, who watches ten nights before and after and knows all others names their stage: {named:.0%}"
         if which in ("", "averaged"):
             yield from map(str, averaged(Path(folder), **changes))
 
