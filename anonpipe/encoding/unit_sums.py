@@ -25,7 +25,7 @@ class UnitTracer:
     unit
         The column that names persons, or whatever k counts.
     names
-        The released columns, by name; the last count is of whole records.
+        The released columns, by name; two more counts are of whole records.
     columns
         The job's.
     key
@@ -44,7 +44,7 @@ class UnitTracer:
     def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
         """For inputs of these columns, of which so many changed units are to be told from fewer."""
         names = sorted(name for name, column in columns.items() if column.role.released)
-        return cls(unit, names, columns, key, UnitSums.empty(buckets_for(at_least)))
+        return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
 
     def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
         """Count rows of the input, but those that are held out.
@@ -61,11 +61,12 @@ class UnitTracer:
         distinct, which = np.unique(combinations, return_inverse=True)
         places, record = self._numbers(unit, "unit"), sum(lanes.values(), none)
         counts = [(places, self._numbers(lanes[name] + unit, "value")) for name in self.names]
+        counts.append((places, self._numbers(record + unit, "value")))
         # by content alone: numbers of rows that are given anew every night are taken for other persons
         counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
         buckets = self.sums.sums.shape[1]
-        for at, (name, each) in enumerate(zip([*self.names, ""], counts, strict=True)):
-            marks = number_keys(keyed(self.key, "count", name), distinct)
+        for at, (name, each) in enumerate(zip([*self.names, "units", "contents"], counts, strict=True)):
+            marks = number_keys(keyed(self.key, "count", str(at), name), distinct)
             self.sums = self.sums.merge(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
         if self.sums.sums.size > MOST:
             raise InputError(

@@ -418,15 +418,17 @@ class Repeat(Options):
     Two releases that share records without being equal disclose what changed,
     and are refused, unless `allow` says why this one may come out.
 
-    `growing` is for a register that persons join, leave, or whose records
-    change. It is then released again where, against every earlier release that is known, at least
-    `at_least` units (k unless more are asked for) or none differ, in every column and among the
-    records of every combination of the columns that are released unchanged;
-    where no more than `at_most` releases overlap. In every stratum counts of categories and nulls are
-    rounded at random to multiples of `at_least`, always the same way, and one to three times as many records
-    as that are written nowhere. It needs the column that names the unit (role unit, or a single
-    identifier), whose values stay with the persons, all columns that are released unchanged in `strata.by`, and
-    strata of ten times `at_least` records.
+    `growing` is for a register that persons join and leave, or whose records
+    change. It is then released again where, against every earlier release that
+    is known, at least `at_least` units (k unless more are asked for) or none
+    differ in every column, and twice as many in all, among the records of
+    every stratum; where no more than `at_most` releases overlap. In every
+    stratum counts of categories and nulls are rounded at random to multiples
+    of `at_least`, always the same way, and one to three times as many records
+    as that are written nowhere. It needs the column that names the unit (role
+    unit, or a single identifier), whose values stay with the persons, one row of each, all
+    columns that are released unchanged in `strata.by`, and strata of ten times
+    `at_least` records.
     """
 
     allow: str | None = Field(default=None, min_length=1, pattern=r"\S")

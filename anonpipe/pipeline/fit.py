@@ -91,6 +91,13 @@ def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
             f"repeat.growing rounds counts of rows, and column {unit.name!r} names units of up to {unit.most:,} rows, "
             "which rounding does not hide: make one row of each"
         )
+    own = [stratum for stratum in strata.stratum if stratum >= 0]
+    if strata.dropped or len(set(own)) < len(own):
+        raise InputError(
+            "repeat.growing counts the persons who changed in each combination of the strata columns, and some of "
+            "these share a stratum or are dropped (strata.small, strata.use_event): coarsen the columns in the input "
+            "until each is a stratum of its own"
+        )
     least = SMALLEST_ROUNDED * job.fewest_changed
     if min(strata.rows) < least:
         raise InputError(
@@ -198,7 +205,11 @@ def counted_of(job: Job, sums: list[UnitSums]) -> Counted | None:
     names = sorted(job.released)
     unchanged = [name for name in names if job.columns[name].role.unchanged]
     return Counted(
-        (job.unit_column, *unchanged), tuple(names), merge_sums(sums), job.fewest_changed, job.repeat.at_most
+        (job.unit_column, *unchanged, "", *names),
+        tuple(names),
+        merge_sums(sums),
+        job.fewest_changed,
+        job.repeat.at_most,
     )
 
 

@@ -50,13 +50,13 @@ class Counted:
     Attributes
     ----------
     by
-        The column that names the unit, and those that are released unchanged: counts by others cannot be compared.
+        The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared.
     names
-        The released columns, by name, as `UnitSums.columns` numbers them.
+        The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records.
     sums
         What was counted.
     at_least
-        Units that must differ in each count, if any do.
+        Units that must differ in a column, if any do; twice as many in all, in each combination.
     at_most
         Releases that may overlap, this one among them.
     """
@@ -311,14 +311,15 @@ REMEDY = (
 )
 HELD = (
     "repeat.growing: {count} earlier releases overlap with this one; from each at least {at_least} units differ, or "
-    "none, in every column among the records of every combination of the columns that are released unchanged"
+    "none, in every column, and twice as many in all, among the records of every combination of the columns that are "
+    "released unchanged"
 )
 ALLOWED = "earlier releases that this one overlaps with were allowed by the job: "
 
 
 _UNCOUNTED = (
     "units are counted since repeat.growing was set, and {count} of the earlier releases that this input overlaps with "
-    "did not count them, or counted by another unit or other columns that are released unchanged"
+    "did not count them, or counted by another unit or in other columns"
 )
 _TOO_MANY = (
     "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: who holds all of them can "
@@ -333,21 +334,32 @@ def _by_same(counted: Counted, secret: bytes, line: dict[str, Any]) -> bool:
 
 
 def _too_few(counted: Counted, lines: Sequence[dict[str, Any]]) -> list[str]:
-    """One line for the last release from which a few units differ, but not enough."""
+    """One line for the last release from which a few units differ, but not enough.
+
+    Of whole records twice as many must differ as of one column, and in
+    every combination: were it enough that as many differ, or none, who knows how many
+    they are would know that they all are of one combination, or all
+    have another value, as nothing would be released otherwise.
+    """
+    names = [*map(repr, counted.names), "the records as a whole", "the records as a whole"]
+    whole = len(counted.names)
     for line in reversed(lines):
         changed, columns = counted.sums.changed(ToldSums(**line["counted"]).read)
-        few = (changed > 0) & (changed < counted.at_least)
+        few = np.where(columns < whole, (changed > 0) & (changed < counted.at_least), changed < 2 * counted.at_least)
+        few &= columns >= 0
         if few.any():
-            names = sorted({[*counted.names, ""][at] for at in columns[few].tolist() if at >= 0})
-            where = ", ".join(repr(name) for name in names if name) or "the records as a whole"
-            return [_TOO_FEW.format(time=line["time"], at_least=counted.at_least, what=where)]
+            where = ", ".join(sorted({names[at] for at in columns[few].tolist()}))
+            return [
+                _TOO_FEW.format(time=line["time"], at_least=counted.at_least, twice=2 * counted.at_least, what=where)
+            ]
     return []
 
 
 _TOO_FEW = (
-    "since the release of {time} units joined, left or changed, but fewer than {at_least} among the records of some "
-    "combination of the columns that are released unchanged ({what}): the difference of both releases would tell of "
-    "them. Release again when more have changed; units are counted cautiously, so that it can take some more"
+    "since the release of {time} units joined, left or changed, but fewer than {at_least} in some column, or fewer "
+    "than {twice} in all, among the records of some combination of the columns that are released unchanged ({what}): "
+    "the difference of both releases would tell of them. Release again when more have changed; units are counted "
+    "cautiously, so that it can take some more"
 )
 
 

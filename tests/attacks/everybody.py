@@ -48,7 +48,7 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
     folder.mkdir(exist_ok=True)
     data = folder / "registry.parquet"
     write_registry(data, rows)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
     for name in unchanged:
         content["columns"][name]["role"] = "key"
     gates = {"rows_under_k": rows, "mean": 9, "covariance": 9, "covariance_with_keys": 9, "null_share": 1}

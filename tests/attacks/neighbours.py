@@ -55,7 +55,7 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
     data = folder / "registry.parquet"
     if not data.exists():
         write_registry(data, rows)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
     for name in unchanged:
         content["columns"][name]["role"] = "key"
     scenarios = [{"name": "neighbour", "knows": list(KNOWN)}]

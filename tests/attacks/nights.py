@@ -31,7 +31,7 @@ from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.pipeline.in_memory import _written
 from anonpipe.pipeline.partitioning import Cut, Partition, withhold
-from anonpipe.pipeline.run import execute, unpublished
+from anonpipe.pipeline.run import assess_only, execute, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from anonpipe.rng import keyed
 
@@ -86,9 +86,9 @@ def job_of(folder: Path, table: pa.Table, **changes: Any) -> Job:
     """The demonstration's job for a night's table."""
     data = folder / "night.parquet"
     pq.write_table(table, data)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
-    measure = {"utility": False, "risk": False}
-    return parse_job(content | {"measure": measure, "partition": {"rows": 5_000}} | changes)
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
+    usual = {"measure": {"utility": False, "risk": False}, "partition": {"rows": 5_000}, "gates": {}}
+    return parse_job(content | usual | changes)
 
 
 def released(folder: Path, table: pa.Table, **changes: Any) -> pd.DataFrame:
@@ -293,6 +293,16 @@ def _guessed(
     return Guessed(nights, a, d, b, e, c, f)
 
 
+USE = {"shapes.beyond_chance": "columns", "pairs.beyond_chance": "pairs", "survival.beyond_chance": "survival curves"}
+
+
+def useful(folder: Path, rows: int = 4_000, **changes: Any) -> str:
+    """How far the furthest column, pair and survival curve are from the original, as a multiple of chance."""
+    job = job_of(folder, persons(folder, rows), **changes, measure={"utility": True, "risk": False})
+    found = {one.name: one.value for one in assess_only(job)[1].utility}
+    return ", ".join(f"{what} {found[name]:.2f}" for name, what in USE.items())
+
+
 def main(which: str = "") -> None:
     """Print a line a setting; `which` of the attacks."""
     if which in ("", "trained"):
@@ -312,13 +322,15 @@ def main(which: str = "") -> None:
 def _found(changes: dict[str, Any], which: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         if which in ("", "refused"):
-            for joiners, alive in ((1, False), (3, False), (5, True), (8, True)):
+            for joiners, alive in ((1, False), (3, False), (20, True), (40, False)):
                 no = refused(Path(folder), joiners, alive, **changes)
                 yield f"{joiners} join{', alive' if alive else ''}: {'refused' if no else 'released'}"
         if which in ("", "joined"):
             for joiners, alike in ((1, False), (3, False), (5, False), (5, True)):
                 told = joined(Path(folder), joiners, alike, **changes)
                 yield f"{joiners} join{', alive and of one stage' if alike else ''}: {told}"
+        if which in ("", "useful"):
+            yield f"furthest from the original, 1 being chance: {useful(Path(folder), **changes)}"
         if which in ("", "averaged"):
             yield from map(str, averaged(Path(folder), **changes))
 
