@@ -1,0 +1,90 @@
+"""Pages of the site that are no files of docs/: README by its sections, other documents, the tutorial.
+
+Each text is written once. Links between files of the checkout become links
+between pages; to files that are no pages they become plain names.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+WHOLE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "deploy/README.md": "deployment.md"}
+START = "index.md"
+ON_START = ("Install and see it work", "Layout")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages, and the pictures that they show."""
+    readme = _sections((ROOT / "README.md").read_text(encoding="utf-8"))
+    pages = {START: readme.pop("") + "".join(f"## {name}\n{readme.pop(name)}" for name in ON_START)}
+    pages |= {f"{_slug(name)}.md": f"# {name}\n{text}" for name, text in readme.items()}
+    found = {name: ("README.md", text) for name, text in pages.items()}
+    found |= {page: (source, (ROOT / source).read_text(encoding="utf-8")) for source, page in WHOLE.items()}
+    found["tutorial.md"] = (
+        "docs/tutorial.py",
+        as_markdown((ROOT / "docs" / "tutorial.py").read_text(encoding="utf-8")),
+    )
+    for page, (source, text) in found.items():
+        files.append(File.generated(config, page, content=_linked(text, source, set(found))))
+    for picture in sorted((ROOT / "data").glob("*.png")):
+        files.append(File.generated(config, f"data/{picture.name}", abs_src_path=str(picture)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links of the files of docs/ that lead out of it."""
+    if page.file.generated_by is not None:
+        return markdown
+    return _linked(markdown, f"docs/{page.file.src_uri}", set(WHOLE.values()))
+
+
+def as_markdown(script: str) -> str:
+    """A script in cells (`# %%`) as a page: comments of its Markdown cells as text, the others as code."""
+    parts = re.split(r"^# %%(.*)\n", script, flags=re.MULTILINE)[1:]
+    pages = []
+    for kind, body in zip(parts[::2], parts[1::2], strict=True):
+        if "markdown" in kind:
+            pages.append("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines()))
+        else:
+            pages.append(f"```python\n{body.strip()}\n```")
+    return "\n\n".join(pages) + "\n"
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What stands under each heading of the second level; under the empty name what stands before the first."""
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+def _linked(text: str, source: str, pages: set[str]) -> str:
+    """The text with its links as they are on the site."""
+
+    def link(found: re.Match[str]) -> str:
+        picture, shown, target, place = found[1], found[2], found[3], found[4] or ""
+        if not target or re.match(r"[a-z]+:", target):
+            return found[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if path in WHOLE:
+            return f"[{shown}]({WHOLE[path]}{place})"
+        if path == "README.md":
+            return f"[{shown}]({START})"
+        if path.startswith("docs/") and path.endswith(".md"):
+            return f"[{shown}]({path.removeprefix('docs/')}{place})"
+        if picture and os.path.exists(ROOT / path):
+            return f"![{shown}]({path})"
+        return shown if shown.startswith("`") else f"{shown} (`{path}`)"
+
+    fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else _LINK.sub(link, part) for part in fenced)

@@ -1,0 +1,49 @@
+"""Documents: links lead somewhere, the tutorial runs, and the site is built where mkdocs is installed."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
+MADE = {"tutorial.md", "deployment.md", "index.md"}
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files(path):
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = [target for target in LINK.findall(text) if not re.match(r"[a-z]+:", target)]
+    sections = {
+        f"{_slug(name)}.md" for name in re.findall(r"^## (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    }
+    lost = [target for target in targets if not (path.parent / target).exists()]
+    assert [target for target in lost if path.parent.name != "docs" or target not in MADE | sections] == []
+
+
+def _slug(heading):
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+def test_the_tutorial_runs(capsys):
+    known = runpy.run_path(str(ROOT / "docs" / "tutorial.py"))
+    assert known["result"].passed and known["strict"].table is None
+    assert "a larger k" in capsys.readouterr().out
+
+
+def test_the_site_is_built(tmp_path):
+    pytest.importorskip("mkdocs")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    start = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Install and see it work" in start and (tmp_path / "site" / "data" / "demo-before-after.png").exists()
+    assert "assert" in (tmp_path / "site" / "tutorial" / "index.html").read_text(encoding="utf-8")
