@@ -17,7 +17,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb\n")
     'a\\x1b[2Jb\n'
     """
-    if all(character.isprintable() or character == "\n" for character in text):
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(
         character

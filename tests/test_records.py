@@ -99,6 +99,22 @@ class Pair(NamedTuple):
     rest: tuple[float, ...]
 
 
+def test_arrays_come_back_in_their_form_and_each_with_memory_of_its_own():
+    table = np.arange(12.0).reshape(3, 4)
+    arrays = [
+        table, np.asfortranarray(table), table[:, ::2], table.T, np.array(3), np.empty((0, 4)), np.array([True, False]),
+        np.array(["é", "xyz"]), np.array(["2020-02-29"], dtype="M8[D]"), np.arange(3, dtype=">i2"), table[::-1],
+    ]  # fmt: skip
+    again = from_bytes(to_bytes(arrays), [])
+    for one, other in zip(arrays, again, strict=True):
+        same(other, one)
+        assert other.flags.writeable and other.flags.aligned and other.flags.owndata
+        assert other.flags.fnc == one.flags.fnc
+    for refused in (np.array([object()]), np.zeros(2, dtype=[("a", "i4")])):
+        with pytest.raises(TypeError, match="give one of plain values"):
+            to_bytes([refused])
+
+
 @given(
     st.dictionaries(st.integers() | st.text(), st.floats() | st.integers(-(2**3000), 2**3000)), st.lists(st.floats())
 )

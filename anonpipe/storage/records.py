@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -14,7 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-_STRUCTURE = "structure"
+_STRUCTURE, _ARRAYS = "structure", "arrays"
+_ALIGNED = 64
+"""Bytes; at multiples of it begins an array, as compiled loops want it."""
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -22,7 +25,10 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as an npz file: arrays as they are, all else as JSON, which keeps every bit of a float.
+    """A value as an npz file: arrays below each other, all else as JSON, which keeps every bit of a float.
+
+    A run reads thousands of small records. All arrays are therefore one member of the file:
+    to open a member costs more than to read what most of them hold.
 
     Parameters
     ----------
@@ -42,11 +48,47 @@ def to_bytes(value: Any) -> bytes:
     (1, None, {2: array([0.3])})
     """
     arrays: Arrays = []
-    structure = json.dumps(_packed(value, arrays)).encode()
+    content = _packed(value, arrays)
+    structure = json.dumps({"value": content, "arrays": [_form(array) for array in arrays]}).encode()
+    members = {_STRUCTURE: np.frombuffer(structure, dtype=np.uint8), _ARRAYS: _below_each_other(arrays)}
     out = io.BytesIO()
-    named = {str(at): array for at, array in enumerate(arrays)}
-    np.savez(out, **{_STRUCTURE: np.frombuffer(structure, dtype=np.uint8)}, **named)  # type: ignore[arg-type]
+    np.savez(out, **members)  # type: ignore[arg-type]
     return out.getvalue()
+
+
+def _form(array: npt.NDArray[Any]) -> list[Any]:
+    """Type, shape and order of an array."""
+    if array.dtype.hasobject or array.dtype.fields:
+        raise TypeError(f"an array of {array.dtype} cannot be saved; give one of plain values")
+    return [array.dtype.str, array.shape, "F" if array.flags.fnc else "C"]
+
+
+def _below_each_other(arrays: Arrays) -> npt.NDArray[np.uint8]:
+    """The bytes of all arrays, each at the next multiple of `_ALIGNED`."""
+    out = np.zeros(sum(_room(array.nbytes) for array in arrays), dtype=np.uint8)
+    at = 0
+    for array in arrays:
+        flat = array.ravel("F" if array.flags.fnc else "C")
+        out[at : at + array.nbytes] = flat.view(np.uint8)
+        at += _room(array.nbytes)
+    return out
+
+
+def _room(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+def _taken_apart(whole: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list[int], Any]]) -> Arrays:
+    """The arrays again, each with memory of its own: what keeps one of them does not keep all."""
+    arrays: Arrays = []
+    at = 0
+    for kind, shape, order in forms:
+        dtype = np.dtype(kind)
+        size = math.prod(shape) * dtype.itemsize
+        flat = whole[at : at + size].view(dtype) if size else np.empty(0, dtype)
+        arrays.append(flat.reshape(shape, order=order).copy(order))
+        at += _room(size)
+    return arrays
 
 
 def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None) -> Any:
@@ -68,7 +110,8 @@ def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None)
     """
     named = None if kinds is None else {kind.__name__: kind for kind in kinds}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return _unpacked(json.loads(file[_STRUCTURE].tobytes()), file, named)
+        structure = json.loads(file[_STRUCTURE].tobytes())
+        return _unpacked(structure["value"], _taken_apart(file[_ARRAYS], structure["arrays"]), named)
 
 
 def _packed(value: Any, arrays: Arrays) -> Any:
@@ -118,28 +161,28 @@ def _stream(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
     return np.frombuffer(out.getvalue(), dtype=np.uint8)
 
 
-def _unpacked(structure: Any, file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type] | None) -> Any:
+def _unpacked(structure: Any, arrays: Arrays, kinds: Mapping[str, type] | None) -> Any:
     if not isinstance(structure, dict):
         return structure
     (what, content), *_ = structure.items()
     if what == "record":
-        return _record(structure, file, kinds)
+        return _record(structure, arrays, kinds)
     if what == "dict":
-        return {_unpacked(key, file, kinds): _unpacked(part, file, kinds) for key, part in content}
+        return {_unpacked(key, arrays, kinds): _unpacked(part, arrays, kinds) for key, part in content}
     if what in ("tuple", "list"):
-        parts = [_unpacked(part, file, kinds) if isinstance(part, dict) else part for part in content]
+        parts = [_unpacked(part, arrays, kinds) if isinstance(part, dict) else part for part in content]
         return tuple(parts) if what == "tuple" else parts
-    array = file[str(content)]
+    array = arrays[content]
     if what in ("column", "batch"):
         batch = pa.ipc.open_stream(pa.py_buffer(array)).read_next_batch()
         return batch.column(0) if what == "column" else batch
     return pa.ipc.read_schema(pa.py_buffer(array)) if what == "schema" else array
 
 
-def _record(structure: dict[str, Any], file: Mapping[str, npt.NDArray[Any]], kinds: Mapping[str, type] | None) -> Any:
+def _record(structure: dict[str, Any], arrays: Arrays, kinds: Mapping[str, type] | None) -> Any:
     name, content, built = structure["record"], structure["fields"], structure.get("built")
     if built is None:
-        content = {each: _unpacked(part, file, kinds) for each, part in content.items()}
+        content = {each: _unpacked(part, arrays, kinds) for each, part in content.items()}
     if kinds is None:
         return content
     if name not in kinds:

@@ -309,7 +309,7 @@ def test_levels_of_another_type_are_refused_with_the_remedy():
 
 def test_the_bytes_of_a_scan_hold_no_pickle():
     with np.load(io.BytesIO(to_bytes(scanned([batch_of(table(5))]))), allow_pickle=False) as file:
-        assert json.loads(file["structure"].tobytes())["fields"]["rows"] == 5
+        assert json.loads(file["structure"].tobytes())["value"]["fields"]["rows"] == 5
         assert {file[name].dtype.kind for name in file.files} <= set("iuf")
 
 

@@ -10,6 +10,10 @@ from anonpipe.types import FloatArray, IntArray
 SAME = 1e-9
 """Squared distances that differ by no more than this share are equal: their sums are rounded."""
 
+NOUGHT = 1e-24
+"""Nor do squared distances that differ by this: coordinates in standard deviations are rounded
+themselves, and where two points lie on the query one would be told from the other by that."""
+
 
 @nb.njit(cache=True, nogil=True)
 def nearest_of_block(
@@ -59,9 +63,9 @@ def nearest_of_block(
             distance = 0.0
             for j in range(queries.shape[1]):
                 distance += (points[i, j] - queries[q, j]) ** 2
-            if distance > best * (1.0 + SAME):
+            if distance > best * (1.0 + SAME) + NOUGHT:
                 continue
-            if distance < best * (1.0 - SAME) or best == np.inf:
+            if distance < best * (1.0 - SAME) - NOUGHT or best == np.inf:
                 best, ties[q], own[q] = distance, 0, 0.0
             ties[q] += 1
             for at in range(starts[q], starts[q + 1]):

@@ -108,7 +108,7 @@ def literal(seen, scenario):
         same = [i for i in range(len(after)) if held(after[i][kept]) == held(row[kept])]
         distances = {i: apart(after[i][masked], row[masked], told, nulls) for i in same}
         low = min(distances.values())
-        near = [i for i in same if distances[i] <= low * (1 + 1e-9) + 1e-12]
+        near = [i for i in same if distances[i] <= low * (1 + 1e-9) + 1e-24]
         if seen["rows"] is not None:
             chances.append(sum(i == seen["rows"][at] for i in near) / len(near))
             continue
