@@ -38,7 +38,7 @@ from zarr.core.common import AccessModeLiteral
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
-from anonpipe.errors import AnonpipeError, BusyError, DamagedError, EngineError, InputError, OutputError
+from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, OutputError
 from anonpipe.files import why, write_atomic
 from anonpipe.storage import sealed
 from anonpipe.storage.records import from_bytes, to_bytes
