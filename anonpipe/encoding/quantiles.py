@@ -38,9 +38,11 @@ class Quantiles:
         The mean of each piece: the value of an atom.
     halves
         Half the length of each: a piece rises from centre - half to centre + half; 0 for atoms.
-    shift
-        How far the mean of the pieces is from that of the values: what
-        drawing in extremes, and joining few records to an atom, have moved.
+    drawn
+        How far the mean of the pieces is from that of the values inside the bounds:
+        what drawing in extremes, and joining few records to an atom, have moved.
+    clipped
+        How far that mean is from the one of all values.
     bend
         `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in
         years, would else come back as they were: means of neighbours are
@@ -50,7 +52,8 @@ class Quantiles:
     edges: IntArray
     centres: FloatArray
     halves: FloatArray
-    shift: float
+    drawn: float
+    clipped: float
     bend: float = 0.0
 
     @classmethod
@@ -89,7 +92,7 @@ class Quantiles:
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
-            return cls(np.array([0, 0]), np.zeros(1), np.zeros(1), 0.0)
+            return cls(np.array([0, 0]), np.zeros(1), np.zeros(1), 0.0, 0.0)
         inside = np.clip(values, low, high)
         piece, is_atom = cut_runs(counts, inside, atom, max(k, FEWEST))
         starts = np.append(np.flatnonzero(np.diff(piece, prepend=-1)), len(piece))
@@ -99,8 +102,9 @@ class Quantiles:
         halves = _halves(centres, is_atom, low, high)
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
             halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
-        shift = float((np.diff(edges) * centres).sum() - (counts * values).sum()) / int(edges[-1])
-        return cls(edges, centres, halves, shift, 0.0 if stepped else BEND)
+        drawn = float((np.diff(edges) * centres).sum() - (counts * inside).sum()) / int(edges[-1])
+        clipped = float((counts * (inside - values)).sum()) / int(edges[-1])
+        return cls(edges, centres, halves, drawn, clipped, 0.0 if stepped else BEND)
 
     @property
     def rows(self) -> int:

@@ -166,9 +166,13 @@ class ScoredColumn:
     quantiles: tuple[Quantiles, ...]
 
     @property
-    def shift(self) -> float:
-        """How far the mean of what may be released is from the column's, before rounding and whatever is drawn."""
-        return sum(each.rows * each.shift for each in self.quantiles) / max(1, self.rows)
+    def moved(self) -> tuple[float, float]:
+        """How far drawing in extremes, and the bounds, move the mean, before rounding and whatever is drawn."""
+        drawn, clipped = (
+            sum(each.rows * getattr(each, what) for each in self.quantiles) / max(1, self.rows)
+            for what in ("drawn", "clipped")
+        )
+        return drawn, clipped
 
     @cached_property
     def released_moments(self) -> tuple[float, float]:

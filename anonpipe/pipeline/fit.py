@@ -68,7 +68,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
-    warnings += extremes_warnings(fitted)
+    warnings += means_not_kept(fitted)
     return Resolved(fitted, digest, warnings)
 
 
@@ -260,19 +260,27 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     return found
 
 
-MOST_DRAWN_IN = 0.1
-"""Standard deviations of the release by which drawing extremes in may move a mean without a warning."""
+MOST_MOVED = 0.1
+"""Standard deviations of the release by which a mean may be moved without a warning."""
 
 
-def extremes_warnings(fitted: Fitted) -> list[str]:
-    """Columns by normal scores that lose much of their mean with their extremes; names, no value."""
-    moved = () if fitted.scores is None else fitted.scores.columns
-    return [
-        f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, and its "
-        "mean and sum are not kept: tell the recipients, who must not add it up"
-        for each in moved
-        if abs(each.shift) > MOST_DRAWN_IN * each.released_moments[1]
-    ]
+def means_not_kept(fitted: Fitted) -> list[str]:
+    """Columns by normal scores that lose much of their mean, and by what; names, no value."""
+    found = []
+    for each in () if fitted.scores is None else fitted.scores.columns:
+        most = MOST_MOVED * each.released_moments[1]
+        drawn, clipped = each.moved
+        if abs(drawn) > most:
+            found.append(
+                f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, "
+                "and its mean and sum are not kept: tell the recipients, who must not add it up"
+            )
+        if abs(clipped) > most:
+            found.append(
+                f"column {each.name!r}: values outside its bounds make up much of its mean, and are released inside: "
+                "its mean and sum are not kept; declare other bounds, or tell the recipients"
+            )
+    return found
 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:

@@ -81,7 +81,7 @@ def test_it_ascends_keeps_its_means_and_stays_inside_bounds(values, k, bounded):
     found = fitted(values, k, low, high)
     made = released(found)
     assert (np.diff(made) >= -1e-9).all() and made.min() >= low - 1e-9 and made.max() <= high + 1e-9
-    assert np.isclose(made.mean(), found.mean) and np.isclose(found.mean - found.shift, values.mean())
+    assert np.isclose(made.mean(), found.mean) and np.isclose(found.mean - found.drawn - found.clipped, values.mean())
 
 
 def test_runs_keep_their_means_and_the_table_its_mean():
@@ -90,7 +90,7 @@ def test_runs_keep_their_means_and_the_table_its_mean():
     ranked = np.sort(values)
     for begin, end, centre in list(zip(found.edges, found.edges[1:], found.centres, strict=False))[1:-1]:
         assert np.isclose(ranked[begin:end].mean(), centre) and end - begin >= 5
-    assert abs(found.shift) < 2e-3 and abs(released(found).mean() - values.mean() - found.shift) < 1e-12
+    assert abs(found.drawn) < 2e-3 and abs(released(found).mean() - values.mean() - found.drawn) < 1e-12
 
 
 SHAPES = {
@@ -114,7 +114,7 @@ def test_the_distribution_is_that_of_the_column(shape):
     values = SHAPES[shape](np.random.default_rng(3))
     found = fitted(values)
     assert distance(values, released(found)) <= 8 / len(values)
-    assert abs(found.shift) <= 0.02 * values.std() + 1e-300
+    assert abs(found.drawn) <= 0.02 * values.std() + 1e-300
 
 
 @pytest.mark.parametrize("rows", [5, 9, 10, 14, 15])
@@ -131,7 +131,7 @@ def test_the_largest_income_does_not_come_back():
         values = np.append(np.exp(np.random.default_rng(seed).normal(10, 1, 499)), TOP)
         for found in (fitted(values), fitted(values, 3), fitted(-values), fitted(values[-7:]), fitted(values[-5:], 2)):
             assert np.abs(found.centres).max() + found.halves.max() < 0.05 * TOP
-            assert abs(found.shift) * found.rows > 0.9 * TOP  # what that costs the sum is known
+            assert abs(found.drawn) * found.rows > 0.9 * TOP  # what that costs the sum is known
 
 
 @settings(deadline=None, max_examples=200)
@@ -162,7 +162,7 @@ def test_few_records_beyond_an_atom_count_as_it():
     values = np.concatenate([np.zeros(50), np.ones(30), [7.0, 8.0, 9.0, 1e6]])
     found = fitted(values)
     assert found.centres.tolist() == [0.0, 1.0] and found.edges.tolist() == [0, 50, 84]
-    assert np.isclose(found.shift, (34 - values[50:].sum()) / 84)
+    assert np.isclose(found.drawn + found.clipped, (34 - values[50:].sum()) / 84)
 
 
 def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
