@@ -409,7 +409,7 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
 def test_same_bytes_here_and_from_two_workers_of_which_one_is_killed(tmp_path, monkeypatch):
     """Swaps and draws follow the run's key, whoever makes them."""
     changes = {"cluster": None, "mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "gates": GATES}
-    job = str(runs.registry_job(tmp_path, 3_000, 2, **changes))
+    job = str(runs.registry_job(tmp_path, 2_000, 2, **changes))
     for name, value in runs.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     assert small.run(load_job(job)).version

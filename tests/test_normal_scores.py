@@ -208,7 +208,7 @@ def test_restored_times_are_given_back_as_they_were():
 
 
 def test_two_workers_make_the_bytes_of_one(tmp_path, monkeypatch):
-    job = str(runs.registry_job(tmp_path, 3_000, 2))
+    job = str(runs.registry_job(tmp_path, 2_000, 2))
     content = load_job(job).model_dump(mode="json", exclude_defaults=True)
     for name, column in content["columns"].items():
         if name in ("age", "tumour_size_mm", "diagnosis_date", "follow_up_months"):
