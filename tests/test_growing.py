@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.columns import Column
+from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.unit_sums import UnitTracer
 from anonpipe.errors import InputError, JobError
@@ -225,3 +226,14 @@ def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
     assert before.columns == before.pairs == before.status == before.named == 1.0 and before.ages < 0.5
     assert after.columns < 0.5 and after.pairs < 0.5 and after.ages > 1.0
+
+
+def test_quantile_functions_are_of_a_sample():
+    values = np.random.default_rng(0).integers(0, 40, 400).astype(float)
+    found, rounding = Radix.of(values), Rounding(5, b"k" * 16, b"f" * 16)
+    thin = rounding.thinned(found, "age", 0)
+    assert thin.total == 380 and (rounding.thinned(found, "age", 1).counts != thin.counts).any()
+    one = dict(zip(found.smallest, found.counts, strict=True))
+    assert all(0 < many <= one[value] for value, many in zip(thin.smallest, thin.counts, strict=True))
+    assert Radix.of(np.repeat(thin.smallest, thin.counts)).sums.tolist() == thin.sums.tolist()
+    assert rounding.thinned(Radix.of(values[:6]), "age", 0).total == 5

@@ -123,6 +123,27 @@ class Radix:
         """What there is at one place."""
         return self._where(self.places == place)
 
+    def thinned(self, without: int, rng: np.random.Generator) -> Radix:
+        """The histogram without some numbers at random; of a bin of several values they are taken for its mean.
+
+        Examples
+        --------
+        >>> found = Radix.of(np.array([2.0, 2.0, 2.0, 5.0, 7.0])).thinned(2, np.random.default_rng(0))
+        >>> found.total, found.smallest.tolist(), found.counts.tolist(), found.at_low.tolist()
+        (3, [2.0, 5.0, 7.0], [1, 1, 1], [1, 1, 1])
+        """
+        gone = rng.multivariate_hypergeometric(self.counts, without)
+        lowest = rng.hypergeometric(self.at_low, self.counts - self.at_low, gone)
+        lowest = np.where(self.exact, gone, np.minimum(lowest, np.maximum(self.at_low - 1, 0)))
+        keys = np.where(self.exact, self.low, keys_of(self.means))
+        left = replace(
+            self,
+            counts=self.counts - gone,
+            at_low=self.at_low - lowest,
+            sums=self.sums - gone.astype(np.uint64) * keys,
+        )
+        return left._where(left.counts > 0)
+
     def _where(self, which: BoolArray | IntArray) -> Radix:
         return Radix(self.level, *(getattr(self, name)[which] for name in _ARRAYS))
 

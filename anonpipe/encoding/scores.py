@@ -9,7 +9,7 @@ column does not depend on the method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -286,6 +286,10 @@ class Counted:
         return Counted(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
 
 
+Thin = Callable[[Radix, str, int], Radix]
+"""What is left of the values of a column and class."""
+
+
 @dataclass(frozen=True, eq=False)
 class Scores:
     """All columns of a table that are carried by normal scores, and the strata inside which they are ranked."""
@@ -294,17 +298,22 @@ class Scores:
     strata: Strata
 
     @classmethod
-    def fit(cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str = "") -> Scores:
+    def fit(
+        cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str = "", thin: Thin | None = None
+    ) -> Scores:
         """The scores of a scanned table, survival times by event where the scan has counted them by status.
 
-        `told` says what k is where it is not the job's.
+        `told` says what k is where it is not the job's. With `thin` quantile
+        functions are of what that leaves of the values of each column and class.
 
         Raises
         ------
         InputError
             A column has values, but fewer than k.
         """
-        found = [_fitted(name, cells, scan, strata, k, told or f"k={k}") for name in cells.names if name in scan.scored]
+        found = [
+            _fitted(name, cells, scan, strata, k, told or f"k={k}", thin) for name in cells.names if name in scan.scored
+        ]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -348,7 +357,9 @@ def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left
     return Radix.of(released[there, column.position], which[there])
 
 
-def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str) -> ScoredColumn:
+def _fitted(
+    name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str, thin: Thin | None
+) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
     index = np.zeros(len(scan.scored_codes), dtype=np.int64)
@@ -369,6 +380,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int,
     found, grid = found.moved(joined), cells.grid(position)
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
+    kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     return ScoredColumn(
         name,
         position,
@@ -376,7 +388,7 @@ def _fitted(name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int,
         status,
         joined[fine],
         tuple(map(Ranks.of, each)),
-        tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in each),
+        tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept),
     )
 
 

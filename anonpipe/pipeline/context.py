@@ -83,7 +83,7 @@ def read_fitted(work: Work) -> Fitted:
 def _rounding(work: Work) -> Rounding | None:
     """By a key that follows from secret and job alone: a count has one answer, whoever joins or leaves."""
     base = work.job.fewest_changed
-    return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"))
+    return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
 
 
 @dataclass(frozen=True)

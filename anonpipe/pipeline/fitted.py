@@ -89,7 +89,8 @@ class Fitted:
         if not self.scan.scored:
             return None
         told = "" if self.unit is None else f"{self.least} (fewer need not be of k={self.job.k} units)"
-        return Scores.fit(self.cells, self.scan, self.strata, self.least, told)
+        thin = None if self.rounding is None else self.rounding.thinned
+        return Scores.fit(self.cells, self.scan, self.strata, self.least, told, thin)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:

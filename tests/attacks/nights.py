@@ -217,6 +217,35 @@ def refused(folder: Path, joiners: int, alive: bool = False, rows: int = ROWS, *
     return False
 
 
+def sorted_out(
+    folder: Path, joiners: int = 20, trials: int = 5, rows: int = ROWS, **changes: Any
+) -> tuple[float, float]:
+    """How far the joiners' sorted tumour sizes, read from the steps in the difference of counts, are wrong, in mm.
+
+    And how far the register's own quantiles are from them, which who holds one release has.
+    """
+    every, rng, wrong = persons(folder, 2 * rows).to_pandas(), np.random.default_rng(4), []
+    base, coming = every.iloc[:rows], every.iloc[rows:].query(f"{STATUS} == 'Alive'").dropna(subset=["tumour_size_mm"])
+    then = _sizes(released(folder, pa.Table.from_pandas(base, preserve_index=False), **changes))
+    own = _sizes(base)
+    for _ in range(trials):
+        new = coming.loc[rng.choice(coming.index, joiners, replace=False)]
+        made = released(folder, pa.Table.from_pandas(pd.concat([base, new]), preserve_index=False), **changes)
+        now, true = _sizes(made), np.sort(new["tumour_size_mm"].to_numpy(float))
+        places = np.unique(np.r_[then, now])
+        scale = [(len(own) + extra) / len(sizes) for extra, sizes in ((joiners, now), (0, then))]
+        more, less = (np.searchsorted(sizes, places, side="right") for sizes in (now, then))
+        steps = np.maximum.accumulate(scale[0] * more - scale[1] * less)
+        read = places[np.minimum(np.searchsorted(steps, np.arange(joiners) + 0.5), len(places) - 1)]
+        known = np.quantile(then, (np.arange(joiners) + 0.5) / joiners)
+        wrong.append((np.abs(read - true).mean(), np.abs(known - true).mean()))
+    return np.mean(wrong, axis=0)
+
+
+def _sizes(made: pd.DataFrame) -> Any:
+    return np.sort(made.loc[made[STATUS] == "Alive", "tumour_size_mm"].dropna().to_numpy(float))
+
+
 class Guessed(NamedTuple):
     """How often a category is guessed after so many nights: of members, of outsiders, and of the surest of both."""
 
@@ -329,6 +358,9 @@ def _found(changes: dict[str, Any], which: str) -> Iterator[str]:
             for joiners, alike in ((1, False), (3, False), (5, False), (5, True)):
                 told = joined(Path(folder), joiners, alike, **changes)
                 yield f"{joiners} join{', alive and of one stage' if alike else ''}: {told}"
+        if which in ("", "numbers"):
+            read, known = sorted_out(Path(folder), **changes)
+            yield f"20 join, alive: sorted tumour sizes wrong by {read:.2f} mm; the register's own by {known:.2f} mm"
         if which in ("", "useful"):
             yield f"furthest from the original, 1 being chance: {useful(Path(folder), **changes)}"
         if which in ("", "averaged"):
