@@ -424,11 +424,12 @@ class Repeat(Options):
     differ in every column, and twice as many in all, among the records of
     every stratum; where no more than `at_most` releases overlap. In every
     stratum counts of categories and nulls are rounded at random to multiples
-    of `at_least`, always the same way, and one to three times as many records
-    as that are written nowhere. It needs the column that names the unit (role
-    unit, or a single identifier), whose values stay with the persons, one row of each, all
-    columns that are released unchanged in `strata.by`, and strata of ten times
-    `at_least` records.
+    of `at_least`, always the same way, one to three times as many records as
+    that are written nowhere, and normal scores go back to the distribution of
+    a sample of 95 %. It needs the column that names the unit (role unit, or a
+    single identifier), whose values stay with the persons, one row of each,
+    all columns that are released unchanged in `strata.by`, and strata of ten
+    times `at_least` records.
     """
 
     allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
