@@ -311,6 +311,7 @@ def _refuse(release: str, found: Checked) -> None:
         raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
 
 
+_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
 
 
@@ -321,7 +322,8 @@ def verify(
         Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
     ] = None,
     seen: Annotated[
-        str | None, typer.Option("--seen", help="A version that was there before: an older one is refused")
+        str | None,
+        typer.Option("--seen", help="A version that was there before, by its folder's name: an older one is refused"),
     ] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
@@ -335,7 +337,7 @@ def verify(
     where, manifest, problems = found.where, found.manifest, found.problems
     if form is Form.JSON:
         told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
-        told["signature"] = "not looked at" if key is None else "refused" if problems else "of this key"
+        told["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
         display.as_json({"intact": not problems, "version": where.url(), **told, "problems": problems})
     _refuse(release, found)
     if form is Form.TABLES:
@@ -344,7 +346,7 @@ def verify(
         if key is not None:
             display.line(f"signed by the owner of {key}")
         else:
-            display.line("who published it was not looked at; with the steward's public key: --key steward.pub")
+            display.line(_NOT_LOOKED_AT)
 
 
 @app.command()
@@ -411,6 +413,8 @@ def export(
     else:
         told = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
         display.line(made.path if form is Form.QUIET else told)
+    if form is Form.TABLES and key is None:
+        display.line(_NOT_LOOKED_AT)
 
 
 @app.command("key")

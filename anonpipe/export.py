@@ -43,7 +43,7 @@ class Exported:
 def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed where it is called .gz.
 
-    Nulls are empty fields, and empty texts stand in quotes.
+    Nulls are empty fields, empty texts stand in quotes, and timestamps that are all of whole days are dates.
 
     Raises
     ------
@@ -57,15 +57,19 @@ def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported
         raise InputError(f"{target}: give a file that ends in .csv or .csv.gz, or --by COLUMN for a folder")
     like_null: set[str] = set()
     rows = 0
+    schema = _schema_of_csv(where, manifest)
     try:
         with (
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
-            pcsv.CSVWriter(out, _plain_schema(_schema(where, manifest))) as writer,
+            pcsv.CSVWriter(out, schema) as writer,
         ):
             for batch in _batches(where, manifest):
                 rows += batch.num_rows
-                told = pa.record_batch([plain(column) for column in batch.columns], names=batch.schema.names)
+                told = pa.record_batch(
+                    [plain(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
+                    schema=schema,
+                )
                 like_null |= {name for name in told.schema.names if _like_null(told.column(name))}
                 writer.write_batch(told)
     except OSError as error:
@@ -150,8 +154,15 @@ def _schema(where: Place, manifest: dict[str, Any]) -> pa.Schema:
         return pq.ParquetFile(handle).schema_arrow.remove_metadata()
 
 
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(field.name, plain_type(field.type)) for field in schema])
+def _schema_of_csv(where: Place, manifest: dict[str, Any]) -> pa.Schema:
+    plainly = pa.schema([(field.name, plain_type(field.type)) for field in _schema(where, manifest)])
+    days = {field.name for field in plainly if pa.types.is_timestamp(field.type) and field.type.tz is None}
+    for batch in _batches(where, manifest, sorted(days)) if days else ():
+        for name in sorted(days & set(batch.schema.names)):
+            values = batch.column(name)
+            if not pc.all(pc.equal(values, pc.floor_temporal(values, unit="day")), min_count=0).as_py():
+                days.discard(name)
+    return pa.schema([field.with_type(pa.date32()) if field.name in days else field for field in plainly])
 
 
 def _batches(where: Place, manifest: dict[str, Any], names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -60,7 +60,7 @@ def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, 
     except AnonpipeError:
         raise
     except FileNotFoundError:
-        problem = f"{path} does not exist; check the job's input"
+        problem = f"{path} does not exist; check the path"
     except PermissionError:
         problem = f"{path} cannot be read: permission denied; ask for read access or change the file's mode"
     except StorageError as error:
@@ -113,7 +113,7 @@ def find_files(url: str) -> list[File]:
     else:
         found = [path for path in sorted(found) if _visible(inside, path) and _suffix(path) is not None]
         if not found:
-            raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the job's input")
+            raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the path")
     _refuse_table_formats(filesystem, url, inside, found)
     base = _given(inside)
     files = [replace(_describe(filesystem, path), keys=keys_below(base, path)) for path in found]

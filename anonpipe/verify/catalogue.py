@@ -764,8 +764,9 @@ REASONS: dict[Reason, str] = {
     "inference",
     Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
     Reason.NO_GROUPS: "the mask forms no groups",
-    Reason.NO_GROUP_SAMPLED: "no group was sampled; raise measure.queries",
-    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were sampled; raise measure.queries",
+    Reason.NO_GROUP_SAMPLED: "no group was drawn, as happens where they are few; measure.queries draws more",
+    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were drawn, as happens where they are few; "
+    "measure.queries draws more",
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
