@@ -1,6 +1,7 @@
 """How often the default gates refuse an honest release of an awkward table, over many secrets.
 
-    python -m tests.benchmarks.default_gates [--secrets 200] [--rows 600] [--k 5] [--transform default|none] [--how ...]
+    python -m tests.benchmarks.default_gates [--secrets 200] [--first 0] [--rows 600] [--k 5]
+        [--transform default|none] [--how ...]
 
 A job that says kinds, roles and bounds and nothing else; measures off, as no
 gate rests on them unless a job says so. The table has a long tail with two
@@ -9,7 +10,8 @@ bounds, halves, dates, survival times by status, a rare category. Printed
 are refused runs, which gates refused, the largest measured share of each limit, and
 the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
 
-`--how` names the ways of the list below; all by default.
+`--how` names the ways of the list below; all by default. `--first` goes on from another secret: refusals of several
+runs add up.
 
     python -m tests.benchmarks.default_gates --distributions --secrets 200 --how local_synthesis
 
@@ -131,12 +133,12 @@ DAMAGED = 20
 """Releases that this is tried with."""
 
 
-def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secrets: int) -> None:
+def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secrets: range) -> None:
     """Print how often each gate on distributions is above 1, of honest and of wrong releases."""
     figures = ("shapes.beyond_chance", "pairs.beyond_chance", "survival.beyond_chance")
     found: dict[str, list[list[float]]] = {wrong: [] for wrong in WRONG}
     refused = 0
-    for secret in range(secrets):
+    for secret in secrets:
         os.environ["ANONPIPE_SECRET"] = hashlib.sha256(str(secret).encode()).hexdigest()
         made = anonymize(frame, job).table
         if made is None:
@@ -146,8 +148,8 @@ def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secr
             told = compared(frame, change(made, np.random.default_rng(secret)), job["columns"], job["k"], secret)
             ends = [told[figure].value if told[figure].high is None else told[figure].high for figure in figures]
             found[wrong].append([float(end) for end in ends])
-    print(f"{how}: {secrets} secrets, {refused} refused by other gates; above 1 (median):")
-    if refused == secrets:
+    print(f"{how}: {len(secrets)} secrets, {refused} refused by other gates; above 1 (median):")
+    if refused == len(secrets):
         return
     for wrong, each in found.items():
         ends = np.array(each).reshape(-1, len(figures))
@@ -162,6 +164,7 @@ def main() -> None:
     """Count, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--secrets", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--transform", choices=("default", "none"), default="default")
@@ -176,16 +179,17 @@ def main() -> None:
             name: each | ({"transform": "none"} if each["kind"] in numbers else {}) for name, each in columns.items()
         }
     frame = awkward(given.rows)[[*columns]]
+    secrets = range(given.first, given.first + given.secrets)
     job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": False}}
     print(f"{given.rows} rows, k={given.k}, transform {given.transform}, {given.secrets} secrets each")
     for how in given.how:
         if given.distributions:
-            count_distributions(frame, job | HOW[how], how, given.secrets)
+            count_distributions(frame, job | HOW[how], how, secrets)
             continue
         failed: Counter[str] = Counter()
         nearest: dict[str, float] = {}
         refused = 0
-        for secret in range(given.secrets):
+        for secret in secrets:
             checks = checked(frame, job | HOW[how], secret)
             blocked = [check.key for check in checks if check.blocks]
             failed.update(blocked)

@@ -176,7 +176,7 @@ def _marks(made: pd.DataFrame) -> dict[str, tuple[Any, str]]:
 
     colours = colormaps["tab20"].colors  # type: ignore[attr-defined]
     found: dict[str, tuple[Any, str]] = {}
-    for who, marks in (("anonpipe", _MARKERS), ("peer", "xX+"), ("baseline", "*1")):
+    for who, marks in (("anonpipe", _MARKERS), ("peer", "xX+P"), ("baseline", "*1")):
         for at, name in enumerate(dict.fromkeys(made[made["who"] == who]["method"])):
             colour = colours[(2 * at + at // 10) % 20] if who == "anonpipe" else "black" if who == "peer" else "0.45"
             found[str(name)] = colour, marks[at % len(marks)]
