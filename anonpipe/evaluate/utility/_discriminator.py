@@ -93,6 +93,7 @@ def discriminator(
     if codes.size and (codes.min() < 0 or codes.max() >= _MOST_CODES or (codes != np.floor(codes)).any()):
         raise InputError(f"categories hold other values than the codes 0 to {_MOST_CODES - 1}; join rare categories")
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
     train, judge = _halves(len(old), rng)
     other_train, other_judge = (train, judge) if paired else _halves(len(new), rng)
@@ -103,8 +104,11 @@ def discriminator(
         random_state=int(rng.integers(2**31)),
     )
     labels = np.repeat([0, 1], [len(train), len(other_train)])
-    model.fit(np.concatenate([old[train], new[other_train]]), labels)
-    return auc(model.decision_function(new[other_judge]), model.decision_function(old[judge]))
+    # On cores that are in use its threads, idle most of the time on so few records, wait for one another and burn more
+    # than they add.
+    with threadpool_limits(1, user_api="openmp"):
+        model.fit(np.concatenate([old[train], new[other_train]]), labels)
+        return auc(model.decision_function(new[other_judge]), model.decision_function(old[judge]))
 
 
 def _halves(rows: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
