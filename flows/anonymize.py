@@ -1,7 +1,8 @@
 """The Prefect flow: one task a stage, the stages of `anonpipe.pipeline.run`, and nothing else.
 
 No `from __future__ import annotations` here: with it, `flow.serve()` cannot
-resolve the job model.
+resolve the job model. Docstrings of flows have their parameters under `Args:`,
+where Prefect takes the texts of its form from.
 
 Parameters are the job (columns, methods, paths) and never rows. Results are
 not persisted. Whatever a stage raises is replaced by an error without data
@@ -18,6 +19,7 @@ for _name, _value in {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_TASKS_DISABLE_CACHING": "true",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "anonpipe",  # stages, rows and seconds
     "DASK_LOGGING__DISTRIBUTED": "critical",  # Prefect's logging would print every step of every worker
 }.items():
     os.environ.setdefault(_name, _value)
@@ -29,8 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from .access import refuse_open_api, refuse_open_server  # before Prefect starts a server of its own
 
@@ -43,11 +44,12 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.cache_policies import NO_CACHE
+from pydantic import Field
 
 from anonpipe import engine
 from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
-from anonpipe.job.model import Job, load_job
+from anonpipe.job.model import Job, load_job, parse_setting
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import Outcome, Run
 from anonpipe.progress import Progress, logged
@@ -125,8 +127,8 @@ def verify(run: Run) -> Verdict:
         verdict = pipeline.verify(run)
     create_table_artifact(
         [
-            {"check": c.name, "outcome": c.outcome.value, "measured": c.measured, "limit": c.limit}
-            for c in verdict.lines
+            {"outcome": c.outcome.value, "measured": c.measured, "limit": c.limit, "check": c.name}
+            for c in _failed_first(verdict)
         ],
         key="anonpipe-verdict",
         description=f"verdict: {'passed' if verdict.passed else 'failed, nothing was released'}",
@@ -144,6 +146,11 @@ def publish(run: Run, verdict: Verdict, keep: int) -> Outcome:
     return outcome
 
 
+def _failed_first(verdict: Verdict) -> list[Any]:
+    """The lines of a verdict; the page cuts off what is long, and shows few at once."""
+    return sorted(verdict.lines, key=lambda line: line.outcome is not CheckOutcome.FAILED)
+
+
 def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
     """The outcome after old versions are deleted; the release is out, so that what fails is a warning."""
     problem = None
@@ -159,18 +166,36 @@ def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
 def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
     """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
 
-    Parameters
-    ----------
-    job
-        The job, with the keys of a job file.
-    resume
-        Go on with a crashed run of the same job on the same input. Without
-        it, what a crashed run left is deleted first.
-    stage_hours
-        A stage that takes longer is stopped and tried again from its finished tasks.
-    keep
-        How many versions stay afterwards, the new one counted; 0 for all.
+    Args:
+        job: The job, with the keys of a job file.
+        resume: Go on with a crashed run of the same job on the same input; off, what it left is deleted.
+        stage_hours: A stage that takes longer is stopped and tried again from its finished tasks.
+        keep: How many versions stay afterwards, the new one counted; 0 for all.
     """
+    _anonymize(job, resume, stage_hours, keep)
+
+
+@flow(name="anonymize-file", persist_result=False, log_prints=False, validate_parameters=True)
+def anonymize_file(
+    job_file: str,
+    changes: list[str] = [],  # noqa: B006 (a default that the form shows)
+    resume: bool = True,
+    keep: Annotated[int, Field(ge=0)] = 1,
+) -> None:
+    """Anonymise by a job file: publish a verified release, or nothing. The form for who runs jobs that others wrote.
+
+    Args:
+        job_file: Path of a job file, as the worker sees it.
+        changes: Keys of the job that differ from the file, each as KEY=VALUE, such as k=10.
+        resume: Go on with a crashed run of the same job on the same input; off, what it left is deleted.
+        keep: How many versions stay afterwards, the new one counted; 0 for all.
+    """
+    with _without_data("anonymize"):
+        job = load_job(job_file, dict(parse_setting(change) for change in changes))
+    _anonymize(job, resume, STAGE_HOURS, keep)
+
+
+def _anonymize(job: Job, resume: bool, stage_hours: float, keep: int) -> None:
     with _without_data("anonymize"):
         require_secret("a flow")
         refuse_open_api()
@@ -208,11 +233,8 @@ def _line(check: Check) -> str:
 
 
 def _report_line(path: str | None) -> list[str]:
-    """Where the steward's report is; a link where a browser of this machine can open it."""
-    if path is None:
-        return []
-    shown = f"[{path}]({Path(path).as_uri()})" if os.path.isabs(path) and os.path.exists(path) else f"`{path}`"
-    return [f"Internal report, for the data steward only: {shown}"]
+    """Where the steward's report is; no link, which browsers refuse from a page of a server to a file."""
+    return [] if path is None else [f"Internal report, for the data steward only: `{path}`"]
 
 
 def _text(text: str) -> str:
@@ -232,14 +254,18 @@ def in_words(outcome: Outcome) -> str:
     unchecked = [check.name for check in checks if check.outcome is CheckOutcome.NOT_CHECKED]
     if outcome.version is None:
         lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, outcome.verdict.failed))]
+        lines += ["", "What helps:", "", *_list(outcome.remedies)] if outcome.remedies else []
     else:
         lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
     lines += ["", *_report_line(outcome.report)]
     lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {_text('; '.join(unchecked)) or 'nothing'}."]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *_list(outcome.warnings)]
-    lines += ["", "## Verdict", "", "| check | outcome | measured | limit |", "|---|---|---|---|"]
-    lines += [f"| {_text(c.name)} | {c.outcome.value} | {_text(c.measured)} | {_text(c.limit)} |" for c in checks]
+    lines += ["", "## Verdict", "", "| outcome | measured | limit | check |", "|---|---|---|---|"]
+    lines += [
+        f"| {c.outcome.value} | {_text(c.measured)} | {_text(c.limit)} | {_text(c.name)} |"
+        for c in _failed_first(outcome.verdict)
+    ]
     lines += ["", "## Notes", "", *_list(outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"
 

@@ -88,20 +88,14 @@ def compare_settings(
 ) -> None:
     """Try methods and group sizes as `anonpipe compare` does; nothing is released.
 
-    Parameters
-    ----------
-    job
-        The job, with the keys of a job file.
-    folder
-        Where table and map are written, for the steward.
-    methods
-        As `grouping+synthesizer`, `grouping+synthesizer:form` or `mask:method`.
-    k
-        Group sizes to try.
-    draws
-        Trials of each setting, with other random numbers.
-    utility, risk
-        Measures of the map by their names; the usual ones unless given.
+    Args:
+        job: The job, with the keys of a job file.
+        folder: Where table and map are written, for the steward.
+        methods: As grouping+synthesizer, grouping+synthesizer:form or mask:method.
+        k: Group sizes to try.
+        draws: Trials of each setting, with other random numbers.
+        utility: Measure of the map by its name; the usual one unless given.
+        risk: Measure of the map by its name; the usual one unless given.
     """
     with _without_data("compare"):
         refuse_open_api()

@@ -12,7 +12,8 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import validate
 from prefect.utilities.schema_tools.validation import ValidationError
 
-from flows.anonymize import anonymize
+from anonpipe.errors import JobError
+from flows.anonymize import anonymize, anonymize_file
 from flows.compare import compare_settings
 from tests.flows.poison import Poison
 
@@ -57,7 +58,8 @@ import asyncio, json, sys
 from pathlib import Path
 from prefect.client.orchestration import get_client
 from prefect.flow_engine import run_flow
-from flows.anonymize import anonymize
+from anonpipe.errors import JobError
+from flows.anonymize import anonymize, anonymize_file
 
 deployment = anonymize.to_deployment("old", parameters={"job": json.loads(Path(sys.argv[1]).read_text())})
 
@@ -90,3 +92,26 @@ def test_a_deployment_made_with_old_names_runs(tmp_path, server):
     assert server.last_run()["state_name"] == "Completed"
     (released,) = (tmp_path / "out" / "versions").iterdir()
     assert json.loads((released / "_manifest.json").read_text())["rows"] > 2000
+
+
+@pytest.mark.parametrize("flow", [anonymize, anonymize_file, compare_settings], ids=lambda flow: flow.name)
+def test_the_form_explains_each_field(flow):
+    fields = parameter_schema(flow).model_dump_for_openapi()["properties"]
+    assert [name for name, field in fields.items() if not field.get("description", "").endswith((".", ". "))] == []
+
+
+def test_the_form_of_job_files_has_no_choices_without_names():
+    fields = parameter_schema(anonymize_file).model_dump_for_openapi()["properties"]
+    assert set(fields) == {"job_file", "changes", "resume", "keep"}
+    assert not any("anyOf" in field or "$ref" in field for field in fields.values())
+
+
+def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB), encoding="utf-8")
+    ran = []
+    monkeypatch.setattr("flows.anonymize._anonymize", lambda job, *rest: ran.append((job.k, job.output, *rest)))
+    anonymize_file.fn(str(path), ["k=10", "output=/data/other"], keep=3)
+    assert ran == [(10, "/data/other", True, 24.0, 3)]
+    with pytest.raises(JobError, match="cannot be read"):
+        anonymize_file.fn(str(tmp_path / "no.yaml"))
