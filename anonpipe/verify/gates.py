@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from anonpipe.moments import (
     merge_all,
     together,
 )
-from anonpipe.types import BoolArray, FloatArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, held, worst_entry
@@ -155,14 +156,21 @@ class Rounded:
     withheld: int
     parts: int
 
-    def shares(self, rows: float, strata: int) -> tuple[float, float]:
-        """How far the share of a category is off by rounding, and a mean, in standard deviations, by what is withheld.
+    def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
+        """How far rounding leads the share of a category of columns with so many: five standard deviations.
 
-        Both at five standard deviations: of the commonest category, which takes what the roundings of ten others
-        leave (each of variance base^2 / 6), and of the sum of the records that are withheld.
+        The commonest takes what the others' roundings leave, each of the variance base^2 / 6.
         """
-        rounding = 5.0 * self.base * np.sqrt(10.0 / 6.0 * self.parts * strata)
-        return float(rounding / rows), float(5.0 * np.sqrt(3.0 * self.base * strata) / rows)
+        others = np.maximum(np.asarray(categories, dtype=np.float64) - 1.0, 1.0)
+        return np.asarray(5.0 * self.base * np.sqrt(others / 6.0 * self.parts * strata) / rows)
+
+    def without(self, rows: float, strata: int) -> float:
+        """How far withheld records lead a mean, in standard deviations: five standard deviations of their sum."""
+        return float(5.0 * np.sqrt(3.0 * self.base * strata) / rows)
+
+    def by_chance(self, rows: float, strata: int) -> float:
+        """The same of the product of a category's dummy and another column, by the records that change category."""
+        return float(5.0 * np.sqrt(self.base * self.parts * strata) / rows)
 
 
 @dataclass(frozen=True)
@@ -402,24 +410,41 @@ class Compared:
         rounded_mean, rounded = self._rounded(evidence)
         return np.append(mean, 0.0)[at] + known_mean + rounded_mean, padded[np.ix_(at, at)] + known + rounded
 
-    def _shares_off(self, evidence: Evidence) -> tuple[float, float]:
-        """See `Rounded.shares`; nothing where counts are kept."""
-        strata = len(evidence.original) if self.strata is None else len(self.strata)
-        rows = max(1.0, float(self.original.rows))
-        return (0.0, 0.0) if evidence.rounded is None else evidence.rounded.shares(rows, strata)
+    def _table(self, evidence: Evidence) -> tuple[float, int]:
+        """Rows, and strata."""
+        return max(1.0, float(self.original.rows)), len(evidence.original if self.strata is None else self.strata)
+
+    def rounded_share(self, evidence: Evidence) -> FloatArray:
+        """How far rounding may lead the share of each variable's category, shape (n_variables,)."""
+        view = evidence.view
+        if evidence.rounded is None:
+            return np.zeros(len(view.variables))
+        columns = [variable.column for variable in view.variables]
+        each = Counter(column for column, one in zip(columns, view.indicator, strict=True) if one)
+        categories = np.array([each[column] for column in columns])
+        return evidence.rounded.share(*self._table(evidence), categories)
+
+    def withheld(self, evidence: Evidence) -> float:
+        """How far withheld records may lead a mean, in standard deviations."""
+        return 0.0 if evidence.rounded is None else evidence.rounded.without(*self._table(evidence))
 
     def _rounded(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
         """What rounding and withholding take of means and covariances, in standard deviations.
 
-        A record that changes its category moves the covariance with a number
-        by the number's size, taken as three standard deviations, and with another category by one over that
-        one's standard deviation.
+        Of a category the share that moved is known from the release, and has a limit of its own. Its
+        variance moves by one over its deviation for each deviation of the share;
+        a covariance by as much as the records that changed category are unlike
+        others: by a deviation of the other column, and by chance.
         """
-        share, withheld = self._shares_off(evidence)
-        sd = self.scale * evidence.view.sd
-        category = np.where(evidence.view.indicator, share / np.where(sd > 0, sd, 1.0), 0.0)
-        size = np.where(evidence.view.indicator, 1.0 / np.where(sd > 0, sd, 1.0), 3.0)
-        return category + withheld, np.outer(category, size) + np.outer(size, category) + 3.0 * withheld
+        rounded, view = evidence.rounded, evidence.view
+        if rounded is None:
+            return np.zeros(len(view.variables)), np.zeros((len(view.variables), len(view.variables)))
+        sd, table = self.scale * view.sd, self._table(evidence)
+        one_over = np.where(view.indicator, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
+        withheld, mean = self.withheld(evidence), self.rounded_share(evidence) * one_over
+        moved = np.where(view.indicator, np.nan_to_num(np.minimum(self.mean_off, mean + withheld)), 0.0)
+        covariance = np.add.outer(*2 * [moved + rounded.by_chance(*table) * one_over]) + 2.0 * withheld
+        return mean + withheld, covariance + np.diag(moved * one_over)
 
     def _known(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
         """What normal scores take of means and covariances whatever is drawn, in standard deviations.
@@ -549,10 +574,12 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         variable.column for variable, here in zip(view.variables, compared.null_share > 0, strict=True) if here
     }
     synthetic = {variable.column for variable in view.variables if variable.synthesized}
-    rounded = sum(compared._shares_off(evidence))
+    rounded = (
+        compared.rounded_share(evidence) + compared.withheld(evidence) / 2.0
+    )  # a share's deviation is a half at most
     checks = [
         *_moments(compared, evidence, limits),
-        compared.against("category_share", share, limits["category_share"] + rounded, evidence, category),
+        compared.against("category_share", share, limits["category_share"] + rounded[category], evidence, category),
         compared.against(
             "null_share",
             null,
