@@ -16,7 +16,7 @@ inference, each with control and interval), gradient boosting (told apart),
 Kaplan-Meier and Cox; the share of records linked to their own is anonpipe's,
 which alone knows whose a released record is. Other tools are judged likewise:
 sequential CART as in synthpop, SDV's Gaussian copula, and its TVAE and CTGAN
-where torch is there (`requirements_deep.txt`), 20 s to two minutes a release; sdv asks for it,
+where torch is there (`requirements_deep.txt`), 20 s a release and more; sdv asks for it,
 which is why the requirements are a full list that is installed as it stands. Baselines of every figure: one half of the
 original as the release of the other, and another sample of the same
 population (half of the control).
