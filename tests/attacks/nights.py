@@ -3,7 +3,8 @@
 `joined`: some persons join, and who holds the releases of both nights subtracts the counts of every category, the
 pairs with the status, and the sums of ages, were the second one not refused (`refused`). `trained`: a classifier that
 has seen the counts of many registers grow names the category of a joiner. `watched`: who knows everybody else averages
-many nights before and after. `averaged`: a few persons leave and join every night, and who knows all columns of a
+many nights before and after. `numbers`: values of joiners are read from the steps that they make in a distribution.
+`averaged`: a few persons leave and join every night, and who knows all columns of a
 person but one guesses that from the nearest released rows of all nights together.
 
 `python -m tests.attacks.nights`
