@@ -15,7 +15,8 @@ from anonpipe.propose.demo import write_registry
 
 folder = Path(tempfile.mkdtemp())
 write_registry(folder / "registry.parquet", rows=2000)
-patients = pd.read_parquet(folder / "registry.parquet").drop(columns=["tumour_size_mm", "treatment", "smoker", "region"])
+left_out = ["tumour_size_mm", "treatment", "smoker", "region"]
+patients = pd.read_parquet(folder / "registry.parquet").drop(columns=left_out)
 patients.head()
 
 # %% [markdown]
@@ -56,7 +57,8 @@ print(f"{len(released):,} of {len(patients):,} rows; columns:", *released.column
 released.head()
 
 # %%
-pd.DataFrame({"original": patients.groupby("site").age.mean(), "released": released.groupby("site").age.mean()}).round(1)
+ages = {"original": patients.groupby("site").age.mean(), "released": released.groupby("site").age.mean()}
+pd.DataFrame(ages).round(1)
 
 # %% [markdown]
 # ## What would an intruder get?
