@@ -20,6 +20,7 @@ for _name, _value in {
     "PREFECT_TASKS_DISABLE_CACHING": "true",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "anonpipe",  # stages, rows and seconds
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # the same program may run anonpipe without a flow, too
     "DASK_LOGGING__DISTRIBUTED": "critical",  # Prefect's logging would print every step of every worker
 }.items():
     os.environ.setdefault(_name, _value)

@@ -118,7 +118,7 @@ def test_digests_are_those_of_the_first_names():
         ),
     )
     assert grouped.digest() == "224171634e722370317cf9a748fc8cceacccacc72f7706d890a2dd6fc191b63a"
-    assert grouped.run_digest() == "288b0437460483fa7dfb2bb6c53a93b1ce33fd47ea89b1c99961648975c7c56a"
+    assert grouped.run_digest() == "1bd30d831f204973dd22151beea979963695425258306ea1598698dbc65b335b"
     assert masked.digest() == "42e156127253b606f63c440bfb9590b559e80545c4816689f58639b525b217d9"
     assert masked.run_digest() == "518d66d54fba6da20dcf4b0ca96dc5eeffda0df9c777240a21411decbffdb6fa"
 
