@@ -82,6 +82,19 @@ def test_links_are_those_of_loops_and_of_parts_merged(seed, width, blocks):
         assert (found.chances <= 1 + 1e-12).all() or any(sum(each.values()) > 1 for each in weights)
 
 
+def test_points_that_rounding_alone_tells_apart_are_equally_near():
+    """Of two that lie on the query one may be off by the last digit of its standard deviations."""
+    points, query = np.array([[1 / 3], [np.nextafter(1 / 3, 1)], [0.5]]), np.array([[1 / 3]])
+    told, one = np.array([7, 8, 9]), np.zeros(1, dtype=np.int64)
+    own = np.array([0, 1]), np.array([7]), np.array([1.0])
+
+    def found(rows):
+        return key_matches(points[rows], np.zeros(len(rows), dtype=np.int64), told[rows], query, one, own)
+
+    for each in (found([0, 1, 2]), found([1, 2, 0]), found([0]).merge(found([1, 2])), found([1]).merge(found([2, 0]))):
+        assert (each.ties.tolist(), each.own.tolist(), each.chances.tolist()) == ([2], [1.0], [0.5])
+
+
 def test_everything_is_the_stewards_and_held_against_the_agencys_threshold():
     found = scenario_risk(
         "a", ["x"], [1, 2, 9], k=5, own=[1, 2, 0], chances=[0.5, 0.25, 0.0], sampling_fraction=0.1, of=900
