@@ -273,12 +273,12 @@ def means_not_kept(fitted: Fitted) -> list[str]:
         if abs(drawn) > most:
             found.append(
                 f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, "
-                "and its mean and sum are not kept: tell the recipients, who must not add it up"
+                "and its mean, sum and variance are not kept: tell the recipients, who must not add it up"
             )
         if abs(clipped) > most:
             found.append(
                 f"column {each.name!r}: values outside its bounds make up much of its mean, and are released inside: "
-                "its mean and sum are not kept; declare other bounds, or tell the recipients"
+                "its mean, sum and variance are not kept; declare other bounds, or tell the recipients"
             )
     return found
 

@@ -318,9 +318,9 @@ REMEDY = (
     "To try settings without a release: anonpipe compare"
 )
 HELD = (
-    "repeat.growing: {count} earlier releases overlap with this one; from each at least {at_least} units differ, or "
-    "none, in every column, and twice as many in all, among the records of every combination of the columns that are "
-    "released unchanged"
+    "repeat.growing: {count} of the earlier releases overlap with this one; from each at least {at_least} units "
+    "differ, or none, in every column, and twice as many in all, among the records of every combination of the columns "
+    "that are released unchanged"
 )
 ALLOWED = "earlier releases that this one overlaps with were allowed by the job: "
 
@@ -364,8 +364,8 @@ def _too_few(counted: Counted, lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 _TOO_FEW = (
-    "since the release of {time} units joined, left or changed, but fewer than {at_least} in some column, or fewer "
-    "than {twice} in all, among the records of some combination of the columns that are released unchanged ({what}): "
+    "since the release of {time} units joined, left or changed, but too few ({what}): {at_least} or none must in every "
+    "column, and {twice} in all among the records of every combination of the columns that are released unchanged, as "
     "the difference of both releases would tell of them. Release again when more have changed; units are counted "
     "cautiously, so that it can take some more"
 )
