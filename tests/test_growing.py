@@ -225,7 +225,7 @@ def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
     before = nights.joined(tmp_path, 5, True, 1, 400)
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
     assert before.columns == before.pairs == before.status == before.named == 1.0 and before.ages < 0.5
-    assert after.columns < 0.5 and after.pairs < 0.5 and after.ages > 1.0
+    assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
 
 
 def test_quantile_functions_are_of_a_sample():
