@@ -21,7 +21,7 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
-from anonpipe.evaluate.risk._scenario_kernel import NOUGHT, SAME, nearest_of_block
+from anonpipe.evaluate.risk._scenario_kernel import nearest_of_block, reach
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.types import FloatArray, IntArray
@@ -331,7 +331,7 @@ class KeyMatches:
     def merge(self, later: Self) -> Self:
         """Of both parts the nearer ones, and all that are equally near."""
         low = np.minimum(self.squared, later.squared)
-        first, second = (each.squared <= low * (1.0 + SAME) + NOUGHT for each in (self, later))
+        first, second = (each.squared <= reach(low) for each in (self, later))
         return type(self)(
             low,
             np.where(first, self.ties, 0) + np.where(second, later.ties, 0),

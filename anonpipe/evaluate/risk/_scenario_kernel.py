@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numba as nb
 import numpy as np
+from numba.extending import register_jitable
 
 from anonpipe.types import FloatArray, IntArray
+
+Squared = TypeVar("Squared", float, FloatArray)
 
 SAME = 1e-9
 """Squared distances that differ by no more than this share are equal: their sums are rounded."""
 
 NOUGHT = 1e-24
-"""Nor do squared distances that differ by this: coordinates in standard deviations are rounded
+"""So are squared distances that differ by no more than this: coordinates in standard deviations are rounded
 themselves, and where two points lie on the query one would be told from the other by that."""
+
+
+@register_jitable
+def reach(squared: Squared) -> Squared:
+    """Up to where squared distances are equal to this smaller one."""
+    return squared * (1.0 + SAME) + NOUGHT
 
 
 @nb.njit(cache=True, nogil=True)
@@ -63,9 +74,9 @@ def nearest_of_block(
             distance = 0.0
             for j in range(queries.shape[1]):
                 distance += (points[i, j] - queries[q, j]) ** 2
-            if distance > best * (1.0 + SAME) + NOUGHT:
+            if distance > reach(best):
                 continue
-            if distance < best * (1.0 - SAME) - NOUGHT or best == np.inf:
+            if best > reach(distance):
                 best, ties[q], own[q] = distance, 0, 0.0
             ties[q] += 1
             for at in range(starts[q], starts[q + 1]):
