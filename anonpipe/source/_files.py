@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
 from anonpipe.source._folder_keys import Keys, is_key, keys_below
-from anonpipe.storage.remote import Remote
+from anonpipe.storage.remote import telling
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def locate(path: str) -> tuple[Any, str]:
         fsspec.core.url_to_fs,
         path,
     )
-    return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem), inside
+    return telling(filesystem), inside
 
 
 def open_bytes(path: str) -> Any:

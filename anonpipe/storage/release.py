@@ -32,7 +32,7 @@ from fsspec.implementations.local import LocalFileSystem
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, BusyError, InputError, OutputError
 from anonpipe.files import sync_path, why, write_atomic
-from anonpipe.storage.remote import Remote
+from anonpipe.storage.remote import telling
 from anonpipe.storage.signature import fingerprint, is_signed
 from anonpipe.storage.versions import (
     FAILED,
@@ -92,7 +92,7 @@ def place(url: str, internal: str | None = None) -> Place:
         raise OutputError(
             f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
         )
-    return Place(filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem), root)
+    return Place(telling(filesystem), root)
 
 
 def check_writable(where: Place) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import wraps
 from typing import Any
 
+from fsspec.implementations.local import LocalFileSystem
+
 from anonpipe.errors import AnonpipeError
 from anonpipe.files import StorageError
 
@@ -40,44 +42,49 @@ def as_os_errors() -> Iterator[None]:
     raise StorageError(f"the storage does not answer, or refuses ({kind})")
 
 
-class Remote:
+def telling(filesystem: Any) -> Any:
+    """A file system of fsspec whose errors can be told: a disk of this machine as it is."""
+    return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem)
+
+
+class _Telling:
+    """What a library gives, as it is but for its errors."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._given, name)
+        return _guarded(found) if callable(found) else found
+
+
+class Remote(_Telling):
     """A file system of fsspec as it is, but for its errors and for folders that it does not need."""
 
     def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
+        super().__init__(filesystem)
         given = filesystem.protocol
         self.protocols = {given} if isinstance(given, str) else set(given)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._filesystem, name)
-        return _guarded(found) if callable(found) else found
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Make a folder where there are folders."""
         if not self.protocols & _BUCKETS:
             with as_os_errors():
-                self._filesystem.makedirs(path, exist_ok=exist_ok)
+                self._given.makedirs(path, exist_ok=exist_ok)
 
     def open(self, path: str, mode: str = "rb") -> Any:
         """A file whose errors are OSErrors, too."""
         with as_os_errors():
-            return _RemoteFile(self._filesystem.open(path, mode))
+            return _RemoteFile(self._given.open(path, mode))
 
 
-class _RemoteFile:
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._handle, name)
-        return _guarded(found) if callable(found) else found
-
+class _RemoteFile(_Telling):
     def __enter__(self) -> _RemoteFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         with as_os_errors():
-            self._handle.close()
+            self._given.close()
 
 
 def _guarded(function: Any) -> Any:
