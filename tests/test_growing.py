@@ -21,7 +21,7 @@ from anonpipe.pipeline.partitioning import Cut, Partition, withhold
 from anonpipe.rng import keyed
 from anonpipe.storage.release import place
 from anonpipe.storage.release_log import look, note_release
-from anonpipe.storage.unit_sums import UnitSums, buckets_for
+from anonpipe.storage.unit_sums import UnitSums, buckets_for, merge_sums
 from tests import small
 from tests.attacks import nights
 from tests.test_repeats import SECRET, said, trace
@@ -93,7 +93,7 @@ def test_changed_units_are_counted_and_never_more_than_there_are():
         parts = [
             UnitSums.of(marks, which[at], 0, places[at], other[at], buckets_for(20)) for at in np.array_split(rows, 3)
         ]
-        found, columns = one.changed(parts[2].merge(parts[0]).merge(parts[1]))
+        found, columns = one.changed(merge_sums([parts[2], parts[0], parts[1]]))
         assert (found <= units).all() and (found >= min(units, 15) * 0.7).all() and columns.tolist() == [0, 0]
         assert (found > 0).all() == (units > 0)
 

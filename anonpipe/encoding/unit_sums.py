@@ -12,7 +12,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.row_hash import HashArray, column_lanes, keyed_rows
 from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
-from anonpipe.storage.unit_sums import MOST, UnitSums, buckets_for
+from anonpipe.storage.unit_sums import MOST, UnitSums, buckets_for, merge_sums
 from anonpipe.types import BoolArray
 
 
@@ -65,9 +65,11 @@ class UnitTracer:
         # by content alone: numbers of rows that are given anew every night are taken for other persons
         counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
         buckets = self.sums.sums.shape[1]
+        parts = [self.sums]
         for at, (name, each) in enumerate(zip([*self.names, "units", "contents"], counts, strict=True)):
             marks = number_keys(keyed(self.key, "count", str(at), name), distinct)
-            self.sums = self.sums.merge(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
+            parts.append(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
+        self.sums = merge_sums(parts)
         if self.sums.sums.size > MOST:
             raise InputError(
                 "repeat.growing counts changed persons among the records of each combination of the columns that are "

@@ -193,9 +193,10 @@ def trace_of(work: Work) -> Trace:
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
-    sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units]
-    counted = counted_of(work.job, [each for each in sums if each is not None])
-    return Trace(digest, digest_of_job, work.source.rows, tuple(work.job.released), sketches, counted)
+    grows = work.job.fewest_changed is not None
+    sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
+    told = work.source.rows, tuple(work.job.released), sketches
+    return Trace(digest, digest_of_job, *told, counted_of(work.job, sums))
 
 
 def counted_of(job: Job, sums: list[UnitSums]) -> Counted | None:

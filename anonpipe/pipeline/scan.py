@@ -50,7 +50,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scan = merge_scans(scans)
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_sample_file(index), (sample, np.concatenate(keys)))
-    work.staging.write_record(f"unit_sums/{index}.npz", None if tracer is None else tracer.sums)
+    if tracer is not None:
+        work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close() for writer in writers.values()]
     }

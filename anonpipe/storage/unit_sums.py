@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -92,14 +91,6 @@ class UnitSums:
         shaped = sums.reshape(len(marks), buckets).astype(np.uint32)[order]
         return cls(marks[order], np.full(len(marks), column, dtype=np.int64), shaped)
 
-    def merge(self, other: UnitSums) -> UnitSums:
-        """The sums of two parts together."""
-        every = np.concatenate([self.marks, other.marks])
-        marks, first, which = np.unique(every, return_index=True, return_inverse=True)
-        sums = np.zeros((len(marks), self.sums.shape[1]), dtype=np.uint32)
-        np.add.at(sums, which.reshape(-1), np.concatenate([self.sums, other.sums]))
-        return UnitSums(marks, np.concatenate([self.columns, other.columns])[first], sums)
-
     def changed(self, other: UnitSums) -> tuple[IntArray, IntArray]:
         """At least how many units differ in each count that either has, and the column of each; -1 for one of `other`.
 
@@ -128,4 +119,8 @@ def _folded(sums: SumArray, buckets: int) -> SumArray:
 
 def merge_sums(parts: Sequence[UnitSums]) -> UnitSums:
     """The sums of all parts together, one or more."""
-    return reduce(UnitSums.merge, parts)
+    every = np.concatenate([part.marks for part in parts])
+    marks, first, which = np.unique(every, return_index=True, return_inverse=True)
+    sums = np.zeros((len(marks), parts[0].sums.shape[1]), dtype=np.uint32)
+    np.add.at(sums, which.reshape(-1), np.concatenate([part.sums for part in parts]))
+    return UnitSums(marks, np.concatenate([part.columns for part in parts])[first], sums)
