@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.encoding.values import plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
-from anonpipe.files import drafted, sync_path
+from anonpipe.files import drafted, sync_path, why
 from anonpipe.source import NULLS
 from anonpipe.storage.versions import Place
 
@@ -57,8 +57,8 @@ def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported
         raise InputError(f"{target}: give a file that ends in .csv or .csv.gz, or --by COLUMN for a folder")
     like_null: set[str] = set()
     rows = 0
-    schema = _schema_of_csv(where, manifest)
     try:
+        schema = _schema_of_csv(where, manifest)
         with (
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
@@ -73,7 +73,7 @@ def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported
                 like_null |= {name for name in told.schema.names if _like_null(told.column(name))}
                 writer.write_batch(told)
     except OSError as error:
-        problem = error.strerror or type(error).__name__
+        problem = why(error)
     else:
         told_names = ", ".join(map(repr, sorted(like_null)))
         warning = f"texts of {told_names} such as NA are taken for missing by many readers of CSV"
@@ -121,7 +121,7 @@ def export_folders(where: Place, manifest: dict[str, Any], target: Path, by: Seq
             sync_path(path)
         os.rename(draft, target)
     except OSError as error:
-        problem = error.strerror or type(error).__name__
+        problem = why(error)
     else:
         return Exported(str(target), sum(sizes.values()), len(files))
     finally:

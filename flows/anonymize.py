@@ -132,7 +132,7 @@ def verify(run: Run) -> Verdict:
             for c in _failed_first(verdict)
         ],
         key="anonpipe-verdict",
-        description=f"verdict: {'passed' if verdict.passed else 'failed, nothing was released'}",
+        description=f"verdict: {verdict.word}" + ("" if verdict.passed else ", nothing was released"),
     )
     return verdict
 

@@ -20,6 +20,7 @@ import numpy as np
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.radix import Radix
+from anonpipe.kernels.groups import sort_groups
 from anonpipe.rng import generator, keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
 
@@ -146,9 +147,11 @@ def counted_blocks(features: FeatureEncoder) -> tuple[NumberBlock | CategoryBloc
 
 def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntArray:
     """Records at random of the categories that have too many, in random order."""
-    order = rng.permutation(len(codes))
-    chosen = [order[codes[order] == code][: -lacking[code]] for code in np.flatnonzero(lacking < 0).tolist()]
-    return rng.permutation(np.concatenate([np.empty(0, dtype=np.int64), *chosen]))
+    shuffled = rng.permutation(len(codes))
+    order, starts = sort_groups(codes[shuffled])
+    place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
+    most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
+    return rng.permutation(shuffled[order[place < most]])
 
 
 def _codes(block: NumberBlock | CategoryBlock, column: FloatArray, size: int) -> IntArray:

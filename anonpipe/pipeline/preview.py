@@ -181,8 +181,8 @@ def preview(job: Job) -> Preview:
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
-    told = job_digest(job, unit), source.rows, tuple(job.released)
-    trace = Trace(resolved.digest, *told, scanned.sketches, counted_of(job, scanned.sums))
+    digests = resolved.digest, job_digest(job, unit)
+    trace = Trace(*digests, source.rows, tuple(job.released), scanned.sketches, counted_of(job, scanned.sums))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,12 @@ def _form(array: npt.NDArray[Any]) -> list[Any]:
     """Type, shape and order of an array."""
     if array.dtype.hasobject or array.dtype.fields:
         raise TypeError(f"an array of {array.dtype} cannot be saved; give one of plain values")
-    return [array.dtype.str, array.shape, "F" if array.flags.fnc else "C"]
+    return [array.dtype.str, array.shape, _order(array)]
+
+
+def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
+    """In which its values follow each other."""
+    return "F" if array.flags.fnc else "C"
 
 
 def _below_each_other(arrays: Arrays) -> npt.NDArray[np.uint8]:
@@ -68,7 +73,7 @@ def _below_each_other(arrays: Arrays) -> npt.NDArray[np.uint8]:
     out = np.zeros(sum(_room(array.nbytes) for array in arrays), dtype=np.uint8)
     at = 0
     for array in arrays:
-        flat = array.ravel("F" if array.flags.fnc else "C")
+        flat = array.ravel(_order(array))
         out[at : at + array.nbytes] = flat.view(np.uint8)
         at += _room(array.nbytes)
     return out

@@ -574,9 +574,8 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
         variable.column for variable, here in zip(view.variables, compared.null_share > 0, strict=True) if here
     }
     synthetic = {variable.column for variable in view.variables if variable.synthesized}
-    rounded = (
-        compared.rounded_share(evidence) + compared.withheld(evidence) / 2.0
-    )  # a share's deviation is a half at most
+    most = compared.withheld(evidence) / 2.0  # a share's deviation is a half at most
+    rounded = compared.rounded_share(evidence) + most
     checks = [
         *_moments(compared, evidence, limits),
         compared.against("category_share", share, limits["category_share"] + rounded[category], evidence, category),
