@@ -260,6 +260,32 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
         parse_job(yaml.safe_load(text))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "small", "mask"),
+    [
+        ((500, 400, 4), "merge", "local_synthesis"),
+        ((500, 4), "error", None),  # maybe the only event
+        ((500, 400, 40), "error", None),  # more than a few, and too few for covariances
+        ((500, 60, 4), "merge", None),  # of groups only the 4 are moved, of masks the 60, too
+        ((500, 400, 60), "error", "local_synthesis"),
+        ((30, 20, 2), "merge", None),
+    ],
+)
+def test_a_status_of_a_few_persons_joins_another_and_no_more(tmp_path, sizes, small, mask):
+    rng, rows = np.random.default_rng(1), sum(sizes)
+    table = {
+        "status": np.repeat([f"status {at}" for at in range(len(sizes))], sizes),
+        "time": rng.exponential(50, rows),
+        "age": np.floor(rng.normal(60, 9, rows)),
+    }
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    text = propose_job(str(tmp_path / "in.parquet"), str(tmp_path / "out"), 5)
+    told = yaml.safe_load(text)
+    assert told["strata"] == {"by": ["status"], "small": small}
+    assert told.get("mask", {}).get("method") == mask
+    assert ("nearly nobody has one of the values" in text) == (small == "merge")
+
+
 def test_the_demonstration_table(tmp_path: Path) -> None:
     write_registry(tmp_path / "registry.parquet", 20_000)
     text = propose_job(str(tmp_path / "registry.parquet"), "out", 5)

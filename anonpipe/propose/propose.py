@@ -60,6 +60,9 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 FEW_RECORDS = 50
 """Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)."""
 
+MERGED = 100
+"""Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)."""
+
 _IDENTIFYING = frozenset(
     (
         "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
@@ -222,7 +225,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
-    chosen = road(looks, guesses, rows)
+    chosen = road(looks, guesses, rows, k)
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     return _write(source_url, output, k, guesses, needs, chosen, rows)
@@ -281,19 +284,25 @@ def _sample(source_url: str) -> tuple[pa.Table, int]:
 
 @dataclass(frozen=True)
 class Road:
-    """How records are proposed to be replaced: by which mask, or in groups (None), and why not by `local_synthesis`."""
+    """How records are proposed to be replaced: by which mask, or in groups (None), and why not by `local_synthesis`.
+
+    With `merge`, strata that are too small for it join another.
+    """
 
     mask: str | None
     why: str = ""
+    merge: bool = False
 
 
-def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Road:
+def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> Road:
     """`local_synthesis` where it can be had, else what suits; no figure of the data is told.
 
     Masks count rows, and need two records more than feature columns in each stratum
     (`by_mask.procedure`), and `FEW_RECORDS` for covariances that are worth more
-    than those of groups. Of categories alone there is nothing to form groups by, and groups of
-    equal records would hand them on: records of no person are drawn in the spectral basis.
+    than those of groups; a few persons whose status nearly nobody else has join
+    another stratum. Of categories alone there is nothing to form groups by, and
+    groups of equal records would hand them on: records of no person are drawn in
+    the spectral basis.
 
     Examples
     --------
@@ -311,17 +320,30 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Road
         return Road(None, f"masks count rows, and {_quoted(several[0])} names units of several: groups hold k of these")
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     width = sum(_width(look, guesses[look.name]) for look in masked)
-    sampled = max(1, len(looks[0].codes))
-    states = [look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS]
-    counted = [np.bincount(look.codes[look.codes >= 0]).min() * rows / sampled for look in states]
+    strata = _strata(looks, guesses, rows)
     least = max(FEW_RECORDS, width + 2)
-    if min([float(rows), *counted]) < least:
-        return Road(None, f"the table, or a stratum of it, has fewer than the {least} records that masks need for it")
+    merge = _can_join(strata, max(k, width + 2), max(MERGED, width + 2))
+    if strata.min() < least and not merge:
+        few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
+        return Road(None, few, _can_join(strata, k, k))
     if all(guesses[look.name].kind.coded for look in masked):
-        return Road(
-            "spectral_swap", "no masked column is a number or a date, and local_synthesis forms groups by these"
-        )
-    return Road("local_synthesis")
+        why = "no masked column is a number or a date, and local_synthesis forms groups by these"
+        return Road("spectral_swap", why, merge)
+    return Road("local_synthesis", merge=merge)
+
+
+def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:
+    """About how many records the proposed strata have."""
+    for look in looks:
+        if guesses[look.name].role is Role.SURVIVAL_STATUS:
+            return np.asarray(np.bincount(look.codes[look.codes >= 0]) * (rows / len(look.codes)))
+    return np.array([float(rows)])
+
+
+def _can_join(strata: Floats, small: int, large: int) -> bool:
+    """Whether some strata are small, and all others large: two or more, of which one may be of their event status."""
+    few, many = int((strata < small).sum()), int((strata >= large).sum())
+    return 0 < few == len(strata) - many and many > 1
 
 
 def _width(look: Look, guessed: Guess) -> int:
@@ -819,6 +841,7 @@ def _write(
         needs=needs,
         why=chosen_road.why,
         mask=chosen_road.mask if needs is None else None,
+        merge=chosen_road.merge,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
         timed=Role.SURVIVAL_TIME in by_role,
