@@ -67,9 +67,10 @@ NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
 TRANSFORMS: Mapping[str, str] = {
     "normal_scores": "masked by the normal scores of their ranks, and released with the distribution that they had "
     "(inside each stratum, survival times also by event): values that k or more records hold keep their shares, others "
-    "are drawn around means of k or more neighbouring values. The mean is kept where no few records make it up, as "
-    "their extremes are drawn in; with them go variance and ordinary correlations of long-tailed columns, whose ranks "
-    "are correlated as before. Other means and covariances that were held against the original are those of the scores",
+    "are drawn around means of k or more neighbouring values. The mean is kept but for extremes that alone, or fewer "
+    "than k that stand far apart from all others, would make up such a mean: they are drawn in; with them go variance "
+    "and ordinary correlations of long-tailed columns, whose ranks are correlated as before. Other means and "
+    "covariances that were held against the original are those of the scores",
     "log": "masked by logarithms, whose means and covariances were held against the original's; of the values "
     "themselves only the mean was, and their distribution was not kept",
     "none": "masked as they are: means and covariances were held against the original's, and the shape of the "

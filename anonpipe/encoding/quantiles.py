@@ -1,7 +1,7 @@
 """The distribution of a column as it may be released: values of k or more records, and means of runs of k or more.
 
 Nothing of fewer than k records leaves it: neither a value nor an extreme, nor
-a mean that one record makes up most of.
+a mean that one record makes up most of, or few that stand apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 DOMINANCE = 0.1
 """How near, in parts of its distance from the run below (or above), others may come to a record's value: the p of
-the p % rule (Hundepool et al. 2012, section 4.2.2)."""
+the p % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being
+at less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k."""
 
 FEWEST = 3
 """Records that a run has at least, where k is smaller: the mean of two tells each of them the other."""
@@ -68,7 +69,7 @@ class Quantiles:
         so the function ascends, and every run keeps its mean. Fewer than k between
         atoms count as the nearest atom: a mean over them and records of the
         atom, whose value is known, would be a mean over them alone. An extreme
-        that makes up most of a run's mean is drawn in (`DOMINANCE`).
+        that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart (`DOMINANCE`).
 
         Parameters
         ----------
@@ -94,9 +95,10 @@ class Quantiles:
         if not len(counts):
             return cls(np.array([0, 0]), np.zeros(1), np.zeros(1), 0.0, 0.0)
         inside = np.clip(values, low, high)
-        piece, is_atom = cut_runs(counts, inside, atom, max(k, FEWEST))
+        least = max(k, FEWEST)
+        piece, is_atom = cut_runs(counts, inside, atom, least)
         starts = np.append(np.flatnonzero(np.diff(piece, prepend=-1)), len(piece))
-        centres, distance = run_means(counts, inside, starts, is_atom, DOMINANCE).T.copy()
+        centres, distance = run_means(counts, inside, starts, is_atom, least, DOMINANCE).T.copy()
         centres[piece[atom]] = inside[atom]
         edges = np.append(0, np.cumsum(np.add.reduceat(counts, starts[:-1])))
         halves = _halves(centres, is_atom, low, high)

@@ -4,6 +4,9 @@ A table of incomes as they are: lognormal, with one of 98,765,432. Who knows it 
 is nearest; the released income that is nearest to the true one is compared with it. Counted over all records,
 the persons who stand out do not show.
 
+Three alike are too many for a rule on one: who knows that there are three adds up the k largest released incomes,
+takes off what k - 3 others of the next one's size have, and has their sum.
+
 `python -m tests.attacks.extremes`
 """
 
@@ -20,9 +23,11 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.pipeline.staged import released_rows
+from anonpipe.types import FloatArray
 from tests import small
 
 ROWS, K, KNOWN = 4_000, 5, 98_765_432.0
+ALIKE = (KNOWN, 87_654_321.0, 76_543_210.0)
 COLUMNS: dict[str, Any] = {
     "income": {"kind": "continuous", "bounds": [0, None]},
     "wealth": {"kind": "continuous"},
@@ -54,11 +59,11 @@ class Found(NamedTuple):
         )
 
 
-def incomes(rows: int = ROWS, seed: int = 1) -> pa.Table:
-    """Incomes and wealth that go together, and one that everybody knows."""
+def incomes(rows: int = ROWS, seed: int = 1, known: tuple[float, ...] = (KNOWN,)) -> pa.Table:
+    """Incomes and wealth that go together, and some that everybody knows."""
     rng = np.random.default_rng(seed)
     income = rng.lognormal(10.0, 1.0, rows)
-    income[7] = KNOWN
+    income[7 : 7 + len(known)] = known
     columns = {
         "income": income,
         "wealth": income * rng.lognormal(0.0, 1.5, rows) - 20_000.0,
@@ -75,17 +80,31 @@ def attack(job: Job) -> Found:
         context = run.context
         risks = {one.name: one for one in load_assessment(context.work).risk}
         outer, far = risks.get("tails.columns_1"), risks.get("tails.together_1")
-        at = context.fitted.cells.names.index("income")
-        places = range(len(context.cut.partitions))
-        released = np.concatenate(
-            [released_rows(context.work, context.fitted, context.cut, place)[:, at] for place in places]
-        )
-        off = float(np.abs(released / KNOWN - 1.0).min())
+        off = float(np.abs(_released_incomes(run) / KNOWN - 1.0).min())
         if outer is None or far is None or outer.baseline is None:
             return Found(np.nan, np.nan, np.nan, off)
         return Found(outer.baseline, outer.value, far.value, off)
 
     return unpublished(job, False, lambda _: None, "ignore", found)
+
+
+def together(job: Job) -> float:
+    """How far off, as a share, is the sum of three alike that is worked out from the largest released incomes."""
+
+    def found(run: Run) -> float:
+        *largest, border = np.sort(_released_incomes(run))[::-1][: job.k + 1]
+        worked_out = sum(largest) - (job.k - len(ALIKE)) * border
+        return float(abs(worked_out / sum(ALIKE) - 1.0))
+
+    return unpublished(job, False, lambda _: None, "ignore", found)
+
+
+def _released_incomes(run: Run) -> FloatArray:
+    """Of all rows."""
+    context = run.context
+    at, places = context.fitted.cells.names.index("income"), range(len(context.cut.partitions))
+    rows = [released_rows(context.work, context.fitted, context.cut, place)[:, at] for place in places]
+    return np.concatenate(rows)
 
 
 def setting(folder: Path, table: pa.Table, transform: str | None = None, **changes: Any) -> Job:
@@ -98,11 +117,14 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
 
 def main() -> None:
     """Print a line a setting."""
-    table = incomes()
+    table, three = incomes(), incomes(known=ALIKE)
     print(f"{ROWS} incomes, one of {KNOWN:,.0f} among them; k={K} where not said")
     for name, changes in SETTINGS.items():
         with tempfile.TemporaryDirectory() as folder:
             print(f"{name:40}", attack(setting(Path(folder), table, **changes)), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            off = together(setting(Path(folder), three, **changes))
+            print(f"{'':40} sum of three alike: {off:.1%} off", flush=True)
 
 
 if __name__ == "__main__":

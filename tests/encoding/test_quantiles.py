@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.encoding._runs_kernel import _apart
 from anonpipe.encoding.quantiles import DOMINANCE, Quantiles
 from anonpipe.encoding.radix import Radix
 
@@ -149,6 +150,46 @@ def test_nobody_in_the_outermost_run_can_tell_the_largest_value(values, k):
         return
     estimate = len(held) * (found.centres[-1] - border) - (held[-2] - border)
     assert abs(estimate - largest) >= 0.999 * DOMINANCE * largest or np.isclose(held[-2], held[-1])
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from([1e-3, 0.02, 0.5, 1.0, 3.0, 40.0, 900.0])), min_size=2),
+    st.sampled_from([0.0, 0.01, 1.0]),
+    st.integers(2, 8),
+)
+def test_who_stands_apart_is_who_a_list_tells(steps, width, fewer):
+    counts, excess = np.array([n for n, _ in steps]), np.cumsum([step for _, step in steps])[::-1].copy()
+    each, found = np.repeat(excess, counts).tolist(), 0
+    for m in range(1, min(fewer, len(each))):
+        between = each[m - 1] != each[m]
+        if between and 10 * max(width, each[m]) < each[m - 1] and 10 * sum(each[m:]) < sum(each[:m]):
+            found = m
+    assert _apart(counts, excess, width, fewer, DOMINANCE) == np.searchsorted(np.cumsum(counts), found, side="left") + (
+        found > 0
+    )
+
+
+@pytest.mark.parametrize("k", [3, 5, 20])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, side):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        others = rng.lognormal(10, 1, rng.integers(k, 800))
+        for giants in range(2, k):
+            alike = TOP * (1.0 + 0.3 * rng.random(giants))
+            found = fitted(side * np.append(others, alike), k)
+            assert np.abs(found.centres).max() < 0.1 * TOP and abs(found.drawn) * found.rows > 0.9 * alike.sum()
+        found = fitted(side * np.append(others, TOP * (1.0 + 0.3 * rng.random(k))), k)
+        assert np.abs(found.centres).max() > 0.5 * TOP  # k of them are a mean of k
+
+
+def test_chance_hardly_ever_sets_few_records_apart():
+    rng, found = np.random.default_rng(3), 0
+    for _ in range(300):
+        excess = np.sort(rng.exponential(size=200))[::-1][:10]
+        found += _apart(np.ones(5, dtype=np.int64), excess[:5] - excess[5], excess[5] - excess[9], 5, DOMINANCE) > 0
+    assert found <= 2
 
 
 def test_a_value_of_k_minus_one_records_is_no_atom_and_no_mean():
