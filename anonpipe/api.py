@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ from anonpipe.job.model import Job, load_job, parse_job
 from anonpipe.pipeline.in_memory import InMemory, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
-from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.storage.staging import scratch
 from anonpipe.verify import words
 from anonpipe.verify.verdict import Verdict
 
@@ -157,15 +156,11 @@ def anonymize(
     if not arrow.num_rows:
         raise InputError("the table has no rows; give one of at least k rows")
     parsed = _as_job(job)
-    staging = Staging(make_private(staging_root(parsed.run.staging)) / f"memory-{secrets.token_hex(8)}")
-    with lock(staging):  # by the lock, `anonpipe purge` tells what a killed notebook left from what is in use
-        try:
-            source = make_private(staging.root) / "table.parquet"
-            _write(arrow, source)
-            inside = parsed.model_copy(update={"input": str(source), "output": str(staging.root / "out")})
-            return _anonymized(in_memory(inside, on_progress), arrow.schema, table)
-        finally:
-            remove(staging)
+    with scratch("memory", parsed.run.staging) as folder:
+        source = folder / "table.parquet"
+        _write(arrow, source)
+        inside = parsed.model_copy(update={"input": str(source), "output": str(folder / "out")})
+        return _anonymized(in_memory(inside, on_progress), arrow.schema, table)
 
 
 def _anonymized(made: InMemory, schema: pa.Schema, given: Any) -> Anonymized:

@@ -87,7 +87,7 @@ def _options(
 
 @app.command()
 def init(
-    source: Annotated[str, typer.Argument(help="The data: Parquet or CSV, a file, folder, glob or URL")],
+    source: Annotated[str, typer.Argument(help="The data: a file, folder, glob or URL, or an SQL file")],
     output: Annotated[str, typer.Option(help="Where releases will be published")] = "release-folder",
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     analyses: Annotated[
@@ -279,15 +279,21 @@ def report(
     page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
 ) -> None:
     """Draw the page of a report again from its JSON."""
-    from anonpipe.files import write_atomic
-    from anonpipe.report import read_report, render
+    from anonpipe.report import read_report
 
-    made = read_report(source)
+    _draw(read_report(source), page)
+
+
+def _draw(made: Report, page: Path, silent: bool = False) -> None:
+    """Write the page of a report, for nobody else's eyes where it is internal."""
+    from anonpipe.files import write_atomic
+    from anonpipe.report import render
+
     private = made.audience == "internal"
     write_atomic(page, render(made).encode(), private)
-    display.line(
-        f"{page}: {'internal report, for the data steward only' if private else 'external report, for recipients'}"
-    )
+    whose = "internal report, for the data steward only" if private else "external report, for recipients"
+    if not silent:
+        display.line(f"{page}: {whose}")
 
 
 def _refuse(release: str, found: Checked) -> None:
@@ -351,7 +357,7 @@ def verify(
 
 @app.command()
 def evaluate(
-    original: Annotated[str, typer.Argument(help="The original: Parquet or CSV, a file, folder, glob or URL")],
+    original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
     release: Annotated[str, typer.Argument(help="A release of it, whoever made it, in the same forms")],
     job: Annotated[
         Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
@@ -363,6 +369,7 @@ def evaluate(
         bool, typer.Option("--paired", help="Row i of the release was made from row i of the original")
     ] = False,
     k: Annotated[int | None, typer.Option(min=2, help="Smallest group that is looked at (default: the job's)")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Also draw all of it as a page, with pictures")] = None,
     settings: Setting = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the checks that failed alone")] = False,
@@ -377,6 +384,8 @@ def evaluate(
     with display.err.status("measuring"):
         found = evaluate_release(original, release, loaded, hold_out=hold_out, paired=paired, k=k)
     display.show_evaluated(found, form)
+    if page is not None:
+        _draw(found.report, page, quiet or as_json)
     if not found.verdict.passed:
         raise GateError(
             "the release does not keep a limit" + _failed(found.verdict) + _held_against_nothing(found.verdict)

@@ -507,7 +507,8 @@ def test_the_sample_is_bounded_and_spread(tmp_path: Path) -> None:
     rows = 4 * SAMPLE_ROWS
     table = pa.table({"year": np.arange(rows) // (rows // 4), "x": np.random.default_rng(12).normal(size=rows)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows // 10)
-    sample, rows = propose._sample(str(tmp_path / "a.parquet"))
+    source = open_source(str(tmp_path / "a.parquet"))
+    sample, rows = propose._sample(source), source.rows
     assert sample.num_rows == SAMPLE_ROWS
     assert set(sample["year"].to_pylist()) == {0, 1, 2, 3}
     found = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
@@ -518,7 +519,7 @@ def test_a_long_csv_is_sampled_over_its_blocks(tmp_path: Path) -> None:
     rows = SAMPLE_ROWS + 20_000
     text = [f"remark {n % 7} " + "-" * 90 for n in range(rows)]
     pa.csv.write_csv(pa.table({"n": np.arange(rows), "text": text}), tmp_path / "a.csv")
-    seen = propose._sample(str(tmp_path / "a.csv"))[0]["n"].to_numpy()
+    seen = propose._sample(open_source(str(tmp_path / "a.csv")))["n"].to_numpy()
     assert 0.9 * SAMPLE_ROWS < len(seen) <= SAMPLE_ROWS and seen[0] == 0 and seen[-1] > rows - 4_096
     assert np.all(np.diff(seen) > 0)
 

@@ -213,3 +213,28 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "verdict: not checked" in table.out  # no limit was given, and so none was held
     assert max(map(len, table.out.splitlines())) <= 80
     assert call("evaluate", first, second, "--set", "k=9").code == 2
+
+
+def test_the_page_shows_both_tables_and_nothing_that_only_a_run_knows(tmp_path, capsys, monkeypatch):
+    call = small.commands(capsys, monkeypatch)
+    first = small.write_table(tmp_path, people(900, 1), "a.parquet")
+    second = small.write_table(tmp_path, people(900, 2), "b.parquet")
+    page = tmp_path / "page.html"
+    told = call("evaluate", first, second, "--html", page)
+    assert told.code == 0 and f"{page}: internal report" in " ".join(told.out.split())
+    assert page.stat().st_mode & 0o077 == 0
+    text = page.read_text()
+    for word in ("Nothing was held against a limit", first, second, "Columns before and after", "Risk", "<svg"):
+        assert word in text, word
+    for word in (
+        "Nothing was released",
+        "There are no groups",
+        "What was done",
+        "does not guarantee",
+        "Strata",
+        "</p></p>",
+    ):
+        assert word not in text, word
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job_of(gates={"column_shapes": 0.01}).model_dump(mode="json")))
+    told = call("evaluate", first, second, "--job", tmp_path / "job.yaml", "--html", page, "--quiet")
+    assert told.code == 3 and "not kept" in page.read_text() and "page.html" not in told.out

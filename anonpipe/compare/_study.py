@@ -24,7 +24,7 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.run import open_executor
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret
-from anonpipe.source import Source, check_rows, check_types, open_source, read_batches
+from anonpipe.source import Source, check_rows, check_types, opened, read_batches
 from anonpipe.storage.staging import Staging, lock, make_private, read_json, remove, staging_root, write_json
 
 Results = dict[str, TaskResult]
@@ -101,11 +101,10 @@ def _compare(
         raise JobError(f"--draws is {draws}; give at least 1")
     axes, notices = current_names(axes)
     check_names(job, axes)
-    source = open_source(job.input, job.columns)
-    check_types(source.schema, job.columns)
-    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
-    with lock(staging):
+    with opened(job.input, job.columns, job.run.staging) as source, lock(staging):
+        check_types(source.schema, job.columns)
+        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
         try:
             make_private(staging.root)
             kept = _Kept.of(job, source, refresh)

@@ -22,7 +22,7 @@ from anonpipe.pipeline.staged import FILES, VALUES
 from anonpipe.pipeline.tasks import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
-from anonpipe.source import Source, check_rows, check_types, open_source
+from anonpipe.source import Query, Source, check_rows, check_types, find_query, open_source
 from anonpipe.storage import release, sealed
 from anonpipe.storage.records import from_bytes
 from anonpipe.storage.staging import (
@@ -109,9 +109,8 @@ def open_run(
         release.check_writable(release.place(job.output, job.report.internal))
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
-    source = open_source(job.input, job.columns)
-    check_types(source.schema, job.columns)
-    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+    source = find_query(job.input) or open_source(job.input, job.columns)
+    _check(job, source)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that nobody went on with
         purge(folder, days=job.run.keep_days, but=name)
@@ -130,9 +129,19 @@ def open_run(
             yield Run(job, staging, start, logged(on_progress), begun, repeats)
 
 
-def _begin(staging: Staging, job: Job, source: Source, identity: dict[str, Any]) -> None:
+def _check(job: Job, source: Source | Query) -> None:
+    """Refuse an input that does not fit the job, as soon as it is known."""
+    if isinstance(source, Source):
+        check_types(source.schema, job.columns)
+        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+
+
+def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:
     """Write what a new run begins with; the last file tells the digests of the others."""
     make_private(staging.root)
+    if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
+        source = source.read(staging.file(_ANSWER))
+        _check(job, source)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:
@@ -167,7 +176,7 @@ def _is_whole(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", FILES, VALUES})
+    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, FILES, VALUES})
     if found is None:
         return False
     results = [name for name in found if name.startswith("results/")]
@@ -192,6 +201,9 @@ def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
     path = staging.file(f"{FILES}/{result['name']}")
     return path.is_file() and release.sha256(path) == result["sha256"]
 
+
+_ANSWER = "query"
+"""Folder of the rows that a query has given, whose pages have checksums of their own."""
 
 _STARTED_AGAIN = (
     "the input, or anonpipe itself, has changed since the crashed run: the run was started again from the input"

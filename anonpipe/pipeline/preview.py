@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -32,11 +30,11 @@ from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.scan import unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
-from anonpipe.source import Source, Unit, check_rows, check_types, open_source, read_batches
+from anonpipe.source import Source, Unit, check_rows, check_types, opened, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
-from anonpipe.storage.staging import Staging, lock, make_private, remove, staging_root
+from anonpipe.storage.staging import scratch
 from anonpipe.storage.unit_sums import UnitSums
 from anonpipe.verify.catalogue import kind_of
 
@@ -171,10 +169,9 @@ def preview(job: Job) -> Preview:
         As the run would.
     """
     release.check_writable(release.place(job.output, job.report.internal))
-    source = open_source(job.input, job.columns)
-    check_types(source.schema, job.columns)
-    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
-    with _digests_folder(job) as folder:
+    with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
+        check_types(source.schema, job.columns)
+        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
@@ -217,17 +214,6 @@ def preview(job: Job) -> Preview:
         ),
         methods=method.lines,
     )
-
-
-@contextlib.contextmanager
-def _digests_folder(job: Job) -> Iterator[Path]:
-    """A folder for the digests of identifiers, private and purged as the staging of a run."""
-    staging = Staging(make_private(staging_root(job.run.staging)) / f"plan-{secrets.token_hex(8)}")
-    with lock(staging):
-        try:
-            yield make_private(staging.root)
-        finally:
-            remove(staging)
 
 
 def _too_rare(fitted: Fitted) -> list[str]:

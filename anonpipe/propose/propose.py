@@ -27,7 +27,7 @@ from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, 
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
 from anonpipe.job.model import RecipientAnalysis
-from anonpipe.source import Unit, open_source, read_batches
+from anonpipe.source import Source, Unit, opened, read_batches
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -184,7 +184,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     Parameters
     ----------
     source_url
-        The data: Parquet or CSV.
+        The data: files, or an SQL file; see `anonpipe.source`.
     output
         Where releases will be published.
     k
@@ -219,7 +219,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     """
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
-    sample, rows = _sample(source_url)
+    with opened(source_url) as source:
+        sample, rows = _sample(source), source.rows
     looks = look_at(sample)
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
@@ -231,13 +232,13 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
-def guess_columns(source_url: str) -> dict[str, Column]:
+def guess_columns(source: Source) -> dict[str, Column]:
     """Kind of each column of a table that something can be measured of, and role of those that name persons.
 
     Columns that are proposed as dropped for what they tell beside others are
     among them; those of too many texts, or of no usable type, are not.
     """
-    looks = look_at(_sample(source_url)[0])
+    looks = look_at(_sample(source))
     found = guess(looks)
     return {
         look.name: Column(kind=found[look.name].kind, role=_measured_as(found[look.name].role))
@@ -260,9 +261,8 @@ def _by_categories(guessed: Guess) -> Guess:
     return replace(guessed, kind=Kind.CATEGORICAL, reason=guessed.reason or reason)
 
 
-def _sample(source_url: str) -> tuple[pa.Table, int]:
-    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input; and all its rows."""
-    source = open_source(source_url, None)
+def _sample(source: Source) -> pa.Table:
+    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
     pieces = [piece for unit in source.units for piece in _pieces(unit)]
     places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
     batches: list[pa.RecordBatch] = []
@@ -279,7 +279,7 @@ def _sample(source_url: str) -> tuple[pa.Table, int]:
         _, batch = next(read_batches(source, piece, source.schema.names, wanted))
         batches.append(batch.slice(0, wanted))
         left -= batches[-1].num_rows
-    return pa.Table.from_batches(batches), source.rows
+    return pa.Table.from_batches(batches)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from anonpipe.report.content import (
     Report,
     SizeLine,
     SurvivalPart,
+    Treatment,
     Unchecked,
 )
 from anonpipe.verify.check import Check
@@ -158,6 +159,60 @@ def external(facts: Facts) -> Report:
     )
 
 
+@dataclass(frozen=True)
+class BothTables:
+    """What any two tables tell of each other, with names and meanings as in `Facts` and `Report`."""
+
+    original: str
+    release: str
+    rows: int
+    k: int
+    created: str
+    anonpipe: str
+    verdict: Verdict
+    assessment: Assessment
+    warnings: tuple[str, ...]
+    distributions: Sequence[Distribution]
+    survival: Sequence[SurvivalPicture]
+    correlations: CorrelationMatrices | None
+    pictured: int
+
+
+def of_two_tables(found: BothTables) -> Report:
+    """The internal report of two tables; of how the release came about nothing is known."""
+    checks = tuple(CheckLine(**line(check).to_dict()) for check in found.verdict.checks)
+    return Report(
+        of="two tables",
+        audience="internal",
+        created=found.created,
+        anonpipe=found.anonpipe,
+        passed=found.verdict.passed,
+        headline=words.kept(found.verdict.passed, checks),
+        summary=words.summary(checks),
+        k=found.k,
+        rows=found.rows,
+        strata=(),
+        partitions=0,
+        source=found.original,
+        output=found.release,
+        methods=(),
+        columns=(),
+        guarantees=(),
+        not_guaranteed=(),
+        checks=checks,
+        pictures=tuple(_picture(one, "") for one in found.distributions),
+        correlations=_correlations(found.correlations, with_original=True),
+        pictured=found.pictured,
+        survival=tuple(_survival(one) for one in found.survival),
+        utility=tuple(figure(one) for one in found.assessment.utility),
+        risk=tuple(figure(one) for one in found.assessment.risk),
+        analyses=tuple(analysis_part(one) for one in found.assessment.analyses),
+        not_checked=_not_checked(each.check for each in found.assessment.not_checked),
+        warnings=found.warnings,
+        notes=found.verdict.notes,
+    )
+
+
 def _of_series(facts: Facts) -> Facts:
     """Without what holds the original against the release: counts are rounded, and it would tell what they were."""
     assessed = replace(facts.assessment, utility=(), risk=())
@@ -202,7 +257,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
             for line in facts.group_sizes or ()
         ),
-        "pictures": tuple(_picture(job, one) for one in facts.distributions.get(audience, ())),
+        "pictures": tuple(_picture(one, _treatment(job, one.name)) for one in facts.distributions.get(audience, ())),
         "survival": tuple(_survival(one) for one in facts.survival.get(audience, ())),
         "pictured": facts.pictured,
     }
@@ -225,12 +280,15 @@ def _files(facts: Facts) -> tuple[FileLine, ...]:
     return tuple(FileLine(**{key: entry[key] for key in FileLine.model_fields}) for entry in facts.files)
 
 
-def _picture(job: Job, one: Distribution) -> Picture:
-    unchanged = one.name in job.columns and job.columns[one.name].role.unchanged
+def _treatment(job: Job, name: str) -> Treatment:
+    return "unchanged" if name in job.columns and job.columns[name].role.unchanged else "synthetic"
+
+
+def _picture(one: Distribution, treatment: Treatment) -> Picture:
     return Picture(
         name=one.name,
         kind=one.kind.value,
-        treatment="unchanged" if unchanged else "synthetic",
+        treatment=treatment,
         edges=one.edges if one.original else (),
         labels=one.labels if one.original else (),
         original=_shares(one.original),

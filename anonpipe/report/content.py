@@ -24,7 +24,13 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released"
+    "synthetic",
+    "unchanged",
+    "end of an interval",
+    "probability of a category",
+    "as probabilities",
+    "not released",
+    "",
 ]
 
 
@@ -87,7 +93,7 @@ class Picture(Part):
     Attributes
     ----------
     name, kind, treatment
-        The column.
+        The column; of two tables nobody knows what was done with it.
     edges
         Of the bins of numbers and dates (days since 1970-01-01); None for an
         open end. Empty for categories.
@@ -292,8 +298,8 @@ class Report(Part):
 
     Attributes
     ----------
-    format, audience, created, anonpipe
-        Which form, for whom, when (UTC), and by which version of the program.
+    format, of, audience, created, anonpipe
+        Which form, of what, for whom, when (UTC), and by which version of the program.
     passed, headline, summary
         The verdict, in words.
     k, rows, strata, partitions
@@ -323,6 +329,7 @@ class Report(Part):
     """
 
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
+    of: Literal["a run", "two tables"] = "a run"
     audience: Annotated[Audience, BeforeValidator(_audience)]
     created: str
     anonpipe: str

@@ -246,6 +246,17 @@ def headline(passed: bool, rows: int, checks: Sequence[CheckLine]) -> str:
     return f"Nothing was released: {what}."
 
 
+def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
+    """The verdict on two tables in a sentence."""
+    carried_out = sum(check.outcome != "not checked" for check in checks)
+    if not carried_out:
+        return "Nothing was held against a limit; see what was measured."
+    if passed:
+        return f"Every limit that was looked at is kept ({carried_out})."
+    failed = sum(check.outcome == "failed" for check in checks)
+    return f"{failed} of {counted(carried_out, 'limit')} not kept."
+
+
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     """What failed, then how many passed, then what was not checked."""
     failed = [

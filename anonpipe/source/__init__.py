@@ -1,7 +1,11 @@
-"""Reading the input: Parquet, CSV, SPSS, Stata or SAS; a file, a folder, a glob or a URL; as a stream of batches."""
+"""Reading the input: Parquet, CSV, SPSS, Stata or SAS; a file, a folder, a glob or a URL; as a stream of batches.
+
+A query of a database is read once, into Parquet (`_query`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -14,15 +18,20 @@ from anonpipe.source._files import find_files
 from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
 from anonpipe.source._model import Source, Unit
 from anonpipe.source._parquet import open_parquet, read_parquet
+from anonpipe.source._query import Query, find_query
 from anonpipe.source._statistics import open_statistics, read_statistics
+from anonpipe.storage.staging import scratch
 
 __all__ = [
     "NULLS",
+    "Query",
     "Source",
     "Unit",
     "check_rows",
     "check_types",
+    "find_query",
     "open_source",
+    "opened",
     "read_batches",
 ]
 
@@ -61,6 +70,23 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
     (2, [DataType(int64), DataType(string)])
     """
     return hiding(url, _opened, url, columns)
+
+
+@contextlib.contextmanager
+def opened(url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None) -> Iterator[Source]:
+    """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end.
+
+    Raises
+    ------
+    AnonpipeError
+        As `open_source` and `Query.read`.
+    """
+    query = find_query(url)
+    if query is None:
+        yield open_source(url, columns)
+        return
+    with scratch("query", staging) as folder:
+        yield query.read(folder)
 
 
 def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:

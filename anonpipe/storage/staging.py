@@ -416,6 +416,17 @@ def lock(staging: Staging) -> Iterator[None]:
         handle.close()
 
 
+@contextlib.contextmanager
+def scratch(what: str, chosen: str | None) -> Iterator[Path]:
+    """A private folder in the staging, deleted at the end; what a crash leaves there is purged as that of a run."""
+    staging = Staging(make_private(staging_root(chosen)) / f"{what}-{secrets.token_hex(8)}")
+    with lock(staging):
+        try:
+            yield make_private(staging.root)
+        finally:
+            remove(staging)
+
+
 def _lock_path(root: Path) -> Path:
     """Beside the run's folder, and the same for all folders of a job: deleting a folder keeps the lock."""
     return root.with_name(f"{_job_of(root)}.lock")
@@ -529,7 +540,7 @@ def _forget_locks(root: Path) -> None:
             handle.close()
 
 
-_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
+_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
 
 
 def _is_staging(folder: Path) -> bool:

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from anonpipe import engine
-from anonpipe.columns import Role
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.counts import added, counted, row_numbers
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import fit_models, utility
+from anonpipe.evaluate.utility import (
+    Endpoint,
+    correlation_changes,
+    distributions,
+    fit_models,
+    survival_pictures,
+    utility,
+)
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Gates, Job, Measure
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
 from anonpipe.pipeline.evaluation.samples import MODEL_ROWS
+from anonpipe.report import Report
+from anonpipe.report.build import BothTables, of_two_tables
 from anonpipe.rng import generator
 from anonpipe.two_tables._known import KEY, KnownOfTables, look, measured_risk, sampled
 from anonpipe.two_tables._tables import Tables, open_tables
 from anonpipe.types import FloatArray
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, held
+from anonpipe.verify.output_control import bins_for_steward
 from anonpipe.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 USUAL_K = 5
 
@@ -44,6 +60,8 @@ class Evaluated:
         notes what they cannot.
     assessment
         All measures, and what was not measured and why.
+    report
+        All of it with pictures; `anonpipe.report.render` makes a page of it.
     warnings
         What should be looked at first.
     """
@@ -53,6 +71,7 @@ class Evaluated:
     left_out: dict[str, str]
     verdict: Verdict
     assessment: Assessment
+    report: Report
     warnings: tuple[str, ...]
 
 
@@ -70,7 +89,7 @@ def evaluate_release(
     Parameters
     ----------
     original, release
-        Parquet or CSV: files, folders, globs or URLs.
+        Files of data, folders, globs or URLs, or an SQL file that asks a database.
     job
         Describes the columns, and has limits and the recipients' analyses;
         without it columns are described as `anonpipe init` would.
@@ -90,7 +109,8 @@ def evaluate_release(
         libraries, whose texts may quote data, are told by type and place.
     """
     try:
-        return _evaluated(open_tables(original, release, hold_out, job), job, paired, k)
+        with open_tables(original, release, hold_out, job) as tables:
+            return _evaluated(tables, job, paired, k)
     except Exception as error:
         failure = engine.account(error, "the evaluation")
     failure.raise_it()
@@ -107,13 +127,53 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
             "persons; leave out --paired"
         )
     both = tuple(sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
+    before, after = (typed(tables.encoder, cells, tables.encoder.names) for cells in both)
+    seen = _Seen(before, after, {name: column.kind for name, column in tables.columns.items()}, _endpoints(tables, job))
     assessment = (
-        _utility(tables, job, both, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
+        _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
     checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, gates.of_measures))
     notes = (*evaluation.notes(assessment, gates.of_measures), _UNTOLD)
     verdict = Verdict(checks, notes)
-    return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, _warnings(tables, job))
+    warnings = _warnings(tables, job)
+    report = of_two_tables(
+        BothTables(
+            original=tables.original.url,
+            release=tables.release.url,
+            rows=rows[1],
+            k=least,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            anonpipe=version("anonpipe"),
+            verdict=verdict,
+            assessment=assessment,
+            warnings=warnings,
+            distributions=distributions(*seen.tables, bins_for_steward(least)),
+            survival=survival_pictures(*seen.tables, seen.endpoints, bins_for_steward(least)),
+            correlations=correlation_changes(*seen.tables),
+            pictured=len(before),
+        )
+    )
+    return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """A sample of either table, typed, and what is known of the columns."""
+
+    original: pd.DataFrame
+    release: pd.DataFrame
+    kinds: dict[str, Kind]
+    endpoints: list[Endpoint]
+
+    @property
+    def tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]]:
+        """As the measures take them."""
+        return self.original, self.release, self.kinds
+
+
+def _endpoints(tables: Tables, job: Job | None) -> list[Endpoint]:
+    ends = () if job is None else endpoints_of(job)
+    return [end for end in ends if {end.time, end.status} <= set(tables.columns)]
 
 
 _UNTOLD = (
@@ -124,22 +184,16 @@ _UNTOLD = (
 Both = tuple[FloatArray, ...]
 
 
-def _utility(tables: Tables, job: Job | None, both: Both, paired: bool, least: int) -> Assessment:
+def _utility(tables: Tables, job: Job | None, seen: _Seen, paired: bool, least: int) -> Assessment:
     if job is not None and not job.measure.utility:
         return Assessment(not_checked=(NotChecked("unmeasured.utility", Reason.UTILITY_OFF),))
-    names = tables.encoder.names
-    before, after = (typed(tables.encoder, cells, names) for cells in both)
-    kinds = {name: column.kind for name, column in tables.columns.items()}
-    ends = () if job is None else endpoints_of(job)
     found = utility(
-        before,
-        after,
-        kinds,
+        *seen.tables,
         rng=generator(KEY, "utility"),
         least=least,
         of=tables.original.rows,
         paired=paired,
-        endpoints=[end for end in ends if {end.time, end.status} <= set(kinds)],
+        endpoints=seen.endpoints,
     )
     return Assessment(utility=found)
 

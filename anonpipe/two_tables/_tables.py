@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from anonpipe.encoding.values import is_date, is_number, is_supported, plain, pl
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.propose.propose import guess_columns
-from anonpipe.source import Source, open_source, read_batches
+from anonpipe.source import Source, opened, read_batches
 from anonpipe.storage.release import place, resolve
 from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import FloatArray, IntArray
@@ -91,7 +92,8 @@ class Tables:
         return [np.concatenate(each) for each in found]
 
 
-def open_tables(original: str, release: str, held: str | None, job: Job | None) -> Tables:
+@contextlib.contextmanager
+def open_tables(original: str, release: str, held: str | None, job: Job | None) -> Iterator[Tables]:
     """Open the tables, settle which columns are compared and as what, and see all their categories.
 
     Parameters
@@ -105,19 +107,23 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
         A table cannot be read, no column is in both, or a column is not the same kind of thing in both.
     """
     declared = None if job is None else job.columns
-    release = _of_run(release)
-    opened = [Named(url, open_source(url, declared)) for url in (original, release, *([held] if held else []))]
-    first, second, control = opened[0], opened[1], opened[2] if held else None
-    known = guess_columns(original) if declared is None else dict(declared)
+    urls = (original, _of_run(release), *([held] if held else []))
+    with contextlib.ExitStack() as stack:
+        yield _tables([Named(url, stack.enter_context(opened(url, declared))) for url in urls], job)
+
+
+def _tables(given: Sequence[Named], job: Job | None) -> Tables:
+    first, second, control = given[0], given[1], given[2] if len(given) > 2 else None
+    known = guess_columns(first.source) if job is None else dict(job.columns)
     left_out = _left_out(first, second, known)
     names = sorted(name for name in known if name in first.source.schema.names and name not in left_out)
     if not names:
-        raise InputError(f"{original} and {release} have no column in common that can be compared")
+        raise InputError(f"{first.url} and {second.url} have no column in common that can be compared")
     columns = {name: _as_compared(known[name]) for name in names}
-    for other in opened[1:]:
+    for other in given[1:]:
         _check_types(first, other, columns)
     scan = merge_scans(
-        scan_batch(batch, columns, at, []) for each in opened for at, batch in _batches(each, first, names, columns)
+        scan_batch(batch, columns, at, []) for each in given for at, batch in _batches(each, first, names, columns)
     )
     _check_values(scan, columns)
     masked = tuple(name for name in names if job is not None and known[name].role.synthesized)

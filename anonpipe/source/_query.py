@@ -1,0 +1,224 @@
+"""Rows of a database: an SQL file names the database and asks it once; all else reads the Parquet file of its answer.
+
+    -- database: postgresql://registry.clinic.example/cancer
+    SELECT age, sex, days, event FROM patients WHERE year >= 2010
+
+DuckDB, SQLite and Postgres, each by its ADBC driver, which hands on batches
+of Arrow. No transaction may write, and one SELECT alone is taken. The driver
+looks for the password itself; none is ever read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.errors import InputError
+from anonpipe.source._files import File, guarded, local_path, open_bytes
+from anonpipe.source._model import Source
+from anonpipe.source._parquet import open_parquet
+from anonpipe.storage.staging import disk_errors, make_private
+
+SUFFIX = ".sql"
+_LONGEST = 2**20
+_FIRST = re.compile(r"--\s*database:\s*(\S.*?)\s*")
+_POSTGRES = ("postgresql://", "postgres://")
+_OWN_FILE = re.compile(r"(duckdb|sqlite):///")
+_ROWS = 131_072
+"""Rows of a row group."""
+_DUCKDB_MEMORY = "1GiB"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that was not asked yet: its file, the database and the text. Neither of the last two is ever shown."""
+
+    url: str
+    database: str
+    text: str
+
+    def identity(self) -> dict[str, Any]:
+        """JSON-able content that changes when another query is asked; not when the database changes."""
+        return {"query": hashlib.sha256(f"{self.database}\n{self.text}".encode()).hexdigest(), "paths": [self.url]}
+
+    def read(self, folder: Path) -> Source:
+        """Ask, and write the answer into a private folder, batch by batch.
+
+        Raises
+        ------
+        InputError
+            The database cannot be opened, refuses the query, or has no rows for it.
+        OutputError
+            The disk is full.
+        """
+        path = make_private(folder) / "rows.parquet"
+        with disk_errors("writing the rows of the query"):
+            size = _copied(self, path)
+        with path.open("rb") as handle:
+            stamp = hashlib.file_digest(handle, "sha256").hexdigest()
+        units, schema, types = open_parquet([File(str(path), size, stamp, "parquet")])
+        rows = sum(unit.rows for unit in units)
+        if not rows:
+            raise InputError(f"the query in {self.url} has no rows; give one of at least k rows")
+        return Source(tuple(units), schema, rows, size, (self.url,), (stamp,), pandas_types=types)
+
+
+def find_query(url: str) -> Query | None:
+    """The query in an SQL file; None for inputs that are files of data.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, names no database, holds no query or a password.
+    """
+    if not url.lower().endswith(SUFFIX):
+        return None
+    with open_bytes(url) as handle:
+        text = guarded(url, "is no text in UTF-8; save it as such", lambda: handle.read(_LONGEST).decode())
+    first, _, query = text.lstrip("\ufeff").partition("\n")
+    named = _FIRST.fullmatch(first.strip())
+    if named is None:
+        raise InputError(f"{url} does not say where to ask: its first line must be -- database: PATH or postgresql://…")
+    query = query.strip().rstrip(";").strip()
+    if not query:
+        raise InputError(f"{url} holds no query; write one SELECT below its first line")
+    _refuse_password(url, named[1])
+    return Query(url, named[1], query)
+
+
+def _refuse_password(url: str, database: str) -> None:
+    if not database.startswith(_POSTGRES):
+        return
+    parts = guarded(url, "its database is no valid URL", urlsplit, database)
+    if parts.password is not None or "password" in parse_qs(parts.query):
+        raise InputError(
+            f"{url} holds a password, which does not belong there: take it out, change it, and put it into "
+            "~/.pgpass or the file that PGPASSFILE names (0600), where Postgres's own library looks for it"
+        )
+
+
+@dataclass(frozen=True)
+class _Database:
+    """The driver of a database and what it is given."""
+
+    driver: str
+    given: dict[str, str]
+
+    def connect(self) -> Any:
+        """A connection that may not write."""
+        driver: Any = import_module(f"adbc_driver_{self.driver}")
+        if self.driver == "duckdb":
+            manager: Any = import_module("adbc_driver_manager.dbapi")
+            return manager.connect(driver.driver_path(), entrypoint="duckdb_adbc_init", db_kwargs=self.given)
+        connection = import_module(f"adbc_driver_{self.driver}.dbapi").connect(**self.given)
+        if self.driver == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION READ ONLY")
+        return connection
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of a statement; what SQLite's driver takes for a column's type is that of its first batch."""
+        return {"adbc.sqlite.query.batch_rows": str(_ROWS)} if self.driver == "sqlite" else {}
+
+
+def _database(query: Query, spill: Path) -> _Database:
+    """What opens it; DuckDB puts what does not fit into its memory there, and not beside its own file."""
+    if query.database.startswith(_POSTGRES):
+        return _Database("postgresql", {"uri": query.database})
+    where = _OWN_FILE.sub("", query.database)
+    path = None if "://" in where else local_path(where)
+    if path is None:
+        raise InputError(f"{query.url} names no database that is known: a file of DuckDB or SQLite, or postgresql://…")
+    with open_bytes(path) as handle:
+        begin: bytes = guarded(path, "cannot be read; check the file", handle.read, 16)
+    if begin.startswith(b"SQLite format 3"):
+        return _Database("sqlite", {"uri": f"file:{quote(path)}?mode=ro"})
+    if begin[8:12] == b"DUCK":
+        limits = {"memory_limit": _DUCKDB_MEMORY, "temp_directory": str(spill)}
+        return _Database("duckdb", {"path": path, "access_mode": "READ_ONLY", **limits})
+    raise InputError(f"the file that {query.url} names as its database is none of DuckDB or SQLite; check the path")
+
+
+def _connected(query: Query, database: _Database) -> Any:
+    if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{database.driver}")):
+        raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
+    return _telling(
+        f"the database that {query.url} names cannot be opened: check host, name, rights and password, and for a file "
+        "that no other program has it open for writing",
+        database.connect,
+    )
+
+
+def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is told."""
+    code = ""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        if number := getattr(error, "sqlstate", None):
+            code = f" (SQLSTATE {number})"
+    raise InputError(f"{problem}{code}")
+
+
+def _copied(query: Query, path: Path) -> int:
+    """Write the answer as Parquet; how many bytes it had as it came."""
+    refused = (
+        f"the database refuses the query in {query.url}: it must be one SELECT, of tables and columns that are there "
+        "and that this account may read; try it in the database's own client"
+    )
+    broken = (
+        f"the answer to the query in {query.url} broke off: the connection was lost, or a value is not of its column's "
+        "type, as in SQLite any may be; CAST the column in the query"
+    )
+    database, size = _database(query, path.parent / "spill"), 0
+    with closing(_connected(query, database)) as connection, closing(connection.cursor()) as cursor:
+        cursor.adbc_statement.set_options(**database.options)
+        _telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
+        reader = _telling(refused, cursor.fetch_record_batch)
+        _check_types(query.url, reader.schema)
+        with pq.ParquetWriter(path, _plain(reader.schema), compression="zstd", write_page_checksum=True) as writer:
+            for rows in _gathered(broken, reader):
+                size += rows.nbytes
+                columns = [_values(column) for column in rows.columns]
+                writer.write_table(pa.table(columns, schema=writer.schema), _ROWS)
+    return size
+
+
+def _gathered(broken: str, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The rows in tables of some size: drivers hand on batches of a few thousand."""
+    batches: list[pa.RecordBatch] = []
+    while (batch := _telling(broken, next, reader, None)) is not None:
+        batches.append(batch)
+        if sum(each.num_rows for each in batches) >= _ROWS:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The same without types of a database's own, which come as the text or the bytes that stands for them."""
+    return pa.schema([(field.name, getattr(field.type, "storage_type", field.type)) for field in schema])
+
+
+def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = getattr(column.type, "storage_type", None)
+    return column if kind is None else pa.chunked_array([chunk.storage for chunk in column.chunks], kind)
+
+
+def _check_types(url: str, schema: pa.Schema) -> None:
+    for field in schema:
+        if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
+            raise InputError(f"column {field.name!r} of {url} is of a type that no file keeps; CAST it in the query")
