@@ -68,7 +68,8 @@ def test_a_mean_that_the_logarithm_moves_too_far_fails_its_gate():
     job = {**JOB, "mask": {"method": "noise"}, "gates": {"mean_in_unit": 1e-6}}
     made, verdict, _ = anonymize(skewed(600), job)
     failed = [check.name for check in verdict.lines if check.outcome == "failed"]
-    assert made is None and failed == ["mean, in its own unit, of a column masked on another scale"]
+    assert made is None and len(failed) == 1
+    assert failed[0].startswith("mean, in its own unit, of a column masked on another scale")
 
 
 @settings(deadline=None, max_examples=20)

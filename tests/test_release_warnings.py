@@ -78,6 +78,22 @@ def test_a_mean_that_is_not_kept_is_told_to_the_steward(tmp_path, largest, bound
         assert all("'income'" in line and "987" not in line for line in named)
 
 
+@pytest.mark.parametrize(("spread", "lost"), [(0.5, False), (2.5, True)])
+def test_a_variance_that_is_not_kept_is_told_though_its_mean_is(tmp_path, spread, lost):
+    """The check holds the release against what its quantile function is known to release, and passes."""
+    income = np.random.default_rng(0).lognormal(3.0, spread, 600)
+    table = pa.table({"income": income, "other": np.random.default_rng(1).normal(size=600)})
+    column = {**NUMBER, "bounds": [0, None], "transform": "normal_scores"}
+    job = small.job(tmp_path, table, {"income": column, "other": column}, k=20, gates=LOOSE)
+    outcome = small.run(job)
+    assert outcome.version
+    made = small.released(job)["income"].to_numpy()
+    assert (made.std() < 0.85 * income.std()) == lost and abs(made.mean() - income.mean()) < 0.1 * made.std()
+    for told in (preview(job).warnings, outcome.verdict.notes):
+        (named,) = [line for line in told if "of its standard deviation" in line] or [""]
+        assert ("'income'" in named) == lost
+
+
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
     table = months()
     columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})

@@ -68,7 +68,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
-    warnings += means_not_kept(fitted)
+    warnings += moments_not_kept(fitted)
     return Resolved(fitted, digest, warnings)
 
 
@@ -262,14 +262,15 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
 
 
 MOST_MOVED = 0.1
-"""Standard deviations of the release by which a mean may be moved without a warning."""
+"""Standard deviations of the release by which a mean, and parts of it by which one may be moved without a warning."""
 
 
-def means_not_kept(fitted: Fitted) -> list[str]:
-    """Columns by normal scores that lose much of their mean, and by what; names, no value."""
+def moments_not_kept(fitted: Fitted) -> list[str]:
+    """Columns by normal scores that lose much of their mean or standard deviation, and by what; names, no value."""
     found = []
     for each in () if fitted.scores is None else fitted.scores.columns:
-        most = MOST_MOVED * each.released_moments[1]
+        spread, original = each.released_moments[1], fitted.scan.columns[each.name].sd
+        most = MOST_MOVED * spread
         drawn, clipped = each.moved
         if abs(drawn) > most:
             found.append(
@@ -280,6 +281,12 @@ def means_not_kept(fitted: Fitted) -> list[str]:
             found.append(
                 f"column {each.name!r}: values outside its bounds make up much of its mean, and are released inside: "
                 "its mean, sum and variance are not kept; declare other bounds, or tell the recipients"
+            )
+        if abs(spread - original) > MOST_MOVED * original and max(abs(drawn), abs(clipped)) <= most:
+            found.append(
+                f"column {each.name!r}: few records make up much of its standard deviation; transform: normal_scores "
+                "releases means of k or more in their place, and inside the bounds, so that its standard deviation, "
+                "variance and ordinary correlations are not kept: tell the recipients"
             )
     return found
 

@@ -23,7 +23,7 @@ from anonpipe.pipeline.decode import drop_scores, merge_scores
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
-from anonpipe.pipeline.fit import fit, means_not_kept
+from anonpipe.pipeline.fit import fit, moments_not_kept
 from anonpipe.pipeline.opening import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.original_values import compared_names
 from anonpipe.pipeline.partitioning import cut_rows, withhold
@@ -222,7 +222,7 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
-    moved = means_not_kept(run.context.fitted)
+    moved = moments_not_kept(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, gates.of_measures))
     notes += repeat_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)

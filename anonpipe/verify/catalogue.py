@@ -384,7 +384,7 @@ _GATED = (
     ),
     Kind(
         "mean.own_unit",
-        "mean, in its own unit, of a column masked on another scale",
+        "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand)",
         _FILES,
         Audience.SEVERAL,
         unit="sd",
@@ -401,7 +401,7 @@ _GATED = (
     ),
     Kind(
         "variance.own_unit",
-        "variance, in its own unit, of a column masked by normal scores",
+        "variance, in its own unit, of a column masked by normal scores: as known beforehand, not the original's",
         _FILES,
         Audience.SEVERAL,
         unit="sd x sd",

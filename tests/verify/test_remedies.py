@@ -26,8 +26,16 @@ def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
         ("covariance", "covariance (all but category probabilities)", "finer step"),
         ("covariance.stratum", "covariance in each stratum", "wider bounds"),
         ("mean", "mean", "gates.mean"),
-        ("mean.own_unit", "mean, in its own unit, of a column masked on another scale", "gates.mean_in_unit"),
-        ("variance.own_unit", "variance, in its own unit, of a column masked by normal scores", "finer step"),
+        (
+            "mean.own_unit",
+            "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand)",
+            "gates.mean_in_unit",
+        ),
+        (
+            "variance.own_unit",
+            "variance, in its own unit, of a column masked by normal scores: as known beforehand, not the original's",
+            "finer step",
+        ),
         ("risk.reidentification_rate", "risk, reidentification_rate: records linked correctly", "larger k"),
         ("risk.homogeneity", "risk, homogeneity: records in groups with one sensitive value", "l_diversity"),
     ],
