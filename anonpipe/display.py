@@ -141,7 +141,7 @@ def verdict_table(verdict: Verdict) -> Table:
     """The checks of a verdict as a table."""
     from anonpipe.verify import words
 
-    colours = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
+    colours = {"passed": "green", "failed": "bold red", "not checked": "yellow", "no limit set": "yellow"}
     table = plain_table(f"verdict: {verdict.word}")
     table.add_column("check", overflow="fold")
     for heading in ("outcome", "measured", "limit"):
@@ -150,7 +150,7 @@ def verdict_table(verdict: Verdict) -> Table:
         if words.reason_only(check):
             continue
         outcome = f"[{colours[check.outcome]}]{check.outcome.value}[/]"
-        name = words.named(check) if check.blocks else words.name(check)
+        name = words.named(check) if check.blocks or check.point is not None else words.name(check)
         table.add_row(escape(name), outcome, words.measured(check, short=True), words.limit(check, short=True))
     return table
 

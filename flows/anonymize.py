@@ -252,14 +252,17 @@ def in_words(outcome: Outcome) -> str:
     """The outcome of a run as Markdown."""
     checks = outcome.verdict.lines
     passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)
-    unchecked = [check.name for check in checks if check.outcome is CheckOutcome.NOT_CHECKED]
+    unchecked, unlimited = (
+        _text("; ".join(check.name for check in checks if check.outcome is one)) or "nothing"
+        for one in (CheckOutcome.NOT_CHECKED, CheckOutcome.NO_LIMIT)
+    )
     if outcome.version is None:
         lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, outcome.verdict.failed))]
         lines += ["", "What helps:", "", *_list(outcome.remedies)] if outcome.remedies else []
     else:
         lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
     lines += ["", *_report_line(outcome.report)]
-    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {_text('; '.join(unchecked)) or 'nothing'}."]
+    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {unchecked}. Without a limit: {unlimited}."]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *_list(outcome.warnings)]
     lines += ["", "## Verdict", "", "| outcome | measured | limit | check |", "|---|---|---|---|"]

@@ -16,6 +16,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from anonpipe.types import FloatArray, IntArray
 
@@ -152,6 +153,27 @@ def spread(values: FloatArray) -> float:
     told = values[~np.isnan(values)]
     unit = _unit(told)
     return float((told / unit).std(ddof=1) * unit) if len(told) > 1 and (told != told[0]).any() else 0.0
+
+
+def middle_spread(values: FloatArray) -> float:
+    """Standard deviation of a normal column that is as wide in its middle: giants have no part in it.
+
+    By the quartiles; where these are one value, by what leaves out an eighth on both sides, then less; by the standard
+    deviation where all but a sixteenth are one.
+
+    Examples
+    --------
+    >>> values = np.append(np.arange(1_001.0), 1e9)
+    >>> round(middle_spread(values)), round(spread(values) / 1e6)
+    (371, 32)
+    """
+    told = values[~np.isnan(values)]
+    unit = _unit(told)
+    for outer in (0.25, 0.125, 0.0625, 0.03125):
+        low, high = np.quantile(told / unit, [outer, 1.0 - outer]) if len(told) else (0.0, 0.0)
+        if high > low:
+            return float((high - low) / (-2.0 * ndtri(outer)) * unit)
+    return spread(values)
 
 
 def _unit(values: FloatArray) -> float:

@@ -48,7 +48,7 @@ class CheckLine(Part):
 
     key: str = ""
     name: str
-    outcome: Literal["passed", "failed", "not checked"]
+    outcome: Literal["passed", "failed", "not checked", "no limit set"]
     measured: str
     limit: str
     on: str

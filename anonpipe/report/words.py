@@ -248,7 +248,7 @@ def headline(passed: bool, rows: int, checks: Sequence[CheckLine]) -> str:
 
 def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
     """The verdict on two tables in a sentence."""
-    carried_out = sum(check.outcome != "not checked" for check in checks)
+    carried_out = sum(check.outcome in ("passed", "failed") for check in checks)
     if not carried_out:
         return "Nothing was held against a limit; see what was measured."
     if passed:
@@ -258,7 +258,7 @@ def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
 
 
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
-    """What failed, then how many passed, then what was not checked."""
+    """What failed, then how many passed, were not checked, and have no limit."""
     failed = [
         f"Failed: {check.name}. Measured: {check.measured}; allowed: {check.limit}."
         for check in checks
@@ -269,7 +269,9 @@ def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
         for check in checks
         if check.outcome == "not checked" and check.mandatory
     ]
-    passed = sum(check.outcome == "passed" for check in checks)
-    left = sum(check.outcome == "not checked" for check in checks)
-    rest = f" {counted(left, 'check')} not carried out or without a limit." if left else ""
+    passed, left, told = (
+        sum(check.outcome == one for check in checks) for one in ("passed", "not checked", "no limit set")
+    )
+    rest = f" {counted(left, 'check')} not carried out." if left else ""
+    rest += f" {counted(told, 'figure')} measured with no limit set." if told else ""
     return (*failed, *missing, f"{passed} of {counted(len(checks), 'check')} passed.{rest}")

@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_CHECKED = "not checked"
+    NO_LIMIT = "no limit set"
 
 
 class Withheld(StrEnum):
@@ -39,7 +40,7 @@ class Check:
     key
         Which; its record is in `catalogue.KINDS`.
     outcome
-        Passed, failed or not checked.
+        Passed, failed, not checked, or measured while the job sets no limit.
     measured, limit
         None where it was not measured, and for no limit.
     unit
@@ -52,6 +53,8 @@ class Check:
         Columns among which that is the worst; None where that is not known.
     about
         What else its words name: column names, k, numbers of files. No value of the data.
+    point
+        What was measured where `measured` is the end of its interval that is held against the limit; None elsewhere.
     reason
         Why it was not measured; None where it was, or nobody knows.
     withheld
@@ -68,6 +71,7 @@ class Check:
     columns: tuple[str, ...] = ()
     compared: int | None = None
     about: About = field(default_factory=dict)
+    point: float | None = None
     reason: Reason | None = None
     withheld: Withheld | None = None
 
@@ -117,12 +121,12 @@ def held(key: str, measured: float | None, limit: float | None, *, unit: str | N
     >>> held("rows.lost", 0, 0).outcome.value, held("group.smallest", 4, 5).outcome.value
     ('passed', 'failed')
     >>> held("mean", float("nan"), 0.1).outcome.value, held("covariance.probabilities", 0.1, None).outcome.value
-    ('failed', 'not checked')
+    ('failed', 'no limit set')
     """
     kind = KINDS[key]
-    outcome = Outcome.NOT_CHECKED
+    number = np.nan if measured is None else measured
+    outcome = Outcome.NOT_CHECKED if np.isnan(number) else Outcome.NO_LIMIT
     if limit is not None:
-        number = np.nan if measured is None else measured
         outcome = Outcome.PASSED if (number >= limit if kind.at_least else number <= limit) else Outcome.FAILED
     return Check(key, outcome, measured, limit, kind.unit if unit is None else unit, **given)
 

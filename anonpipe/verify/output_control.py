@@ -93,7 +93,7 @@ def released_check(check: Check, k: int, rows: int) -> Check:
     """One check as recipients may see it; what a measure says of records that it refuses is the steward's."""
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
     about = {name: value for name, value in check.about.items() if name != SAID}
-    told = replace(check, columns=(), about={**about, "k": k}, reason=reason)
+    told = replace(check, columns=(), point=None, about={**about, "k": k}, reason=reason)
     withheld = _withheld(check, k, rows)
     return told if withheld is None else replace(told, measured=None, withheld=withheld)
 

@@ -87,10 +87,11 @@ def on(check: Check) -> str:
 
 
 def worst_in(check: Check) -> str:
-    """In which column, or pair, a check is nearest to its limit; empty where there is none."""
+    """In which column, or pair, a check is nearest to its limit, and what was measured there; empty without one."""
     if not check.columns:
         return ""
-    return f"most in column{'s' if len(check.columns) > 1 else ''} {' and '.join(map(repr, check.columns))}"
+    point = "" if check.point is None else f", where {_number(check.point)} was measured"
+    return f"most in column{'s' if len(check.columns) > 1 else ''} {' and '.join(map(repr, check.columns))}{point}"
 
 
 def content(check: Check) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_a_record_survives_its_file():
         (0.1, 0.2, 0.15, "failed"),  # the upper end counts
         (0.1, 0.2, 0.2, "passed"),
         (NAN, None, 1.0, "failed"),
-        (0.1, 0.2, None, "not checked"),
+        (0.1, 0.2, None, "no limit set"),
         (NAN, None, None, "not checked"),
     ],
 )
@@ -82,6 +82,13 @@ def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
     one = measured("linkage.first", value, low=None if high is None else 0.0, high=high)
     (line,) = checks(Assessment(risk=(one,)), {"reidentification_rate": limit})
     assert line.outcome == told
+
+
+def test_the_worst_column_is_named_with_what_was_measured_and_not_to_recipients():
+    one = measured("attribute_inference.risk", 0.31, low=0.1, high=0.84, worst=("income",), columns=4)
+    (line,) = checks(Assessment(risk=(one,)), {"attribute_inference": None})
+    assert line.measured == 0.84 and "most in column 'income', where 0.31 was measured" in words.named(line)
+    assert words.worst_in(released_check(line, 5, 10**6)) == ""
 
 
 def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
@@ -104,7 +111,7 @@ def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
         ({"changed_direction": 0.9}, {"x": TURNED}, ["failed"]),
         ({"outside": 0.5, "overlap": 0.9}, {"x": TURNED}, ["passed", "failed"]),
         ({"outside": 0.5}, {}, ["failed"]),  # both lost
-        ({}, {"x": TURNED}, ["not checked"]),
+        ({}, {"x": TURNED}, ["no limit set"]),
     ],
 )
 def test_limits_of_an_analysis(limits, after, told):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.coding import Coding, spread
+from anonpipe.evaluate.coding import Coding, middle_spread
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import column_names, records_of
 from anonpipe.evaluate.risk._guesses import NEIGHBOURS, Guesses, best_constant, by_trees, guess_nearest
@@ -87,7 +87,7 @@ class AttributeInference:
     guess
         How the attacker guesses.
     tolerance
-        Largest error of a right guess of a number, in its standard deviations.
+        Largest error of a right guess of a number, in parts of `middle_spread`.
     columns
         One for each column attacked.
     success, success_low, success_high
@@ -150,7 +150,8 @@ class AttributeInference:
         low, high = self.worst_interval
         how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
         note = (
-            f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations. "
+            f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations "
+            "of a normal column that is as wide between its quartiles. "
             f"{self.controls} held-out records are the control: what is guessed of them is known without their data."
         )
         weak = [column.name for column in self.columns if column.members < column.constant]
@@ -182,6 +183,8 @@ class AttributeInference:
                 high=high,
                 baseline=0.0,
                 baseline_is="a release that says no more of its own persons than of others",
+                columns=len(self.columns),
+                worst=(worst.name,),
                 note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}"
                 + (f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else "")
                 + "; the largest of several is somewhat too large by chance, and the interval allows for that "
@@ -287,8 +290,9 @@ def attribute_inference(
         the lower row). `trees`: a forest of extremely randomised trees, grown
         on at most 10,000 released records (64 commonest categories of a column).
     tolerance
-        Largest error of a right guess of a number, in standard deviations of
-        the released column. A null is right where a null is guessed.
+        Largest error of a right guess of a number, in parts of the released
+        column's `middle_spread`: of its standard deviation if it is normal. One giant makes the standard deviation so
+        large that any guess is right. A null is right where a null is guessed.
     of
         Members that there are, of which these are a sample; None for all.
     seed
@@ -364,7 +368,7 @@ def attribute_inference(
     constant, sure = [], []
     for place, at in enumerate(secrets):
         values = tables[0][:, at]
-        allowed = 0.0 if coded[at] else tolerance * spread(values)
+        allowed = 0.0 if coded[at] else tolerance * middle_spread(values)
         right[:, place] = _right(guesses[:, place], asked[:, at], allowed)
         best = np.full(n, best_constant(values, allowed))
         constant.append(float(_right(best, tables[1][:, at], allowed).mean()))

@@ -11,6 +11,8 @@ from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 
+UPPER_ENDS = "figures of risk in the verdict are upper ends of 95 % intervals; beside a column stands what was measured"
+
 
 def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[Check, ...]:
     """The lines.
@@ -57,7 +59,7 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             for each in assessment.analyses
             if each.comparison.released.problem is not None
         ),
-        *(["figures of risk in the verdict are the upper ends of 95 % intervals"] if ends else []),
+        *([UPPER_ENDS] if ends else []),
         *(
             f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
             f"limits on risk that can be held here: {instead}"
@@ -98,6 +100,8 @@ def _of_gate(name: str, limit: float | None, measured: tuple[Measurement, ...]) 
         return []  # a job without survival analysis is not told that there are no curves
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": found.high is not None}}
     given |= {"columns": found.worst, "compared": found.columns}
+    if found.high is not None and "risk" in MEASURED[name].needs:
+        given["point"] = found.value
     return [held(key, _judged(name, found), limit, **given)]
 
 

@@ -94,7 +94,7 @@ def test_as_a_literal_attack(tmp_path, monkeypatch, strata, hold_out):
     assert f"of {100 * seen['linked']:.1f} % of the persons" in success.note
     assert seen["linked"] > 0.1 and "100.0 % of these have its" in success.note  # groups lie inside strata
     (line,) = [each for each in verdict.checks if each.key == "risk.stratum_inference"]
-    assert line.outcome.value == "not checked" and line.measured == risk.high
+    assert line.outcome.value == "no limit set" and line.measured == risk.high
 
 
 def test_a_status_that_is_synthesised_too_is_no_longer_known(tmp_path):
