@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import ceil, isfinite
 from string import Formatter
 from typing import Any
 
@@ -150,8 +150,28 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
             advice = check.kind.remedy
-            found.setdefault(advice if isinstance(advice, str) else advice(on), named(check))
+            usual = advice if isinstance(advice, str) else advice(on)
+            found.setdefault(_of_wide_interval(check) + usual, named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
+
+
+def _of_wide_interval(check: Check) -> str:
+    """What a larger hold-out would do, where what was measured is within the limit and its interval alone is not.
+
+    The interval's width goes with the root of the persons, of whom the fewer are those held out.
+    """
+    gate = None if check.kind is None else check.kind.gate
+    end, point, most, persons = check.measured, check.point, check.limit, check.records
+    if gate is None or "hold_out" not in gate.needs or end is None or point is None or most is None or not persons:
+        return ""
+    if point >= most:
+        return ""
+    times = ((end - point) / (most - point)) ** 2
+    return (
+        f"what was measured, {_number(point)}, is within the limit; its interval is wide as only {persons:,} persons "
+        f"were held out. With about {ceil(times * persons):,}, {_number(times)} times as many, the same figure would "
+        "pass (measure.hold_out, and measure.queries not below that); else "
+    )
 
 
 def unmeasured(checks: tuple[Check, ...]) -> dict[str, str]:

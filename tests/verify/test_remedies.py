@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from anonpipe import cli, display
 from anonpipe.errors import GateError
+from anonpipe.evaluate.utility import auc
 from anonpipe.verify.catalogue import KINDS
 from anonpipe.verify.check import held
 from anonpipe.verify.words import remedies
@@ -47,6 +50,30 @@ def test_failed_gates_have_a_remedy(key, name, words):
     assert told(key, measured=0.1, **about) == ()
     (worst,) = remedies((held(key, 1.0, 0.5, columns=("visits",), about=about),))
     assert worst.startswith(f"{name}, most in column 'visits': ")
+
+
+@pytest.mark.parametrize("key", ["risk.membership_auc", "risk.attribute_inference"])
+def test_a_gate_that_fails_by_its_interval_alone_names_the_hold_out_that_would_do(key):
+    (line,) = remedies((held(key, 0.62, 0.6, point=0.55, records=146, of=3_000),))
+    assert "0.55, is within the limit" in line and "only 146 persons were held out" in line
+    assert "about 287, 1.96 times as many" in line and "a larger k" in line
+    (line,) = remedies((held(key, 0.72, 0.6, point=0.65, records=146, of=3_000),))
+    assert "held out" not in line
+    (line,) = remedies((held("risk.reidentification_rate", 0.1, 0.09, point=0.08, records=146, of=3_000),))
+    assert "held out" not in line
+
+
+def test_the_hold_out_that_would_do_would():
+    """The area of as many persons as are advised is held with 95 % confidence below the limit."""
+    rng = np.random.default_rng(0)
+    few = auc(rng.normal(0.1, 1, 146), rng.normal(size=146))
+    limit = few.value + 0.5 * (few.high - few.value)
+    (line,) = remedies((held("risk.membership_auc", few.high, limit, point=few.value, records=146, of=3_000),))
+    wanted = int(line.partition("about ")[2].partition(",")[0])
+    ranks = np.random.default_rng(1).normal(size=(2, wanted))
+    shift = np.sqrt(2) * NormalDist().inv_cdf(few.value)
+    many = auc(ranks[0] + shift, ranks[1])
+    assert many.high - many.value == pytest.approx(limit - few.value, rel=0.1)
 
 
 MASKED = ("local_synthesis", "normal_scores")

@@ -176,7 +176,7 @@ class AttributeInference:
                 unit="share",
                 better="lower",
                 source=SOURCE,
-                records=self.records,
+                records=min(self.records, self.controls),
                 of=self.of,
                 audience=Audience.ENOUGH,
                 low=low,
