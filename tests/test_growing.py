@@ -149,6 +149,7 @@ def test_releases_that_nobody_counted_are_accepted_once(tmp_path):
     grown = night(pa.concat_tables([people(1_000), people(60, 5)]))
     refused = look(grown, SECRET, found)
     assert "1 of the earlier releases" in said(refused) and refused.uncounted == ("v1",)
+    assert "in other columns: v1" in said(refused)
     note_release(grown, SECRET, found, "v2", refused.uncounted)  # as a run does that repeat.allow lets pass
     later = look(night(pa.concat_tables([people(1_000), people(60, 5), people(60, 6)])), SECRET, found)
     assert later.problems == () and later.held == 1
@@ -207,6 +208,10 @@ def test_runs_of_a_growing_register(tmp_path):
     many = people(60, 5)
     first = small.run(small.job(tmp_path, table, DECLARED, **loose))
     assert first.version is not None and first.rows < 400 and first.rows % 5 == 0
+    withheld = f"{400 - first.rows} of 400 made rows are withheld"
+    assert any(withheld in line for line in first.warnings)
+    outside = [Path(first.version, name).read_text() for name in ("_manifest.json", "_report.json", "_report.html")]
+    assert not any("withheld" in text.replace("figures withheld", "") for text in outside)
     with pytest.raises(InputError, match="5 or none must in every column"):
         small.run(small.job(tmp_path, pa.concat_tables([table, many.slice(0, 3)]), DECLARED, **loose))
     grown = small.job(tmp_path, pa.concat_tables([table, many]), DECLARED, **loose)

@@ -66,3 +66,27 @@ def test_the_scan_afterwards_is_that_of_the_changed_cells(dropped):
     counts = np.bincount(codes[:, 0].astype(int), minlength=4)
     assert np.array_equal(after.code_counts("place"), counts) and counts.sum() == 600
     assert plan.largest_share == (0 if dropped else 2 / 600) and len(warnings) == (not dropped)
+
+
+ALL_MISSING = "are released as missing"
+AS_FEW = "are released as the commonest category, as fewer than k=5 would be missing in their stratum"
+NO_NULLS = "are released as the commonest category, as the input's schema allows no nulls there"
+BOTH = "are released 6 as missing, 2 as the commonest category, as fewer than k=5 would be missing in their stratum"
+
+
+@pytest.mark.parametrize(
+    ("rare", "nullable", "told"),
+    [([6, 0], True, ALL_MISSING), ([2, 0], True, AS_FEW), ([6, 0], False, NO_NULLS), ([6, 2], True, BOTH)],
+)
+def test_what_rare_categories_are_released_as_is_told(rare, nullable, told):
+    rows = [("a", area) for area in "AB" for _ in range(50)]
+    rows += [(place, area) for many, area in zip(rare, "AB", strict=True) for place in "bcd"[: -(-many // 2)] * 2]
+    place, area = map(list, zip(*rows, strict=True))
+    columns = {name: Column(**given) for name, given in COLUMNS.items() if name != "x"}
+    [batch] = pa.table({"place": place, "area": area}).to_batches()
+    scan = scan_batch(batch, columns, 0, ["area"], None, ["area"])
+    strata = Strata((1,), (2,), (0, 1), (0, 1), (50 + rare[0], 50 + rare[1]), 0)
+    _, _, warnings = suppress_rare(scan, columns, {"place": nullable}, 5, strata)
+    assert warnings == [
+        f"column 'place': {sum(rare)} records of categories under k in their stratum (or missing) {told}"
+    ]

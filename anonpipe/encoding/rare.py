@@ -170,7 +170,9 @@ def suppress_rare(
             moved = sum(int(counts[of][code]) for of, code, _ in found)
             if moved > largest:
                 largest, largest_in = moved, name
-            warnings.append(_suppressed(name, moved, bool(scan.strata_by)))
+            gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
+            told = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
+            warnings.append(told)
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
@@ -229,12 +231,13 @@ def _filled(name: str, nulls: int, k: int) -> str:
     return f"column {name!r}: {nulls} missing values, of fewer than k={k}, are released as numbers of their groups"
 
 
-def _suppressed(name: str, moved: int, stratified: bool) -> str:
+def _suppressed(name: str, moved: int, gone: int, k: int, nullable: bool, *, stratified: bool) -> str:
+    """What becomes of records that are rare, of which so many are released as missing."""
     where = " in their stratum" if stratified else ""
-    return (
-        f"column {name!r}: {moved} records of categories under k{where} (or missing) are released as missing, or as "
-        "the commonest category"
-    )
+    why = f"as fewer than k={k} would be missing{where}" if nullable else "as the input's schema allows no nulls there"
+    common = f"{'' if gone == 0 else f'{moved - gone} '}as the commonest category, {why}"
+    ends = [f"{'' if gone == moved else f'{gone} '}as missing"] * (gone > 0) + [common] * (gone < moved)
+    return f"column {name!r}: {moved} records of categories under k{where} (or missing) are released {', '.join(ends)}"
 
 
 def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> tuple[IntArray, int]:

@@ -15,6 +15,7 @@ from anonpipe.pipeline.facts import gather
 from anonpipe.pipeline.fit import trace_of
 from anonpipe.pipeline.manifest import manifest
 from anonpipe.pipeline.opening import Run
+from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.repeats import check_repeats, found_repeats, overlaps
 from anonpipe.pipeline.staged import FILES
 from anonpipe.progress import Progress
@@ -106,7 +107,17 @@ def warnings_of(run: Run) -> list[str]:
     """What the steward should look at."""
     settled = run.staging.read_json("warnings.json")
     found = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
-    return [*found, *found_repeats(run).warnings, *found_repeats(run).problems]
+    return [*found, *_withheld(run.context.cut), *found_repeats(run).warnings, *found_repeats(run).problems]
+
+
+def _withheld(cut: Cut) -> list[str]:
+    """How many made rows no file has: with the released ones they are the exact count, which is the steward's."""
+    if cut.released == cut.rows:
+        return []
+    return [
+        f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} made rows are withheld, so that the size of each "
+        "stratum is rounded; do not tell recipients this number"
+    ]
 
 
 def _note_release(run: Run, name: str) -> list[str]:

@@ -291,7 +291,7 @@ def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
     accepted = {name for line in known.values() for name in line.get("accepted", ())}
     of_units = [line for line in lines if _by_same(trace.counted, secret, line)]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
-    problems += [_UNCOUNTED.format(count=len(uncounted))] if uncounted else []
+    problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
     problems += _too_few(trace.counted, of_units)
     if len(lines) + 1 > trace.counted.at_most:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.at_most))
@@ -327,7 +327,7 @@ ALLOWED = "earlier releases that this one overlaps with were allowed by the job:
 
 _UNCOUNTED = (
     "units are counted since repeat.growing was set, and {count} of the earlier releases that this input overlaps with "
-    "did not count them, or counted by another unit or in other columns"
+    "did not count them, or counted by another unit or in other columns: {names}"
 )
 _TOO_MANY = (
     "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: who holds all of them can "
