@@ -56,6 +56,8 @@ def test_a_copy_is_told_from_another_sample_of_the_population(tmp_path):
     assert figure(same, "closest_record.equal") == 1.0 and figure(other, "closest_record.equal") < 0.01
     assert figure(same, "membership.auc") > 0.95 and abs(figure(other, "membership.auc") - 0.5) < 0.04
     assert figure(same, "basic.means") == 0.0 and 0 < figure(other, "basic.means") < 0.1
+    assert figure(same, "singling_out.several") > 0.9 > 0.2 > abs(figure(other, "singling_out.several"))
+    assert figure(same, "linkability.risk") > 0.5 > 0.1 > abs(figure(other, "linkability.risk"))
     assert figure(same, "attribute_inference.risk") > 0.5 > abs(figure(other, "attribute_inference.risk"))
     assert same.rows == (1500, 1500) and other.rows == (1500, 1800)
     unmeasured = {each.key: each.reason.value for each in other.assessment.not_checked}
@@ -206,7 +208,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     unheld = call("evaluate", first, second, "--job", tmp_path / "job.yaml")
     told = " ".join((unheld.out + unheld.err).split())
-    assert unheld.code == 3 and "membership inference, attribute inference: no records were given that the rel" in told
+    without = "membership inference, singling out, linkability, attribute inference"
+    assert unheld.code == 3 and f"{without}: no records were given that the rel" in told
     table = call("evaluate", first, second)
     assert table.code == 0 and "only a run of anonpipe measures it" in " ".join(table.out.split())
     assert "--set gates.NAME=null" in told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -19,7 +19,7 @@ from anonpipe.pipeline.evaluation.search import NEIGHBOURS
 from anonpipe.pipeline.holdout import FEWEST_HELD
 from anonpipe.rng import generator
 from anonpipe.two_tables._tables import Named, Tables
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.assessment import NotChecked
 
 KEY = b"which records of two tables"
@@ -50,6 +50,8 @@ class Looked:
     release, original, ranks, control
         The nearest released records, the nearest other originals, the nearest
         released ones by ranks, and the nearest released ones of those held.
+    halves
+        The nearest released ones of all of them by either half of the columns; empty without control, or of one column.
     guesses
         What the closest released record says of each column of all of them.
     """
@@ -62,6 +64,7 @@ class Looked:
     original: risk.Nearest
     ranks: risk.Nearest
     control: risk.Nearest | None
+    halves: Sequence[risk.Nearest]
     guesses: risk.Guesses
 
 
@@ -93,31 +96,47 @@ def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray
     before, after = risk.Ranks.of(encode(original)), risk.Ranks.of(encode(release))
     by_rank, everyone = before.apply(asked), np.concatenate([cells, held])
     to_guess = risk.Coding.of(release, everyone, tables.coded)
-    found: list[tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses]] = []
+    owners = np.repeat(np.arange(len(known)), [part.shape[1] for part in coding.each(cells[:1, known])])
+    halves = [owners % 2 == at for at in (0, 1)] if control is not None and len(known) > 1 else []
+
+    def searched(features: FloatArray, first: int) -> dict[str, risk.Nearest]:
+        found = {"release": risk.nearest(features, asked, NEIGHBOURS, offset=first, values=True)}
+        found["ranks"] = risk.nearest(after.apply(features), by_rank, 2, offset=first)
+        if control is not None:
+            found["control"] = risk.nearest(features, control, 2, offset=first)
+        for at, half in enumerate(halves):
+            whole = np.concatenate([asked, encode(held)])[:, half]
+            found[f"half_{at}"] = risk.nearest(features[:, half], whole, NEIGHBOURS, offset=first)
+        return found
+
+    found: dict[str, risk.Nearest] = {}
+    guesses: list[risk.Guesses] = []
     for first, batch in tables.cells(tables.release):
-        features = encode(batch)
-        near = risk.nearest(features, asked, NEIGHBOURS, offset=first, values=True)
-        ranked = risk.nearest(after.apply(features), by_rank, 2, offset=first)
-        of_held = None if control is None else risk.nearest(features, control, 2, offset=first)
-        new = near, ranked, of_held, risk.guess_nearest(batch, everyone, to_guess)
-        found = [new if not found else _both(found[0], new)]
+        new = searched(encode(batch), first)
+        found = {name: _merged(found[name], one) for name, one in new.items()} if found else new
+        guessed = risk.guess_nearest(batch, everyone, to_guess)
+        guesses = [guesses[0].merge(guessed) if guesses else guessed]
     others = (
         risk.nearest(encode(batch), asked, NEIGHBOURS, offset=first, without=rows, values=True)
         for first, batch in tables.cells(tables.original)
     )
-    nearest, ranks, of_control, guesses = found[0]
-    reference = reduce(lambda one, other: risk.merge_nearest([one, other], NEIGHBOURS), others)
-    return Looked(rows, cells, held, release, nearest, reference, ranks, of_control, guesses)
+    return Looked(
+        rows,
+        cells,
+        held,
+        release,
+        found["release"],
+        reduce(_merged, others),
+        found["ranks"],
+        found.get("control"),
+        [found[f"half_{at}"] for at in range(len(halves))],
+        guesses[0],
+    )
 
 
-def _both(
-    one: tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses],
-    other: tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses],
-) -> tuple[risk.Nearest, risk.Nearest, risk.Nearest | None, risk.Guesses]:
-    """What was found in two parts of the release."""
-    control = None if one[2] is None or other[2] is None else risk.merge_nearest([one[2], other[2]], 2)
-    near = risk.merge_nearest([one[0], other[0]], NEIGHBOURS)
-    return near, risk.merge_nearest([one[1], other[1]], 2), control, one[3].merge(other[3])
+def _merged(one: risk.Nearest, other: risk.Nearest) -> risk.Nearest:
+    """What was found in two parts of a table."""
+    return risk.merge_nearest([one, other], one.rows.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +223,31 @@ class KnownOfTables:
         return risk.Guessed(*given, self.features, self._masked, self.tables.coded)
 
     @property
+    def singled(self) -> dict[str, risk.Met] | Reason:
+        """What meets predicates that may single out."""
+        if problem := self._no_control:
+            return problem
+        tables, wanted, held = self.tables, self.asked.queries, self.looked.held[: self.tables.original.rows]
+        ends = np.concatenate([risk.outermost(cells) for _, cells in tables.cells(tables.release)])
+        known = np.concatenate([self.looked.told, risk.outermost(ends)])
+        found = risk.candidates(known, tables.coded, wanted, self.rng("singling out"))
+        released, original = (_matches(tables.cells(table), found) for table in (tables.release, tables.original))
+        controls = _matches([(0, held)], found)
+        rows = self.tables.original.rows, len(held), wanted
+        return {name: risk.Met(released[name], original[name], controls[name], *rows) for name in found}
+
+    @property
+    def halves(self) -> tuple[BoolArray, BoolArray] | Reason:
+        """Whether both halves of a record lead to the same released one."""
+        if problem := self._no_control:
+            return problem
+        if not self.looked.halves:
+            return Reason.ONE_COLUMN
+        one, other = (each.rows for each in self.looked.halves)
+        joined, members = risk.joined(one, other), len(self.looked.cells)
+        return joined[:members], joined[members:]
+
+    @property
     def pairs(self) -> risk.Pairs | Reason:
         """A paired sample of the masked columns."""
         if self.paired is None:
@@ -244,6 +288,18 @@ class KnownOfTables:
     def _control(self) -> risk.Nearest:
         assert self.looked.control is not None  # as _no_control has seen
         return self.looked.control
+
+
+def _matches(
+    batches: Iterable[tuple[int, FloatArray]], predicates: Mapping[str, risk.Predicates]
+) -> dict[str, risk.Matches]:
+    """Which records of a table meet predicates."""
+    found: dict[str, risk.Matches] = {}
+    for first, cells in batches:
+        records = risk.Ordered.of(cells)
+        new = {name: each.matches(records, offset=first) for name, each in predicates.items()}
+        found = {name: found[name] + new[name] for name in new} if found else new
+    return found
 
 
 def measured_risk(known: KnownOfTables) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:

@@ -529,6 +529,44 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
+            "singling_out",
+            None,
+            "singling out beyond the hold-out",
+            "the first criterion of the European guidance (WP 216): how much more often what singles out one released "
+            "record singles out one person of the original than it would one who was held out, by one column or by "
+            "several: the worse of both",
+            least=0,
+            most=1,
+            figures=("singling_out.*",),
+            unmeasured="unmeasured.singling_out",
+            needs=("hold_out",),
+            example=0.1,
+        ),
+        "singled out beyond the hold-out",
+        "a larger k, or for a mask more change, singles out fewer; coarser steps leave fewer rare values",
+        audience=Audience.STEWARD,
+    ),
+    _of_measure(
+        "risk",
+        Gate(
+            "linkability",
+            None,
+            "linkability beyond the hold-out",
+            "the second criterion of the European guidance: of two tables, each with half of the columns, how many "
+            "more records of the original than of the hold-out are joined by way of the release",
+            least=0,
+            most=1,
+            figures=("linkability.risk",),
+            unmeasured="unmeasured.linkability",
+            needs=("hold_out",),
+            example=0.1,
+        ),
+        "joined by way of the release, beyond the hold-out",
+        "a larger k, or for a mask more change, joins fewer",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
             "stratum_inference",
             None,
             "inference of the stratum",

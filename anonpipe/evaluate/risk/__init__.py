@@ -10,10 +10,12 @@ from anonpipe.evaluate.risk import (
     _conditional_privacy,
     _known_attribute,
     _lasko,
+    _linkability,
     _linkage,
     _membership,
     _probabilistic,
     _scenario,
+    _singling_out,
     _stratum,
     _tails,
 )
@@ -32,6 +34,8 @@ from anonpipe.evaluate.risk._known import (
     Guessed,
     Known,
     Link,
+    Matches,
+    Met,
     Pairs,
     Scenario,
     StratumGuesses,
@@ -39,6 +43,7 @@ from anonpipe.evaluate.risk._known import (
 )
 from anonpipe.evaluate.risk._known_attribute import KnownAttribute, known_attribute
 from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
+from anonpipe.evaluate.risk._linkability import joined, linkability
 from anonpipe.evaluate.risk._linkage import Linkage, score_linkage
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._membership import Membership, membership
@@ -52,6 +57,7 @@ from anonpipe.evaluate.risk._probabilistic import (
 )
 from anonpipe.evaluate.risk._ranks import Ranks
 from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, individual_risk, key_matches, scenario_risk
+from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost, singling_out
 from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 from anonpipe.evaluate.risk._trained_membership import trained_membership
@@ -69,6 +75,8 @@ MEASURES: tuple[Measure, ...] = (
     _probabilistic.MEASURE,
     _class_disclosure.MEASURE,
     _membership.MEASURE,
+    _singling_out.MEASURE,
+    _linkability.MEASURE,
     _attribute_inference.MEASURE,
     _closest_record.MEASURE,
     _stratum.MEASURE,
@@ -96,11 +104,15 @@ __all__ = [
     "LaskoMeasures",
     "Link",
     "Linkage",
+    "Matches",
     "Measure",
     "Measured",
     "Membership",
+    "Met",
     "Nearest",
+    "Ordered",
     "Pairs",
+    "Predicates",
     "Predictions",
     "ProbabilisticBound",
     "RandomGroups",
@@ -115,6 +127,7 @@ __all__ = [
     "assigned_cells",
     "assignment",
     "attribute_inference",
+    "candidates",
     "class_risk",
     "closest_record",
     "collusion",
@@ -124,19 +137,23 @@ __all__ = [
     "fewest_alike",
     "guess_nearest",
     "individual_risk",
+    "joined",
     "key_matches",
     "known_attribute",
     "lasko_measures",
     "link_by",
     "link_of",
+    "linkability",
     "membership",
     "merge_nearest",
     "nearest",
+    "outermost",
     "predictions",
     "probabilistic_bound",
     "rows_of",
     "scenario_risk",
     "score_linkage",
+    "singling_out",
     "stratum_inference",
     "tail_linkage",
     "trained_membership",

@@ -16,7 +16,7 @@ from anonpipe.evaluate.coding import Coding, middle_spread
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import column_names, records_of
 from anonpipe.evaluate.risk._guesses import NEIGHBOURS, Guesses, best_constant, by_trees, guess_nearest
-from anonpipe.evaluate.risk._interval import exact, grouped_share
+from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._surest import FEWEST, SHARES, agreed, by_sureness, surest
@@ -171,7 +171,8 @@ class AttributeInference:
         return (
             Measurement(
                 name="attribute_inference.risk",
-                title="What the release gives away of an unknown column, in the worst column",
+                title="Inference (European guidance, criterion 3): given away of an unknown column, the worst one, "
+                "beyond the hold-out",
                 value=worst.risk,
                 unit="share",
                 better="lower",
@@ -475,18 +476,10 @@ def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant:
     tail
         Chance with which the interval errs on either side.
     """
-    attack, control = float(members.mean()), float(controls.mean())
-    if control == 1.0:
-        return AttributeRisk(name, attack, control, constant, math.nan, None, None)
-    risk = (attack - control) / (1 - control)
-    wrong, others = (exact(int((~right).sum()), len(right), tail) for right in (members, controls))
-    ratio = (1 - attack) / (1 - control)
-    # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
-    above, below = wrong[1] / others[0], 0.0
-    if attack < 1.0:
-        above = ratio * math.exp(math.hypot(math.log(wrong[1] / (1 - attack)), math.log((1 - control) / others[0])))
-        below = ratio * math.exp(-math.hypot(math.log((1 - attack) / wrong[0]), math.log(others[1] / (1 - control))))
-    return AttributeRisk(name, attack, control, constant, risk, 1 - above, 1 - below)
+    attack, control = (exact_share(int(right.sum()), len(right), tail) for right in (members, controls))
+    if control.value == 1.0:
+        return AttributeRisk(name, attack.value, control.value, constant, math.nan, None, None)
+    return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))
 
 
 def _of_release(known: Known) -> Measured | Reason:

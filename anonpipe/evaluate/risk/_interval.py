@@ -1,4 +1,4 @@
-"""95 % intervals of shares: of independent trials, and of trials that come in groups.
+"""95 % intervals of shares: of independent trials, of trials that come in groups, and of what a control leaves.
 
 statsmodels is imported where it is called: the risk of a run without
 intervals does not wait for it.
@@ -7,9 +7,24 @@ intervals does not wait for it.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from anonpipe.types import FloatArray
+
+
+class Share(NamedTuple):
+    """A share, and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def at_most(self, most: float) -> Self:
+        """The same where no share can be larger."""
+        return type(self)(*(min(each, most) for each in self))
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
@@ -38,7 +53,7 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     return max(0.0, min(successes / trials, float(low))), min(1.0, max(successes / trials, float(high)))
 
 
-def exact(successes: int, trials: int, tail: float = 0.025) -> tuple[float, float]:
+def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
     """Interval of a share that errs with a chance of no more than `tail` on either side.
 
     Holds for few trials and shares near 0 and 1 too, where Wilson's is too
@@ -57,6 +72,80 @@ def exact(successes: int, trials: int, tail: float = 0.025) -> tuple[float, floa
 
     low, high = proportion_confint(successes, trials, alpha=2 * tail, method="beta")
     return float(low), float(high)
+
+
+def exact_share(successes: int, trials: int, tail: float = 0.025) -> Share:
+    """A share with its interval of `exact`."""
+    return Share(successes / trials, *exact(successes, trials, tail))
+
+
+def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
+    """A share whose successes count differently, each seldom.
+
+    Parameters
+    ----------
+    weights
+        Of the successes, 0 to `largest`.
+    largest
+        That one can have.
+    trials
+        Of which the others failed.
+
+    Notes
+    -----
+    Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
+
+    References
+    ----------
+    Fay & Feuer (1997), Statistics in Medicine 16:791-801.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in weighted_share(np.ones(3), 1.0, 100)]
+    [0.03, 0.0062, 0.0877]
+    """
+    from scipy.stats import chi2
+
+    total, squares = float(weights.sum()), float((weights**2).sum())
+    more, their_squares = total + largest, squares + largest**2
+    low = squares / (2 * total) * chi2.ppf(0.025, 2 * total**2 / squares) if total > 0 else 0.0
+    high = their_squares / (2 * more) * chi2.ppf(0.975, 2 * more**2 / their_squares)
+    return Share(total / trials, float(low) / trials, float(high) / trials)
+
+
+def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
+    """Of what cannot be had of the control the share that is had of members: (risk, low, high).
+
+    Parameters
+    ----------
+    attack, control
+        Shares of success; NaN comes of a control that always succeeds.
+
+    Notes
+    -----
+    (attack - control) / (1 - control), 1 less the ratio of the shares of failures, whose intervals are joined on the
+    logarithmic scale.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3;
+    Donner & Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in beyond_control(exact_share(60, 100), exact_share(20, 100))]
+    [0.5, 0.352, 0.626]
+    """
+    if control.value == 1.0:
+        return math.nan, math.nan, math.nan
+    ratio = (1 - attack.value) / (1 - control.value)
+    # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
+    above, below = (1 - attack.low) / (1 - control.high), 0.0
+    if attack.value < 1.0:
+        most, least = (math.log((1 - end) / (1 - attack.value)) for end in (attack.low, attack.high))
+        fewest, more = (math.log((1 - end) / (1 - control.value)) for end in (control.high, control.low))
+        above, below = ratio * math.exp(math.hypot(most, fewest)), ratio * math.exp(-math.hypot(least, more))
+    return 1 - ratio, 1 - above, 1 - below
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:

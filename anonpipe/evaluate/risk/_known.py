@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 
@@ -171,6 +171,46 @@ class Scenario:
     of: int
 
 
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """What meets each of some predicates.
+
+    Attributes
+    ----------
+    counts, rows
+        How many records do, and the sum of their numbers, so that of one it is its number; shape (n_predicates,).
+    """
+
+    counts: IntArray
+    rows: IntArray
+
+    def __add__(self, other: Self) -> Self:
+        """What is in either of two parts."""
+        return type(self)(self.counts + other.counts, self.rows + other.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """What meets each predicate.
+
+    Attributes
+    ----------
+    released, original, controls
+        In the release, in the original, and of records that were held out.
+    rows, held
+        Records of the original, and held out: no more.
+    wanted
+        Attacks, at most.
+    """
+
+    released: Matches
+    original: Matches
+    controls: Matches
+    rows: int
+    held: int
+    wanted: int
+
+
 class Known(Protocol):
     """What an intruder may know, and what the method says of itself.
 
@@ -240,6 +280,14 @@ class Known(Protocol):
     @property
     def guessed(self) -> Guessed | Reason:
         """Records whose columns are guessed."""
+
+    @property
+    def singled(self) -> Mapping[str, Met] | Reason:
+        """What meets predicates that may single out, on `one` column and on `several`."""
+
+    @property
+    def halves(self) -> tuple[BoolArray, BoolArray] | Reason:
+        """Whether both halves of a record lead to the same released one, of those looked for and of those held out."""
 
     @property
     def pairs(self) -> Pairs | Reason:

@@ -14,7 +14,7 @@ from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.evaluation.known import feature_names, links_persons, stratum_numbers
+from anonpipe.pipeline.evaluation.known import coded_positions, feature_names, links_persons, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
     AskedUnits,
     Queries,
@@ -27,16 +27,17 @@ from anonpipe.pipeline.evaluation.samples import (
     read_groups,
     read_guessed,
     read_pairs,
+    read_predicates,
     read_queries,
     read_samples,
     read_units,
     spanning_disclosures,
 )
 from anonpipe.pipeline.evaluation.search import (
-    coded_positions,
     found_by_keys,
     found_guesses,
     found_in,
+    matches_in,
     own_alike,
 )
 from anonpipe.pipeline.fitted import Fitted
@@ -189,6 +190,30 @@ class KnownOfRun:
             fitted.synthesized,
             coded_positions(fitted),
         )
+
+    @property
+    def singled(self) -> dict[str, risk.Met] | Reason:
+        """What meets predicates that may single out."""
+        if problem := self._no_control:
+            return problem
+        held, wanted = held_cells(self.work, self.fitted)[: self.rows], self.fitted.job.measure.queries
+        controls, found = risk.Ordered.of(held), {}
+        for name, each in read_predicates(self.work).items():
+            released, original = (matches_in(self.work, self.cut, where, name) for where in ("release", "original"))
+            found[name] = risk.Met(released, original, each.matches(controls), self.rows, len(held), wanted)
+        return found
+
+    @property
+    def halves(self) -> tuple[BoolArray, BoolArray] | Reason:
+        """Whether both halves of a record lead to the same released one."""
+        if problem := self._no_control:
+            return problem
+        if len(self.fitted.cells.names) < 2:
+            return Reason.ONE_COLUMN
+        both = ([f"{who}half_{at}" for at in (0, 1)] for who in ("", "held_"))
+        found = ([found_in(self.work, self.cut, name).nearest.rows for name in names] for names in both)
+        members, controls = (risk.joined(*rows) for rows in found)
+        return members, controls
 
     @property
     def _no_control(self) -> Reason | None:

@@ -86,6 +86,23 @@ def key_columns(fitted: Fitted) -> list[KeyColumns]:
     return found
 
 
+def coded_positions(fitted: Fitted) -> list[int]:
+    """Columns whose cells are codes."""
+    return [at for at, name in enumerate(fitted.cells.names) if name in fitted.cells.categories]
+
+
+def first_half(fitted: Fitted) -> BoolArray:
+    """Which numbers of `known_features` are of one half of the columns: of every second one; shape (width,)."""
+    owners = [""] * fitted.features.width
+    for block in _blocks(fitted.features):
+        owners[block.start : block.stop] = [block.name] * (block.stop - block.start)
+    unchanged = known_unchanged(fitted)
+    tables = ConditioningEncoder.fit(fitted.cells, fitted.scan, unchanged).tables
+    owners += [name for name, table in zip(unchanged, tables, strict=True) for _ in range(table.shape[1])]
+    half = [name for name in fitted.cells.names if name in owners][::2]
+    return np.array([owner in half for owner in owners], dtype=np.bool_)
+
+
 def stratum_numbers(fitted: Fitted, cells: FloatArray) -> dict[str, IntArray]:
     """Of each column that makes the strata a number of each record's value: equal where values are."""
     places = {name: fitted.cells.names.index(name) for name in fitted.job.strata.by}

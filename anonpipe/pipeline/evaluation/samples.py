@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
-from anonpipe.evaluate.risk import ASSIGNED, assigned_cells, drawn_cells, rows_of
+from anonpipe.evaluate.risk import ASSIGNED, Predicates, assigned_cells, candidates, drawn_cells, outermost, rows_of
 from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.evaluation.known import (
+    coded_positions,
     key_columns,
     known_features,
     known_unchanged,
@@ -45,7 +46,9 @@ RANKED_ROWS = 20_000
 FOLDER = "assessed"
 """Of all that is kept for the measures, inside the staging."""
 
-_QUERIES, _GUESSED, _UNITS = (f"{FOLDER}/{name}.npz" for name in ("queries", "guessed", "units"))
+_QUERIES, _GUESSED, _UNITS, _PREDICATES = (
+    f"{FOLDER}/{name}.npz" for name in ("queries", "guessed", "units", "predicates")
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +229,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= class_counts(fitted, rows, cut.rows)
+        kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
         kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
@@ -493,9 +497,26 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
+        if fitted.unit is None:
+            _keep_predicates(work, fitted, np.concatenate([guessed["told"], *read_samples(work, cut, "outermost")]))
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
+
+
+def _keep_predicates(work: Work, fitted: Fitted, released: FloatArray) -> None:
+    """Leave predicates that may single out one of the released records, of which these are some."""
+    rng, wanted = work.rng("assess singling out", 0), fitted.job.measure.queries
+    found = candidates(released, coded_positions(fitted), wanted, rng)
+    work.staging.write_record(_PREDICATES, found)
+
+
+def read_predicates(work: Work) -> dict[str, Predicates]:
+    """Predicates on `one` column and on `several`; none where nothing is held out, or units have several rows."""
+    if not work.staging.has(_PREDICATES):
+        return {}
+    found: dict[str, Predicates] = work.staging.read_record(_PREDICATES, Predicates)
+    return found
 
 
 def read_queries(work: Work) -> Queries:

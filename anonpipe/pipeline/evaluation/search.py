@@ -16,7 +16,9 @@ from anonpipe.evaluate.risk import (
     Found,
     Guesses,
     KeyMatches,
+    Matches,
     Nearest,
+    Ordered,
     Ranks,
     guess_nearest,
     key_matches,
@@ -25,6 +27,8 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.evaluation.known import (
+    coded_positions,
+    first_half,
     key_columns,
     known_features,
     links_own,
@@ -38,6 +42,7 @@ from anonpipe.pipeline.evaluation.samples import (
     Queries,
     alike_numbers,
     read_guessed,
+    read_predicates,
     read_queries,
     read_units,
 )
@@ -61,6 +66,8 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
     found = _in_release(released, queries, control, begin)
     told: Told = {"release": of_groups, "ranks": of_groups}
+    if control is not None:
+        found |= _by_halves(released, {"": queries.features, "held_": control}, first_half(fitted), begin)
     if apart is not None:
         by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
         found |= by_strata
@@ -68,8 +75,10 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         told |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
+    arrays |= _meeting(work, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
+    arrays |= _meeting(work, "original", cells, begin)
     found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
     if "strata_original" in found:
         told["strata_original"] = stratum_numbers(fitted, cells)
@@ -113,6 +122,35 @@ def _in_release(released: FloatArray, queries: Queries, control: FloatArray | No
     if control is not None:
         found["held_release"] = nearest(released, control, 2, offset=begin)
     return found
+
+
+def _by_halves(
+    released: FloatArray, asked: Mapping[str, FloatArray], first: BoolArray, begin: int
+) -> dict[str, Nearest]:
+    """The nearest released records by one half of the columns and by the other."""
+    return {
+        f"{who}half_{at}": nearest(released[:, half], features[:, half], NEIGHBOURS, offset=begin)
+        for who, features in asked.items()
+        for at, half in enumerate((first, ~first))
+    }
+
+
+def _meeting(work: Work, where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
+    """Which of a partition's records meet predicates that may single out."""
+    predicates = read_predicates(work)
+    arrays: dict[str, IntArray] = {}
+    records = Ordered.of(cells if predicates else cells[:0])
+    for name, each in predicates.items():
+        found = each.matches(records, offset=begin)
+        arrays |= {f"{where}.{name}.{what}": array for what, array in vars(found).items()}
+    return arrays
+
+
+def matches_in(work: Work, cut: Cut, where: str, name: str) -> Matches:
+    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`."""
+    files = (work.staging.read_record(_file(index)) for index in range(len(cut.partitions)))
+    parts = (Matches(*(file[f"{where}.{name}.{what}"] for what in ("counts", "rows"))) for file in files)
+    return reduce(Matches.__add__, parts)
 
 
 def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
@@ -191,11 +229,6 @@ def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:
     return Coding.of(given.told, given.asked, coded_positions(fitted))
 
 
-def coded_positions(fitted: Fitted) -> list[int]:
-    """Columns whose cells are codes."""
-    return [at for at, name in enumerate(fitted.cells.names) if name in fitted.cells.categories]
-
-
 def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
     """By ranks, each table's own: what stays right where a method shifts or stretches a column."""
     before, after = Ranks.of(queries.ranked_original), Ranks.of(queries.ranked_released)
@@ -233,7 +266,8 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     name
         `release`, `original` (the sampled records in the release, and among
         the other originals), `ranks`, `held_release` (the held-out ones in
-        the release); without knowing the strata `strata_release`, `strata_held`, and where too few records are
+        the release), `half_0`, `half_1`, `held_half_0` and `held_half_1` (either, by half of the columns);
+        without knowing the strata `strata_release`, `strata_held`, and where too few records are
         held out for these two, `strata_original` in place of the latter.
     told
         `groups`, `alike` for numbers as of `alike_numbers`, or of a search without strata the name

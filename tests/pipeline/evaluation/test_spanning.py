@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.evaluate.risk import attribute_inference
+from anonpipe.audience import Audience
+from anonpipe.evaluate.risk import Ordered, attribute_inference
+from anonpipe.evaluate.risk._singling_out import MANY
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.collect import group_sizes
-from anonpipe.pipeline.evaluation.known import known_features
-from anonpipe.pipeline.evaluation.samples import read_guessed
-from anonpipe.pipeline.evaluation.search import coded_positions
+from anonpipe.pipeline.evaluation.known import coded_positions, known_features
+from anonpipe.pipeline.evaluation.samples import read_guessed, read_predicates
+from anonpipe.pipeline.evaluation.search import matches_in
 from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
 from anonpipe.verify.output_control import group_size_histogram
 from tests import small
@@ -24,6 +26,7 @@ MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "
 BY_NAME = sorted(COLUMNS)
 """The columns as they are worked on."""
 LOOSEST = LOOSE | {"mean": 99.0, "category_share": 1.0, "covariance": 99.0, "covariance_with_keys": 99.0}
+STRICTEST = {"singling_out": 0.0, "linkability": 0.0}
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +126,34 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
     )
     told = assessment.measurement("attribute_inference.risk")
     assert told.value == whole.worst.risk and told.of == len(released)
+
+
+def test_predicates_are_held_against_both_whole_tables(tmp_path, monkeypatch):
+    """As in one table each, whose rows have the same numbers: of what is in the staging."""
+    given = job(tmp_path, mask={"method": "noise", "amount": 0.1}, measure=RISK | {"hold_out": 0.2, "queries": 60})
+    alone, rows = {}, []
+
+    def look(run):
+        work, fitted, cut = (records := run.context).work, records.fitted, records.cut
+        rows.append(cut.rows)
+        for where, read in {"release": released_rows, "original": partition_cells}.items():
+            cells = np.concatenate([read(work, fitted, cut, at) for at in range(len(cut.partitions))])
+            for name, each in read_predicates(work).items():
+                found, whole = matches_in(work, cut, where, name), each.matches(Ordered.of(cells[:, : len(BY_NAME)]))
+                few = whole.counts <= MANY
+                assert (found.counts[few] == whole.counts[few]).all() and (found.counts[~few] > MANY).all()
+                assert (found.rows[few] == whole.rows[few]).all()
+                alone[where, name] = int((found.counts == 1).sum())
+
+    with monkeypatch.context() as patch:
+        looked(patch, look)
+        _, assessment = pipeline.assess_only(given)
+    assert len(alone) == 4 and alone["release", "several"] > 10
+    told = {one.name: one for one in assessment.risk}
+    assert told["singling_out.several"].audience is Audience.STEWARD and told["linkability.risk"].of == rows[0]
+    strict = small.run(job(tmp_path / "strict", mask=given.mask, measure=given.measure, gates=LOOSEST | STRICTEST))
+    failed = {check.key for check in strict.verdict.checks if check.outcome.value == "failed"}
+    assert strict.version is None and {"risk.singling_out", "risk.linkability"} <= failed
 
 
 def test_a_limit_that_nothing_can_be_held_against_says_what_can(tmp_path):

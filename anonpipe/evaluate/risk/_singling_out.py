@@ -1,0 +1,326 @@
+"""Attack: a predicate that one released record alone meets is taken for true of one person alone.
+
+The first criterion of the European guidance on anonymisation (Article 29 Working Party, opinion 05/2014, WP 216).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from anonpipe.audience import Audience
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
+from anonpipe.evaluate.risk._known import Known, Matches, Met
+from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._singling_out_kernel import find_met
+from anonpipe.evaluate.utility import Measurement
+from anonpipe.types import FloatArray, IntArray
+
+SEVERAL = 4
+"""Columns of a predicate on several."""
+
+FEWEST = 30
+"""Attacks: where fewer predicates single out a released record, the others are attacks that failed."""
+
+_TRIED, _KEPT = 20, 5
+"""Predicates on several columns that are tried, and those that are looked up in whole tables, for each one wanted."""
+
+MANY = 50
+"""Records that meet a predicate beyond which nobody asks how many."""
+
+_SOURCE = (
+    "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; "
+    "Cohen & Nissim (2020), doi:10.1073/pnas.1914598117"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """Some records, column by column: cells with infinity for null, and the rows in ascending order of each."""
+
+    cells: FloatArray
+    orders: IntArray
+
+    @classmethod
+    def of(cls, cells: FloatArray) -> Self:
+        """Of cells of shape (n_rows, n_columns), NaN for null."""
+        filled = np.ascontiguousarray(_filled(cells).T)
+        return cls(filled, np.argsort(filled, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Predicates:
+    """Intervals of some columns, all of which hold: ends included, null is infinity.
+
+    Attributes
+    ----------
+    columns
+        Which, shape (n_predicates, size).
+    low, high
+        Ends, of the same shape.
+    """
+
+    columns: IntArray
+    low: FloatArray
+    high: FloatArray
+
+    def matches(self, records: Ordered, most: int = MANY, offset: int = 0) -> Matches:
+        """Which of some records meet each, no further than one more than `most`; `offset`: number of the first record.
+
+        Examples
+        --------
+        >>> young = Predicates(np.array([[0]]), np.array([[0.0]]), np.array([[30.0]]))
+        >>> young.matches(Ordered.of(np.array([[31.0], [25.0], [np.nan]])))
+        Matches(counts=array([1]), rows=array([1]))
+        """
+        begins, ends = np.empty_like(self.columns), np.empty_like(self.columns)
+        for column in np.unique(self.columns):
+            values, here = records.cells[column, records.orders[column]], self.columns == column
+            begins[here] = np.searchsorted(values, self.low[here], side="left")
+            ends[here] = np.searchsorted(values, self.high[here], side="right")
+        counts, rows = find_met(records.cells, records.orders, begins, ends, self.columns, self.low, self.high, most)
+        return Matches(counts, rows + offset * counts)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, which: IntArray | slice) -> Self:
+        return type(self)(self.columns[which], self.low[which], self.high[which])
+
+
+def _filled(cells: FloatArray) -> FloatArray:
+    return np.where(np.isnan(cells), np.inf, cells)
+
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator) -> Predicates:
+    """Predicates on one column: no larger than the smallest value, no smaller than the largest, null, or a rare value.
+
+    Parameters
+    ----------
+    released
+        Cells of some released records, among them those with the smallest and the largest values, shape (n_rows,
+        n_columns); NaN for null.
+    categories
+        Columns of codes.
+    wanted
+        Values that occur once of which predicates are made, at most.
+
+    Examples
+    --------
+    >>> found = on_one_column(np.array([[1.0], [2.0], [2.0]]), [], 10, np.random.default_rng(0))
+    >>> list(zip(found.low[1:, 0].tolist(), found.high[:, 0].tolist()))  # at most 1, at least 2, exactly 1
+    [(2.0, 1.0), (1.0, 1.7976931348623157e+308)]
+    """
+    ends: list[tuple[int, float, float]] = []
+    rare: list[tuple[int, float, float]] = []
+    for at, column in enumerate(_filled(released).T):
+        values, counts = np.unique(column, return_counts=True)
+        told = values[np.isfinite(values)]
+        if at not in categories and len(told):
+            ends += [(at, -_LARGEST, told[0]), (at, told[-1], _LARGEST)]
+        if len(told) < len(values):
+            ends.append((at, np.inf, np.inf))
+        rare += [(at, value, value) for value in values[(counts == 1) & np.isfinite(values)].tolist()]
+    chosen = [rare[place] for place in rng.permutation(len(rare))[:wanted]]
+    table = np.array([*ends, *chosen], dtype=np.float64).reshape(-1, 3)
+    return Predicates(table[:, :1].astype(np.int64), table[:, 1:2], table[:, 2:])
+
+
+def on_several_columns(
+    released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
+) -> Predicates:
+    """Predicates on `SEVERAL` columns (or all) that one of some released records alone meets.
+
+    Of a record drawn and columns drawn: the record's category, its null, and numbers as far from the median as its own
+    or further.
+
+    Parameters
+    ----------
+    released, categories
+        As in `on_one_column`.
+    wanted
+        Predicates at most.
+    """
+    filled, width = _filled(released), released.shape[1]
+    size, tries = min(SEVERAL, width), _TRIED * wanted
+    columns = np.sort(np.argsort(rng.random((tries, width)), axis=1)[:, :size], axis=1)
+    values = filled[rng.integers(len(filled), size=tries)[:, None], columns]
+    coded = np.isin(columns, list(categories)) | np.isinf(values)
+    with np.errstate(invalid="ignore"):
+        above = values > _medians(released)[columns]
+    low, high = (np.where(coded | side, values, end) for side, end in ((above, -_LARGEST), (~above, _LARGEST)))
+    once = np.sort(np.unique(np.hstack([columns, low, high]), axis=0, return_index=True)[1])
+    tried = Predicates(columns[once], low[once], high[once])
+    return tried[np.flatnonzero(tried.matches(Ordered.of(released), 1).counts == 1)[:wanted]]
+
+
+def _medians(cells: FloatArray) -> FloatArray:
+    return np.array([np.median(told) if len(told := column[~np.isnan(column)]) else 0.0 for column in cells.T])
+
+
+def outermost(released: FloatArray) -> FloatArray:
+    """Of some records those with the smallest and the largest value of each column.
+
+    Examples
+    --------
+    >>> outermost(np.array([[1.0], [np.nan], [3.0], [2.0]])).tolist()
+    [[1.0], [3.0]]
+    """
+    if not len(released):
+        return released
+    null = np.isnan(released)
+    ends = np.where(null, np.inf, released).argmin(axis=0), np.where(null, -np.inf, released).argmax(axis=0)
+    return np.asarray(released[np.unique(np.concatenate(ends))])
+
+
+def candidates(
+    released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
+) -> dict[str, Predicates]:
+    """Predicates of both sorts that may single out a released record; the whole release decides."""
+    kept = _KEPT * wanted
+    found = {"one": on_one_column(released, categories, kept, rng)}
+    if released.shape[1] > 1:
+        found["several"] = on_several_columns(released, categories, kept, rng)
+    return found
+
+
+@dataclass(frozen=True)
+class SinglingOut:
+    """How often what singles out a released record singles out a person.
+
+    Attributes
+    ----------
+    attack
+        Share of the attacks that single out one record of the original, with its 95 % interval.
+    control
+        The same of a record that was held out, in an original in which it had been in another's place.
+    risk, low, high
+        What (attack - control) / (1 - control) is, and its 95 % interval.
+    attacks
+        Predicates that single out a released record.
+    rows, held
+        Records of the original, and held out.
+    """
+
+    attack: Share
+    control: Share
+    risk: float
+    low: float
+    high: float
+    attacks: int
+    rows: int
+    held: int
+
+    def measurement(self, name: str) -> Measurement:
+        """What the release gives away, of predicates on `one` or on `several` columns."""
+        few = f" Fewer than {FEWEST} are found: those wanting count as failed." if self.attacks < FEWEST else ""
+        return Measurement(
+            name=f"singling_out.{name}",
+            title=f"Singling out (European guidance, criterion 1): {_ON[name]}, beyond the hold-out",
+            value=self.risk,
+            unit="share",
+            better="lower",
+            source=_SOURCE,
+            records=self.attacks,
+            of=self.rows,
+            audience=Audience.STEWARD,
+            low=self.low,
+            high=self.high,
+            baseline=0.0,
+            baseline_is="a release that says no more of its own persons than of others",
+            note=f"Of {self.attacks} predicates that one released record alone meets {100 * self.attack.value:.1f} % "
+            f"are met by one record of the original alone, and by one of the {self.held} held out in an original's "
+            f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}",
+            parts=(("members", self.attack.value), ("hold-out", self.control.value)),
+        )
+
+
+_ON = {"one": "by one column", "several": f"by {SEVERAL} columns"}
+
+
+def singling_out(met: Met) -> SinglingOut:
+    """Hold predicates that one released record alone meets against the original and against held-out records.
+
+    Notes
+    -----
+    *The control.* Whether one record of a table meets a predicate depends on how many there are, so that held-out
+    records cannot be counted like the original, which has more: of another sample of the population anonymeter, which
+    fits a curve to the difference, has been seen to find a risk of 0.17 to 0.20. Here each held-out
+    record takes the place of one of the original. Were m of the n records, drawn at random, replaced by
+    the m that were held out, a predicate would single out one of these if one of them meets it, and all others that do
+    were replaced: with c in the original, with chance q(c) = C(n-c, m-c) / C(n, m). Of a predicate that has nothing to
+    do with the persons of the release the original's records and the replaced ones are equally likely to be singled
+    out, so that n/m times the mean of q(c) over predicates met once has the expectation of the attack's success. With
+    as many held-out records as originals it is their plain rate.
+
+    *What chance can do.* A predicate that a random record meets with chance w singles out one of n with
+    n w (1-w)^(n-1), which is never above (1-1/n)^(n-1), 0.37: no control is taken for larger.
+
+    *The interval.* One predicate is taken of each released record, the first: what singles out the same outlier is
+    nearly one attack. Those that single out the same person count together, in the control by Fay and Feuer's interval.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Cohen & Nissim (2020),
+    doi:10.1073/pnas.1914598117.
+
+    Examples
+    --------
+    >>> alone = Matches(np.ones(500, dtype=np.int64), np.arange(500))
+    >>> nobody = Matches(np.zeros(500, dtype=np.int64), np.zeros(500, dtype=np.int64))
+    >>> found = singling_out(Met(alone, alone, nobody, 1000, 100, 500))
+    >>> found.risk, round(found.low, 3)
+    (1.0, 0.992)
+    """
+    from scipy.stats import hypergeom
+
+    n, m = met.rows, met.held
+    chosen = _one_of_each(met)
+    attacks = max(len(chosen), min(FEWEST, met.wanted))
+    right = chosen[met.original.counts[chosen] == 1]
+    each = np.unique(met.original.rows[right], return_counts=True)[1]
+    attack = _clustered(each, attacks) if len(chosen) else Share(0.0, 0.0, 0.0)
+    alone = chosen[met.controls.counts[chosen] == 1]
+    others = met.original.counts[alone]
+    weights = n / m * hypergeom.pmf(others, n, others, m)
+    persons = np.unique(met.controls.rows[alone], return_inverse=True)[1].reshape(-1)
+    of_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
+    control = weighted_share(of_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
+    risk, low, high = beyond_control(attack, control)
+    return SinglingOut(attack, control, risk, low, high, len(chosen), n, m)
+
+
+def _one_of_each(met: Met) -> IntArray:
+    """The first predicate of each released record that alone meets one, as many as wanted."""
+    once = np.flatnonzero(met.released.counts == 1)
+    first = np.unique(met.released.rows[once], return_index=True)[1]
+    return once[np.sort(first)[: met.wanted]]
+
+
+def _clustered(counts: IntArray, trials: int) -> Share:
+    """A share whose successes come in clusters of these sizes: as many fewer trials as each counts for."""
+    total = int(counts.sum())
+    each = float((counts**2).sum()) / total if total else 1.0
+    return Share(total / trials, *exact(total / each, trials / each))
+
+
+def _of_release(known: Known) -> Measured | Reason:
+    singled = known.singled
+    if isinstance(singled, Reason):
+        return singled
+    return [singling_out(met).measurement(name) for name, met in singled.items()]
+
+
+MEASURE = Measure(
+    key="singling_out",
+    title="singling out",
+    figures=("singling_out.one", "singling_out.several"),
+    function=_of_release,
+)
