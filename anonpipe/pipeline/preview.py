@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -14,15 +14,19 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
+from anonpipe.encoding.counts import added, counted
 from anonpipe.encoding.identifiers import Repeats, digest_writers, keep_in, repeats_in, runs_in
-from anonpipe.encoding.row_hash import row_lanes
+from anonpipe.encoding.row_hash import keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
+from anonpipe.evaluate.risk import ScenarioRisk, scenario_risk
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.partition.unit_sets import Units
+from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES
 from anonpipe.pipeline.fit import counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import held_of_units, held_rows
@@ -36,6 +40,7 @@ from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import scratch
 from anonpipe.storage.unit_sums import UnitSums
+from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.catalogue import kind_of
 
 if TYPE_CHECKING:
@@ -68,6 +73,9 @@ class Preview:
         What the run would warn of.
     methods
         What would be done with the records: labels and texts.
+    scenarios
+        What the original gives away to who knows the columns of the job's scenarios, before rare categories are
+        suppressed: for the steward alone.
     """
 
     job: Job
@@ -83,6 +91,7 @@ class Preview:
     peak_bytes: int
     warnings: tuple[str, ...]
     methods: tuple[tuple[str, str], ...]
+    scenarios: tuple[ScenarioRisk, ...]
 
     def lines(self) -> list[str]:
         """The preview as text."""
@@ -105,6 +114,7 @@ class Preview:
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
             _wrapped("gates", f"{options_text(job.gates)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
+            *(_wrapped("scenario", _scenario_line(each)) for each in self.scenarios),
             *(_wrapped("analysis", f"{each.name}: {options_text(each.limits)}") for each in job.analyses),
             *self.warning_lines(),
         ]
@@ -120,6 +130,7 @@ class Preview:
             "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
+            "scenarios": [one.to_dict() for each in self.scenarios for one in each.measurements()],
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
         }
@@ -139,6 +150,19 @@ def _column_line(job: Job, name: str) -> str:
     if column.scored:
         parts.append("by normal scores")
     return ", ".join(parts)
+
+
+def _scenario_line(risk: ScenarioRisk) -> str:
+    """The original's figures, in one sentence."""
+    found = [
+        f"single {risk.uniques:.1%}",
+        f"in classes of fewer than 3 {risk.below_3:.1%}, of fewer than {risk.k} {risk.below_k:.1%}",
+        f"prosecutor risk at most {1 / risk.smallest:.3g}, mean {risk.average:.3g}",
+    ]
+    if risk.journalist is not None:
+        highest, mean, single = risk.journalist
+        found += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
+    return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(found)}"
 
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
@@ -213,6 +237,7 @@ def preview(job: Job) -> Preview:
             *_repeats(job, trace),
         ),
         methods=method.lines,
+        scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
     )
 
 
@@ -246,6 +271,7 @@ class _Scanned:
     counted: list[list[Repeats]]
     sketches: dict[str, Sketch]
     sums: list[UnitSums]
+    classes: list[list[IntArray]]
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
@@ -261,7 +287,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
         for what in ("subset", "event")
         if getattr(each, what) is not None
     ]
-    counted = []
+    repeats = []
+    classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
         held = _held(job, source, unit, key) if share and not job.unit_declared else None
@@ -276,15 +303,47 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 kept = ~held_of_units(key, share, own)
             if changed is not None:
                 changed.add(batch, kept)
+            for parts, each in zip(classes, job.measure.scenarios, strict=True):
+                parts.append(_classes(job, batch.select(each.knows), kept, own, key, source.rows))
             by, enough = job.strata.by, None if own is None else (own, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough)
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
-        counted.append([writer.close() for writer in writers.values()])
+        repeats.append([writer.close() for writer in writers.values()])
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
     sums = [] if changed is None else [changed.sums]
-    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, counted, tracer.sketches, sums)
+    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, repeats, tracer.sketches, sums, classes)
+
+
+def _classes(
+    job: Job, batch: pa.RecordBatch, kept: BoolArray | None, units: Units | None, key: bytes, of: int
+) -> IntArray:
+    """Of those who are alike in a scenario's columns a number, and their count; of units each pair of both once.
+
+    Of tables with more rows than `COUNTED_CLASSES` only a random choice of the classes, each of them whole.
+    """
+    lanes = row_lanes(batch, job.columns)
+    numbers = (keyed_rows(lanes, keyed(key, "classes"), keyed(key, "classes, too")) >> np.uint64(1)).astype(np.int64)
+    chosen = numbers < min(1.0, COUNTED_CLASSES / max(1, of)) * 2.0**63
+    if kept is not None:
+        chosen &= kept
+    if units is None:
+        return np.stack(counted(numbers[chosen]))
+    return np.unique(np.stack([numbers[chosen], units[chosen].view(np.int64)]), axis=1)
+
+
+def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) -> Iterator[ScenarioRisk]:
+    """What each scenario makes of the original."""
+    measure = job.measure
+    for scenario, parts in zip(measure.scenarios, classes, strict=True):
+        if job.unit_column is None:
+            sizes = added([(part[0], part[1]) for part in parts])[1]
+        else:
+            sizes = counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])[1]
+        if len(sizes):
+            fraction = measure.sampling_fraction
+            yield scenario_risk(scenario.name, scenario.knows, sizes, k=job.k, sampling_fraction=fraction, of=persons)
 
 
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:

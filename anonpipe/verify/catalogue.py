@@ -545,6 +545,7 @@ _GATED = (
         "singled out beyond the hold-out",
         "a larger k, or for a mask more change, singles out fewer; coarser steps leave fewer rare values",
         audience=Audience.STEWARD,
+        unit="of attacks",
     ),
     _of_measure(
         "risk",

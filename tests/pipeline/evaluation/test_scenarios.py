@@ -10,10 +10,12 @@ import pytest
 
 from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
+from anonpipe.pipeline import preview
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.staged import partition_cells, partition_units, released_labels, released_rows
 from anonpipe.pipeline.steps import last_channels
+from anonpipe.source import read_batches
 from tests import small
 from tests.naive import scenario as naive
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
@@ -219,3 +221,35 @@ def test_what_makes_no_sense_is_refused_before_the_run(measure, gates, said):
     columns = COLUMNS | {"gone": {"role": "dropped"}}
     with pytest.raises(JobError, match=said):
         parse_job({"input": "-", "output": "-", "k": 5, "columns": columns, "measure": measure, "gates": gates})
+
+
+@pytest.mark.parametrize("of", ["rows", "those not held out", "units", "files"])
+def test_the_plan_tells_of_the_original_what_the_run_will(tmp_path, monkeypatch, of):
+    columns, data, measure = COLUMNS, table(), {"sampling_fraction": 0.2}
+    if of == "those not held out":
+        measure["hold_out"] = 0.2
+    if of == "units":
+        columns, data = COLUMNS | {"person": {"kind": "integer", "role": "unit"}}, table(units=300)
+    given = job(tmp_path, data, columns, measure, cluster={"method": "mdav"})
+    if of == "files":
+        monkeypatch.setattr(preview, "read_batches", lambda *asked: read_batches(*asked, 100))
+    planned = preview.preview(given)
+    told = {one["name"]: one["value"] for one in planned.to_dict()["scenarios"]}
+    seen, _ = looked_at(monkeypatch, given)
+    expected = {name: one.value for name, one in seen["found"].items() if name in told}
+    assert told == pytest.approx(expected) and {name.split(".")[1] for name in told} == {"neighbour", "kin", "file"}
+    assert len(told) == 3 * 9 and told["scenarios.kin.original_uniques"] > 0.5
+    text = " ".join(" ".join(planned.lines()).split())
+    assert "scenario neighbour: who knows age, sex, of the original: single" in text and "journalist risk" in text
+
+
+def test_a_share_of_the_classes_is_counted_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(preview, "COUNTED_CLASSES", 300)
+    found = {each.name: each for each in preview.preview(job(tmp_path)).scenarios}
+    kin = found["kin"]
+    assert 200 < kin.persons < 400 and kin.of == 900 and kin.uniques > 0.9
+
+
+def test_a_plan_without_scenarios_counts_none(tmp_path):
+    planned = preview.preview(job(tmp_path, measure={"scenarios": []}))
+    assert planned.scenarios == () and not any(line.startswith("scenario") for line in planned.lines())
