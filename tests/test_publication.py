@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from anonpipe import cli, interrupts
-from anonpipe.errors import BusyError, InputError
+from anonpipe.errors import AnonpipeError, BusyError, InputError
 from anonpipe.pipeline import publish
 from anonpipe.pipeline import run as pipeline
 from anonpipe.storage import release, sealed, versions
@@ -401,3 +402,51 @@ def test_purge_removes_what_a_killed_run_left_in_its_output(tmp_path, monkeypatc
     cli.purge()
     assert publishing.leftovers(tmp_path / "out") == [] and small.stagings() == []
     assert publishing.versions(tmp_path / "out") == set() and os.listdir(reports) == ["releases.jsonl"]
+
+
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_outputs_that_share_the_stewards_place_publish_one_after_the_other(tmp_path, kind):
+    root = str(tmp_path) if kind == "disk" else f"memory://shared-{tmp_path.name}"
+    first, second, other = (
+        release.place(f"{root}/{out}", f"{root}/{own}") for out, own in [("a", "log"), ("b", "log"), ("c", "own")]
+    )
+    with versions.alone(first):
+        with pytest.raises(BusyError, match="log; wait for it"), versions.alone(second, patience=0.0):
+            pass
+        with versions.alone(other, patience=0.0):
+            pass
+    with versions.alone(second, patience=0.0):
+        pass
+
+
+def test_of_two_overlapping_releases_under_one_log_the_second_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
+    table = small.plain_table(400)
+    tables = {"a": table, "b": table.slice(0, 399)}
+    given = {
+        name: small.job(tmp_path / name, part, repeat={}, report={"internal": str(tmp_path / "log")})
+        for name, part in tables.items()
+    }
+    second, meanwhile = [], publish.release.publish
+
+    def publishing(*arguments):
+        """The other job gets as far as it can while this one is publishing."""
+        if not second:
+            second.append(True)
+            with monkeypatch.context() as patched:
+                patched.setattr(versions, "alone", partial(versions.alone, patience=0.0))
+                thread = threading.Thread(target=lambda: second.append(refused_text(lambda: small.run(given["b"]))))
+                thread.start()
+                thread.join()
+        return meanwhile(*arguments)
+
+    monkeypatch.setattr(publish.release, "publish", publishing)
+    assert small.run(given["a"]).version is not None
+    assert "another run is publishing" in second[1]
+    assert "overlaps with the release" in refused_text(lambda: small.run(given["b"]))
+
+
+def refused_text(run):
+    with pytest.raises(AnonpipeError) as caught:
+        run()
+    return str(caught.value)

@@ -307,6 +307,7 @@ _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", de
 def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     """Keep all others from changing the versions of an output, and tidy it; nested calls are one.
 
+    The steward's own place, with the release log, may serve several outputs: it is locked after the output.
     On a disk the kernel takes the lock from a process that dies. On an object
     store, and on disks that know no locks, a lease object with signs of life
     stands for it.
@@ -318,14 +319,16 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     OutputError
         The output cannot be written.
     """
-    output, reason = where.url(), None
-    if output in _HELD.get():
+    reason, deadline = None, time.monotonic() + patience
+    if where.url() in _HELD.get():
         yield
         return
     with contextlib.ExitStack() as stack:
+        owners: dict[str, str | None] = {}
         try:
-            stack.enter_context(_folder(where))
-            owner = stack.enter_context(_locked(where, time.monotonic() + patience))
+            for each in _places(where):
+                stack.enter_context(_folder(each))
+                owners[each.url()] = stack.enter_context(_locked(each, deadline))
             tidy(where)
         except OSError as error:
             reason = why(error)
@@ -333,7 +336,7 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
             raise OutputError(
                 f"the output {where.url()} cannot be written: {reason}; correct its permissions or free space"
             )
-        token = _HELD.set({**_HELD.get(), output: owner})
+        token = _HELD.set({**_HELD.get(), **owners})
         try:
             yield
         except StorageError as error:  # of a storage elsewhere, which may fail at any question
@@ -342,6 +345,10 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
             _HELD.reset(token)
     if reason is not None:
         raise OutputError(f"the output {where.url()} cannot be used: {reason}; try again, with --resume")
+
+
+def _places(where: Place) -> list[Place]:
+    return [where] if where.internal is None else [where, where.internal]
 
 
 @contextlib.contextmanager
@@ -460,12 +467,13 @@ def refuse_lost_lease(where: Place) -> None:
     OSError
         The storage does not tell.
     """
-    owner = _HELD.get().get(where.url())
-    if owner is not None and not _is_owned(where, owner):
-        raise BusyError(
-            f"another run has taken over at {where.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
-            "nothing was published; run with --resume"
-        )
+    for each in _places(where):
+        owner = _HELD.get().get(each.url())
+        if owner is not None and not _is_owned(each, owner):
+            raise BusyError(
+                f"another run has taken over at {each.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
+                "nothing was published; run with --resume"
+            )
 
 
 def _is_owned(where: Place, owner: str) -> bool:
