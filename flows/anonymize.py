@@ -91,28 +91,34 @@ _ONCE: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "log
 _RETRIED: dict[str, Any] = {**_ONCE, "retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": _may_help}
 
 
-class _Bar:
-    """A progress artifact of one stage, updated at most once a second."""
+class _Bars:
+    """A progress artifact of each part of a stage, updated at most once a second; none of them goes back."""
 
-    def __init__(self, stage: str) -> None:
-        self.shown = time.monotonic()
-        self.artifact = create_progress_artifact(0.0, key=f"anonpipe-{stage}", description=f"anonpipe: {stage}")
+    def __init__(self) -> None:
+        self.part, self.artifact, self.share, self.shown = "", None, 0.0, 0.0
 
     def __call__(self, news: Progress) -> None:
-        if news.done >= news.total or time.monotonic() - self.shown > 1.0:
-            self.shown = time.monotonic()
-            update_progress_artifact(self.artifact, 100.0 * news.done / max(1, news.total))
+        if news.stage != self.part:
+            self.part, self.share, self.shown = news.stage, 0.0, time.monotonic()
+            key = re.sub("[^a-z0-9]+", "-", f"anonpipe {news.stage}".lower()).strip("-")
+            self.artifact = create_progress_artifact(0.0, key=key, description=f"anonpipe: {news.stage}")
+        share = 100.0 * news.done / max(1, news.total)
+        if share > self.share and (share == 100.0 or time.monotonic() - self.shown > 1.0):
+            self.share, self.shown = share, time.monotonic()
+            update_progress_artifact(self.artifact, share)
 
 
-def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor], None]:
-    """The task of a mapped stage; a retry does only what has no task result yet."""
+def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor], Run]:
+    """The task of a mapped stage; a retry does only what has no task result yet.
+
+    It hands the run on to the next one: from that Prefect draws the arrow between them.
+    """
     name = function.__name__
 
-    def stage(run: Run, executor: Executor) -> None:
+    def stage(run: Run, executor: Executor) -> Run:
         with _without_data(name):
-            bar = _Bar(name)
-            function(replace(run, on_progress=logged(bar)), executor)
-            bar(Progress(name, 1, 1, 0))
+            function(replace(run, on_progress=logged(_Bars())), executor)
+        return run
 
     stage.__name__ = stage.__qualname__ = name
     return task(name=name, description=function.__doc__, **_RETRIED)(stage)
@@ -214,7 +220,7 @@ def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> Outcome:
             run = stack.enter_context(pipeline.open_run(job, resume))
         with pipeline.open_executor(job, run.staging) as executor:
             for stage in STAGES:
-                stage.with_options(timeout_seconds=stage_seconds)(run, executor)
+                run = stage.with_options(timeout_seconds=stage_seconds)(run, executor)
         verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
         return publish(run, verdict, keep)
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .anonymize import _ONCE, _RETRIED, _Bar, _usual_umask, _without_data  # it sets Prefect's environment first
+from .anonymize import _ONCE, _RETRIED, _Bars, _usual_umask, _without_data  # it sets Prefect's environment first
 
 # isort: split
 from prefect import flow, task
@@ -37,7 +37,7 @@ _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 def measure(job: Job, methods: list[str], k: list[int], draws: int, utility: str | None, risk: str | None) -> Study:
     """Try every setting; a retry goes on from the settings that are finished."""
     with _without_data("measure"):
-        return compare(job, methods, k, draws=draws, utility=utility, risk=risk, on_progress=_Bar("compare"))
+        return compare(job, methods, k, draws=draws, utility=utility, risk=risk, on_progress=_Bars())
 
 
 @task(name="show", description="Table and map as files and artifacts.", **_ONCE)

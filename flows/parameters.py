@@ -1,5 +1,6 @@
-"""What Prefect checks parameters against."""
+"""What Prefect checks parameters against, and draws its form from."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import GetJsonSchemaHandler
@@ -8,15 +9,73 @@ from pydantic_core import CoreSchema
 from anonpipe.job import aliases
 from anonpipe.job.model import Job
 
+Schema = dict[str, Any]
 
-class _OldNames:
-    """Lets parameters pass that a deployment stored under a job's old names; the job itself reads and notices them."""
+_TYPES = {
+    "null": "not given",
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "whole number",
+    "number": "number",
+    "array": "list",
+    "object": "keys",
+}
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+
+class _AsForm:
+    """Lets parameters pass that a deployment stored under a job's old names, and names the alternatives of a key."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         schema = handler(core)
         aliases.let_in(handler.resolve_ref_schema(schema), handler.resolve_ref_schema)
+        name_alternatives(schema, handler.resolve_ref_schema)
         return schema
 
 
-JobParameter = Annotated[Job, _OldNames()]
+def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
+    """Give each alternative of each key a title, which is what the form writes on its button.
+
+    Methods are called as in a job. The form knows `anyOf` alone, so that `oneOf`
+    becomes this; each has its own `method`, and no two can hold.
+
+    Parameters
+    ----------
+    schema
+        Changed, and so is what it refers to.
+    resolve
+        Of a reference, what it refers to; of another schema, itself.
+
+    Examples
+    --------
+    >>> kept = {"anyOf": [{"oneOf": [{"properties": {"method": {"const": "mdav"}}}]}, {"type": "null"}]}
+    >>> name_alternatives(kept, lambda schema: schema)
+    >>> [each["title"] for each in kept["anyOf"]]
+    ['mdav', 'not given']
+    """
+    seen: set[int] = set()
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, list):
+            todo += part
+        elif isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            if "anyOf" in part:
+                part["anyOf"] = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
+                for each in part["anyOf"]:
+                    _name(resolve(each))
+            todo += [resolve(part) if "$ref" in part else None, *part.values()]
+
+
+def _name(alternative: Schema) -> None:
+    method = alternative.get("properties", {}).get("method", {}).get("const")
+    if method is not None:
+        alternative["title"] = method
+    elif "title" not in alternative:
+        alternative["title"] = (
+            "old name" if alternative.get("deprecated") else _TYPES.get(alternative.get("type"), "value")
+        )
+
+
+JobParameter = Annotated[Job, _AsForm()]
 """The job, as a parameter of a flow."""

@@ -115,3 +115,29 @@ def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
     assert ran == [(10, "/data/other", True, 24.0, 3)]
     with pytest.raises(JobError, match="cannot be read"):
         anonymize_file.fn(str(tmp_path / "no.yaml"))
+
+
+def test_each_alternative_has_a_name_of_its_own():
+    schema = parameter_schema(anonymize).model_dump_for_openapi()
+    kept = schema["definitions"]
+    parts, seen = [schema], 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += part.values()
+            names = [_of(each, kept).get("title", "") for each in part.get("anyOf", ())]
+            assert all(names) and len(set(names)) == len(names) and "oneOf" not in part
+            seen += bool(names)
+        elif isinstance(part, list):
+            parts += part
+    assert seen > 50
+    methods = [_of(each, kept)["title"] for each in kept["Job"]["properties"]["synthesize"]["anyOf"]]
+    assert methods == ["centroid", "gaussian", "pca", "micro_perturbation", "r_microhybrid", "not given"]
+    for given in ({"method": "pca"}, None):
+        assert validate({"job": JOB | {"synthesize": given}}, schema, raise_on_error=True, ignore_required=True) == []
+    with pytest.raises(ValidationError):
+        validate({"job": JOB | {"synthesize": {"method": "mdav"}}}, schema, raise_on_error=True, ignore_required=True)
+
+
+def _of(schema, definitions):
+    return definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
