@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -20,7 +21,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.propose import propose
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
-from anonpipe.propose.propose import SAMPLE_ROWS, derived, guess, look_at, propose_job
+from anonpipe.propose.propose import SAMPLE_ROWS, declared_order, derived, guess, look_at, propose_job
 from anonpipe.source import check_types, open_source
 
 ROWS = 3_000
@@ -564,6 +565,9 @@ def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
     labels = {"stage": ["Qlow", "Qmiddle", "Qhigh"], "flag": ["Qno", "Qyes"]}
     columns = {name: ordered(each) for name, each in labels.items()}
     pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}), tmp_path / "a.parquet")
+    proposed = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert "levels: [Qlow, Qmiddle, Qhigh]" in proposed and "CHECK against the code book" in proposed
+    pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}), tmp_path / "a.parquet", use_dictionary=False)
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
     assert text.count("FILL IN") == 2 and "Q" not in text.replace(str(tmp_path), "")
     (tmp_path / "job.yaml").write_text(text)
@@ -579,6 +583,31 @@ def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
     check_types(open_source(job.input, job.columns).schema, job.columns)
     pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}).slice(0, 40), tmp_path / "few.parquet")
     assert "stage:\n    kind: ordinal" in propose_job(str(tmp_path / "few.parquet"), "out", 5)
+
+
+@pytest.mark.parametrize("rows", [[2, 0, 1, 0], [0, 2, 1], [1, 1, None, 2, 0]])
+def test_an_order_is_taken_that_is_not_that_of_the_rows(rows: list[int | None]) -> None:
+    labels = pa.array(["Qlow", "Qmiddle", "Qhigh", "Qnever"])
+    told = [pa.DictionaryArray.from_arrays(pa.array(rows), labels, ordered=True)]
+    assert declared_order(pa.chunked_array(told)) == ("Qlow", "Qmiddle", "Qhigh", "Qnever")
+    as_they_come = pa.array([labels[at].as_py() for at in rows if at is not None]).dictionary_encode()
+    found = pa.DictionaryArray.from_arrays(as_they_come.indices, as_they_come.dictionary, ordered=True)
+    assert declared_order(pa.chunked_array([found])) == ()
+    other = pa.DictionaryArray.from_arrays(pa.array([1, 0]), labels[1:3], ordered=True)
+    assert declared_order(pa.chunked_array([told[0], other])) == ()
+    assert declared_order(pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(rows), labels)])) == ()
+
+
+def test_the_index_of_a_pandas_table_is_called_that(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": np.arange(200) % 50, "place": ["a", "b"] * 100})
+    frame[frame["age"] > 3].to_parquet(tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert yaml.safe_load(text)["columns"]["__index_level_0__"]["role"] == "dropped" and "pandas" in text
+    given = yaml.safe_load(text)
+    del given["columns"]["__index_level_0__"]
+    job = parse_job(given)
+    with pytest.raises(InputError, match=r"'__index_level_0__' \(the index of a pandas table"):
+        check_types(open_source(job.input).schema, job.columns)
 
 
 def test_decimal_commas_are_told() -> None:

@@ -8,6 +8,7 @@ dropped, and whatever else a frame was given along.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,11 @@ _NULLABLE = {
     "string": "string",
 }
 """By Arrow's name of a type the type of pandas that holds nulls besides."""
+
+
+def is_index(name: str) -> bool:
+    """Whether a column has the name that pandas stores a frame's index without a name under."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
 def nullable_types(schema: pa.Schema) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 The text holds column names and no value of the data. So it proposes neither
 bounds nor categories nor events: these come from the code book, and the
-steward writes them. Columns that follow from others are proposed as dropped,
+steward writes them. Only what a file itself declares is taken from it: the categories of an ordered column, in
+their order (`declared_order`). Columns that follow from others are proposed as dropped,
 because masking them one by one would contradict or betray the others.
 """
 
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.encoding.pandas_types import is_index
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
@@ -125,6 +127,8 @@ class Look:
         Number of distinct values and of rows that are not null.
     comma
         Whether it holds texts that are all numbers, some with a comma.
+    levels
+        See `declared_order`.
     """
 
     name: str
@@ -134,6 +138,7 @@ class Look:
     distinct: int
     filled: int
     comma: bool = False
+    levels: tuple[Scalar, ...] = ()
 
     @property
     def ordered(self) -> bool:
@@ -168,6 +173,8 @@ class Guess:
         In distances, in units of another column's, with its reason; None for 1.
     ordered
         Whether its categories have an order in the input, which the steward has to declare.
+    levels
+        This order, where the file declares it.
     """
 
     kind: Kind
@@ -176,6 +183,7 @@ class Guess:
     event: tuple[Scalar, ...] = ()
     weight: tuple[int, str] | None = None
     ordered: bool = False
+    levels: tuple[Scalar, ...] = ()
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
@@ -200,7 +208,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         YAML. Where a survival status is found its `event` is left empty, and
         the job is refused until the steward has filled it in; a Cox model's
         condition that lists the values fills it. So are the `levels` of a
-        column that has an order in the input, which files do not keep.
+        column that has an order in the input, where the file does not declare it for certain.
 
     Raises
     ------
@@ -225,7 +233,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
-        guesses[look.name] = replace(guesses[look.name], ordered=look.ordered)
+        guesses[look.name] = replace(guesses[look.name], ordered=look.ordered, levels=look.levels)
     chosen = road(looks, guesses, rows, k)
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
@@ -386,7 +394,34 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
         found = numbers(values)
         found[np.abs(found) > LARGEST] = np.nan
     comma = pa.types.is_string(values.type) and _with_commas(encoded.dictionary)
-    return Look(name, column.type, found, codes, len(encoded.dictionary), len(values) - values.null_count, comma)
+    filled, levels = len(values) - values.null_count, declared_order(column)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, comma, levels)
+
+
+def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
+    """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows.
+
+    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number
+    them as they come: such an order is wrong, and tells of the first rows. So it is taken only where all
+    pieces agree and the values do not come in just this order. Of a dictionary without an order nobody
+    can tell whether somebody chose how it lies, or the rows did: its categories are released in the order of their
+    names.
+
+    Examples
+    --------
+    >>> stage = pa.DictionaryArray.from_arrays([1, 0, 1], ["low", "high"], ordered=True)
+    >>> declared_order(pa.chunked_array([stage])), declared_order(pa.chunked_array([stage[1:]]))
+    (('low', 'high'), ())
+    """
+    if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
+        return ()
+    first = column.chunk(0)
+    entries, coming = first.dictionary, pc.unique(first.indices.drop_null()).to_pylist()
+    as_they_come = coming == list(range(len(coming)))
+    alike = all(piece.dictionary.equals(entries) for piece in column.chunks)
+    if as_they_come or not alike or len(entries) > MANY_CATEGORIES or entries.null_count:
+        return ()
+    return tuple(plain(entries).to_pylist())
 
 
 _COMMA_NUMBER = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
@@ -494,6 +529,8 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
     if look.comma:
         return Guess(Kind.CONTINUOUS, Role.DROPPED, _DECIMAL_COMMAS)
+    if is_index(look.name) and look.distinct == look.filled:
+        return Guess(kind, Role.DROPPED, _INDEX)
     if reason := _identifying(look):
         return Guess(kind, Role.UNIT if reason is _REPEATING else Role.IDENTIFIER, reason)
     if look.numbers is None and _too_many(look):
@@ -506,6 +543,12 @@ def _alone(look: Look) -> Guess:
 _DECIMAL_COMMAS = (
     "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
     "they are codes, kind: categorical, role: masked"
+)
+
+
+_INDEX = (
+    "the index of a pandas table, without a name and with no value twice: row numbers tell of nobody; if it names "
+    "persons, write role: identifier"
 )
 
 
@@ -856,6 +899,7 @@ def _write(
         held=HELD_OUT if rows >= HELD_OUT_OF else 0,
         told=TOLD,
         usual_limits=USUAL_LIMITS,
+        declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),
     )
 
 

@@ -8,8 +8,11 @@ import pyarrow as pa
 
 from anonpipe.columns import Column, Kind
 from anonpipe.encoding.cells import check_order
+from anonpipe.encoding.pandas_types import is_index
 from anonpipe.encoding.values import check_grid, is_date, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import InputError
+
+PANDAS_INDEX = " (the index of a pandas table, which has no name)"
 
 
 def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
@@ -32,8 +35,8 @@ def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
         if name not in schema.names
     ]
     problems += [
-        f"the input has column {name!r}, which the job does not name; list it (with role: dropped if it is not to be "
-        "released)"
+        f"the input has column {name!r}{PANDAS_INDEX * is_index(name)}, which the job does not name; list it (with "
+        "role: dropped if it is not to be released)"
         for name in schema.names
         if name not in columns
     ]
