@@ -36,7 +36,8 @@ def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
     """Give each alternative of each key a title, which is what the form writes on its button.
 
     Methods are called as in a job. The form knows `anyOf` alone, so that `oneOf`
-    becomes this; each has its own `method`, and no two can hold.
+    becomes this; each has its own `method`, and no two can hold. The form sends
+    this one only where it is the default. Nothing comes first: buttons do not wrap.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
     >>> kept = {"anyOf": [{"oneOf": [{"properties": {"method": {"const": "mdav"}}}]}, {"type": "null"}]}
     >>> name_alternatives(kept, lambda schema: schema)
     >>> [each["title"] for each in kept["anyOf"]]
-    ['mdav', 'not given']
+    ['not given', 'mdav']
     """
     seen: set[int] = set()
     todo = [schema]
@@ -61,16 +62,17 @@ def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
         elif isinstance(part, dict) and id(part) not in seen:
             seen.add(id(part))
             if "anyOf" in part:
-                part["anyOf"] = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
+                found = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
+                part["anyOf"] = sorted(found, key=lambda each: each.get("type") != "null")
                 for each in part["anyOf"]:
                     _name(resolve(each))
             todo += [resolve(part) if "$ref" in part else None, *part.values()]
 
 
 def _name(alternative: Schema) -> None:
-    method = alternative.get("properties", {}).get("method", {}).get("const")
-    if method is not None:
-        alternative["title"] = method
+    method = alternative.get("properties", {}).get("method", {})
+    if "const" in method:
+        alternative["title"] = method["default"] = method["const"]
     elif "title" not in alternative:
         alternative["title"] = (
             "old name" if alternative.get("deprecated") else _TYPES.get(alternative.get("type"), "value")
