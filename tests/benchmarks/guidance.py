@@ -83,12 +83,18 @@ def _compare(folder: Path, given: argparse.Namespace) -> None:
     for name, frame in tables.items():
         frame.to_parquet(folder / f"{name}.parquet")
     (folder / "names.json").write_text(json.dumps(list(tables)))
-    call = [str(JUDGES), "-m", "tests.benchmarks.guidance", "--judge", str(folder), "--attacks", str(given.attacks)]
-    theirs = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
     columns = {name: {"kind": "categorical" if kind == "categorical" else "continuous"} for name, kind in KINDS.items()}
     job = Job.model_validate(
-        {"input": "-", "output": "-", "columns": columns, "measure": {"utility": False, "queries": given.attacks}}
+        {
+            "input": "-",
+            "output": "-",
+            "k": 5,
+            "columns": columns,
+            "measure": {"utility": False, "queries": given.attacks},
+        }
     )
+    call = [str(JUDGES), "-m", "tests.benchmarks.guidance", "--judge", str(folder), "--attacks", str(given.attacks)]
+    theirs = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
     print("attack and control, then the risk with its interval\n")
     for name, their in zip(made, theirs, strict=True):
         files = [str(folder / f"{each}.parquet") for each in ("original", name, "control")]
