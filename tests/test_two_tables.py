@@ -146,10 +146,17 @@ def test_scenarios_are_counted_in_the_original(tmp_path):
         small.write_table(tmp_path, original, "a.parquet"),
         small.write_table(tmp_path, release, "b.parquet"),
     )
-    scenarios = [{"name": "neighbour", "knows": ["age", "place"]}]
+    scenarios = [
+        {"name": "neighbour", "knows": ["age", "place"]},
+        {"name": "near", "knows": ["age", "place"], "within": {"age": 3}},
+    ]
     found = evaluate_release(first, second, job_of(measure={"utility": False, "scenarios": scenarios}))
     sizes = original.group_by(["age", "place"]).aggregate([([], "count_all")])["count_all"].to_numpy()
     assert figure(found, "scenarios.neighbour.original_uniques") == pytest.approx((sizes == 1).sum() / 500)
+    ages, places = original["age"].to_numpy(), np.array(original["place"].to_pylist())
+    near = [((abs(ages - age) <= 3) & (places == place)).sum() for age, place in zip(ages, places, strict=True)]
+    assert figure(found, "scenarios.near.original_uniques") == pytest.approx(np.mean(np.array(near) == 1))
+    assert figure(found, "scenarios.near.marketer") == pytest.approx(np.mean(1 / np.array(near)))
 
 
 def test_the_recipients_analyses_are_fitted_to_both(tmp_path):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -221,11 +221,33 @@ else:
     )
 
 
+_Percent = Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? ?%$")]
+
+
 class Scenario(Options):
-    """What an intruder knows of a person: some released columns, and no others."""
+    """What an intruder knows of a person: some released columns, and no others.
+
+    Of a number `within` says how far what he knows may be off: `{age: 2, income: 10%}`.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
     knows: tuple[str, ...] = Field(min_length=1)
+    within: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
+
+    @property
+    def tolerances(self) -> list[tuple[float, float]]:
+        """Of each column known how far it may be off, and in parts of the value."""
+        given = (self.within.get(name, 0.0) for name in self.knows)
+        return [(0.0, float(each.rstrip(" %")) / 100) if isinstance(each, str) else (each, 0.0) for each in given]
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known, in words."""
+        limits = {
+            name: f" within {limit if isinstance(limit, str) else format(limit, 'g')}"
+            for name, limit in self.within.items()
+        }
+        return tuple(name + limits.get(name, "") for name in self.knows)
 
 
 class Measure(Options):
@@ -715,6 +737,16 @@ class Job(Options):
                 )
             if len(set(each.knows)) < len(each.knows):
                 raise ValueError(f"{where}: a column is named twice in knows; name each once")
+            if odd := [name for name in each.within if name not in each.knows or self.columns[name].kind.coded]:
+                raise ValueError(
+                    f"{where}: within is for numbers and dates of knows, and {odd[0]!r} is none; leave it out"
+                )
+            if none := [
+                name
+                for name, (far, part) in zip(each.knows, each.tolerances, strict=True)
+                if name in each.within and not far + part > 0
+            ]:
+                raise ValueError(f"{where}: {none[0]!r} is known within nothing; give more than 0, or leave it out")
         return self
 
     @model_validator(mode="after")

@@ -158,6 +158,8 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
     counts_rows += [f"sensitive.{name}" for name in ("l_diversity", "t_closeness") if getattr(job.sensitive, name)]
     if job.decode.restore_survival_times:
         counts_rows.append("decode.restore_survival_times")
+    if any(scenario.within for scenario in job.measure.scenarios):
+        counts_rows.append("measure.scenarios with within")
     if counts_rows:
         raise JobError(
             f"{' and '.join(counts_rows)} would look at rows, and column {unit.name!r} names units of up to "

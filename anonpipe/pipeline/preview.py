@@ -115,6 +115,11 @@ class Preview:
             _wrapped("gates", f"{options_text(job.gates)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(each)) for each in self.scenarios),
+            *(
+                _wrapped("scenario", f"{each.name}: who knows {', '.join(each.described)}: told by the run")
+                for each in job.measure.scenarios
+                if each.within
+            ),
             *(_wrapped("analysis", f"{each.name}: {options_text(each.limits)}") for each in job.analyses),
             *self.warning_lines(),
         ]
@@ -304,7 +309,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             if changed is not None:
                 changed.add(batch, kept)
             for parts, each in zip(classes, job.measure.scenarios, strict=True):
-                parts.append(_classes(job, batch.select(each.knows), kept, own, key, source.rows))
+                if not each.within:
+                    parts.append(_classes(job, batch.select(each.knows), kept, own, key, source.rows))
             by, enough = job.strata.by, None if own is None else (own, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough)
             merged = merge_scans([scan] if merged is None else [merged, scan])
@@ -337,6 +343,8 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
     """What each scenario makes of the original."""
     measure = job.measure
     for scenario, parts in zip(measure.scenarios, classes, strict=True):
+        if scenario.within:
+            continue
         if job.unit_column is None:
             sizes = added([(part[0], part[1]) for part in parts])[1]
         else:

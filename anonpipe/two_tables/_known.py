@@ -15,6 +15,7 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.model import Measure
 from anonpipe.pipeline.evaluation.attacks import measured_of
+from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
 from anonpipe.pipeline.evaluation.search import NEIGHBOURS
 from anonpipe.pipeline.holdout import FEWEST_HELD
 from anonpipe.rng import generator
@@ -263,11 +264,20 @@ class KnownOfTables:
         names, found = list(self.features), {}
         for scenario in self.asked.scenarios:
             places = [names.index(name) for name in scenario.knows]
-            parts = [counted(row_numbers(cells[:, places])) for _, cells in self.tables.cells(self.tables.original)]
-            classes, sizes = added(parts)
-            own = looked_up(classes, sizes, row_numbers(self.looked.cells[:, places]))
-            fraction, of = self.asked.sampling_fraction, self.tables.original.rows
-            found[scenario.name] = risk.Scenario(scenario.knows, sizes, own, Reason.ONLY_A_RUN, fraction, of)
+            batches, known, persons = self.tables.cells(self.tables.original), self.looked.cells[:, places], None
+            if scenario.within:
+                values = coded_numbers(self.tables.encoder, scenario.within)
+                known = with_numbers(self.looked.cells, values)[:, places]
+                asked = risk.around(known, places, scenario.tolerances)
+                tables = (risk.Ordered.of(with_numbers(cells, values)) for _, cells in batches)
+                near = (asked.matches(each, self.tables.original.rows).counts for each in tables)
+                sizes = own = np.asarray(sum(near))
+                persons = np.ones_like(sizes)
+            else:
+                classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
+                own = looked_up(classes, sizes, row_numbers(known))
+            told = scenario.described, sizes, persons, own, Reason.ONLY_A_RUN
+            found[scenario.name] = risk.Scenario(*told, self.asked.sampling_fraction, self.tables.original.rows)
         return found or Reason.NO_SCENARIO
 
     def rng(self, what: str) -> np.random.Generator:

@@ -82,7 +82,11 @@ def judged(folder: Path) -> None:
     original, released, told = (
         pd.read_parquet(folder / f"{name}.parquet") for name in ("original", "released", "told")
     )
-    found = likeliest(original, released, json.loads((folder / "categories.json").read_text()))
+    try:
+        found = likeliest(original, released, json.loads((folder / "categories.json").read_text()))
+    except ValueError:  # an estimate that comes to nothing
+        json.dump(None, sys.stdout)
+        return
     own, sizes = told["own"].to_numpy(), told["size"].to_numpy()
     asked, linked = found["unique_id_l"].to_numpy(), found["unique_id_r"].to_numpy()
     right = (own[asked] == own[linked]) / sizes[asked]
@@ -90,8 +94,8 @@ def judged(folder: Path) -> None:
     json.dump([float(share.mean()), 1.96 * float(share.std()) / len(own) ** 0.5], sys.stdout)
 
 
-def attack(folder: Path, table: Table, changes: tuple[str, ...]) -> tuple[dict[str, float], tuple[float, float]]:
-    """Right links by the attackers of a run, and by splink with half of its interval."""
+def attack(folder: Path, table: Table, changes: tuple[str, ...]) -> tuple[dict[str, float], list[float] | None]:
+    """Right links by the attackers of a run, and by splink with half of its interval; None where it gives up."""
     from anonpipe.encoding.counts import counted, looked_up
     from anonpipe.job.model import load_job, parse_setting
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
@@ -121,8 +125,7 @@ def attack(folder: Path, table: Table, changes: tuple[str, ...]) -> tuple[dict[s
 
     ours = unpublished(job, False, lambda _: None, "ignore", found)
     call = [str(JUDGES), "-m", "tests.attacks.linkers", "--judge", str(folder)]
-    share, reach = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    return ours, (share, reach)
+    return ours, json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def main() -> None:
@@ -142,9 +145,10 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 table = load()
                 table = replace(table, frame=capped(table.frame, given.rows, SEED))
-                ours, (share, reach) = attack(Path(folder), table, changes)
+                ours, theirs = attack(Path(folder), table, changes)
             beside = ", ".join(f"{each} {value:.1%}" for each, value in ours.items())
-            print(f"{name:18}{setting:28}{beside}; splink {share:.1%} ± {reach:.1%}", flush=True)
+            told = "gives up" if theirs is None else "{:.1%} ± {:.1%}".format(*theirs)
+            print(f"{name:18}{setting:28}{beside}; splink {told}", flush=True)
 
 
 if __name__ == "__main__":

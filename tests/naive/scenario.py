@@ -43,3 +43,14 @@ def key_links(points, blocks, told, queries, own_blocks, own):
         near = [row for row in rows if apart[row] <= low * (1 + 1e-9)]
         found.append((low, len(near), sum(weights.get(told[row], 0.0) for row in near)))
     return found
+
+
+def near_enough(known, rows, tolerances):
+    """How many rows what is known of one could mean: each column within its limits, null for null."""
+    found = 0
+    for row in rows:
+        found += all(
+            (a != a and b != b) or abs(a - b) <= (far + part * abs(a)) * (1 + 1e-9)
+            for a, b, (far, part) in zip(known, row, tolerances, strict=True)
+        )
+    return found

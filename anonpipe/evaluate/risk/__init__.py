@@ -56,7 +56,16 @@ from anonpipe.evaluate.risk._probabilistic import (
     probabilistic_bound,
 )
 from anonpipe.evaluate.risk._ranks import Ranks
-from anonpipe.evaluate.risk._scenario import KeyMatches, ScenarioRisk, individual_risk, key_matches, scenario_risk
+from anonpipe.evaluate.risk._scenario import (
+    KeyMatches,
+    ScenarioRisk,
+    Tolerances,
+    around,
+    individual_risk,
+    key_matches,
+    reaches,
+    scenario_risk,
+)
 from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost, singling_out
 from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
@@ -123,7 +132,9 @@ __all__ = [
     "StratumGuesses",
     "StratumInference",
     "TailLinkage",
+    "Tolerances",
     "WholeGroups",
+    "around",
     "assigned_cells",
     "assignment",
     "attribute_inference",
@@ -150,6 +161,7 @@ __all__ = [
     "outermost",
     "predictions",
     "probabilistic_bound",
+    "reaches",
     "rows_of",
     "scenario_risk",
     "score_linkage",

@@ -153,6 +153,8 @@ class Scenario:
     sizes
         Persons (or other units) of each class of the original, of those that are alike in these
         columns; of large tables a random choice of the classes.
+    persons
+        For how many persons each size counts; None for those of the class.
     own
         Size of the class of each record looked for; 0 where it is not among them.
     chances
@@ -165,6 +167,7 @@ class Scenario:
 
     knows: Sequence[str]
     sizes: IntArray
+    persons: IntArray | None
     own: IntArray
     chances: FloatArray | Reason
     sampling_fraction: float | None

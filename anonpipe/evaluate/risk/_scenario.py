@@ -22,6 +22,7 @@ from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._scenario_kernel import nearest_of_block, reach
+from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.types import FloatArray, IntArray
@@ -37,6 +38,30 @@ _LINKS = "El Emam et al. (2009), doi:10.1197/jamia.M2716; European Medicines Age
 
 _SMALL_CLASS, _TERMS = 8, 200
 """Persons of a class up to which scipy's function is taken, and terms that are enough beyond."""
+
+Tolerances = Sequence[tuple[float, float]]
+"""Of some columns how far what is known may be off, and how far in parts of the value; 0 where it is exact."""
+
+
+def reaches(values: FloatArray, tolerances: Tolerances) -> FloatArray:
+    """How far from each value what is known of it may be, 0 for null; shape (n, n_columns).
+
+    Examples
+    --------
+    >>> reaches(np.array([[40.0, -200.0, np.nan]]), [(2.0, 0.0), (0.0, 0.1), (1.0, 0.0)]).tolist()
+    [[2.0, 20.0, 0.0]]
+    """
+    far, part = np.array(tolerances, dtype=np.float64).T
+    return np.asarray(np.nan_to_num(far + part * np.abs(values)) * ~np.isnan(values))
+
+
+def around(values: FloatArray, places: Sequence[int], tolerances: Tolerances) -> Predicates:
+    """Who could be meant by what is known of each: all who are within reach in these columns of cells."""
+    reach = reaches(values, tolerances) * (1 + 1e-9)  # a value at the very edge must not depend on rounding
+    filled = np.where(np.isnan(values), np.inf, values)
+    columns = np.tile(np.asarray(places, dtype=np.int64), (len(values), 1))
+    return Predicates(columns, filled - reach, filled + reach)
+
 
 FIGURES = (
     "original_uniques",
@@ -190,7 +215,11 @@ class ScenarioRisk:
         better: Better = "lower",
         limited: bool = False,
     ) -> Measurement:
-        part = "" if self.persons >= self.of else " Counted in a random share of the classes, each of them whole."
+        part = (
+            ""
+            if self.persons >= self.of
+            else " Counted in a random share of the classes (or persons), each of them whole."
+        )
         return Measurement(
             name=f"scenarios.{self.name}.{name}",
             title=title,
@@ -234,6 +263,7 @@ def scenario_risk(
     sizes: npt.ArrayLike,
     *,
     k: int,
+    persons: npt.ArrayLike | None = None,
     own: npt.ArrayLike = (),
     chances: npt.ArrayLike | None = None,
     sampling_fraction: float | None = None,
@@ -250,6 +280,9 @@ def scenario_risk(
         the columns known. All classes, or a random choice of them.
     k
         Smallest permissible group.
+    persons
+        For how many persons each size counts; None for those of the class. One each where values are known within
+        limits: then each person has a class of its own, of all who are near enough.
     own
         Size of the class of each record looked for; 0 where it is not among `sizes`.
     chances
@@ -280,34 +313,35 @@ def scenario_risk(
         raise JobError(f"scenario {name}: no class was counted; give one or more, each of a person or more")
     if hits is not None and hits.shape != of_asked.shape:
         raise JobError(f"scenario {name}: {hits.shape} chances for {of_asked.shape} records looked for; give one each")
-    persons = int(classes.sum())
+    each = classes if persons is None else np.asarray(persons, dtype=np.int64)
+    counted = int(each.sum())
     journalist = None
     if sampling_fraction is not None:
         risks = individual_risk(classes, sampling_fraction)
-        singles = float((classes == 1).sum()) * sampling_fraction / persons
-        journalist = float(risks.max()), math.fsum(risks * classes) / persons, singles
+        singles = float(each[classes == 1].sum()) * sampling_fraction / counted
+        journalist = float(risks.max()), math.fsum(risks * each) / counted, singles
     single = of_asked == 1
     return ScenarioRisk(
         name=name,
         knows=tuple(knows),
         k=k,
-        uniques=_share_below(classes, 2),
-        below_3=_share_below(classes, 3),
-        below_k=_share_below(classes, k),
+        uniques=_share_below(classes, each, 2),
+        below_3=_share_below(classes, each, 3),
+        below_k=_share_below(classes, each, k),
         smallest=int(classes.min()),
-        average=len(classes) / persons,
+        average=math.fsum(each / classes) / counted,
         journalist=journalist,
-        persons=persons,
+        persons=counted,
         linked=0.0 if hits is None else math.fsum(hits),
         looked=0 if hits is None else len(hits),
         linked_uniques=0.0 if hits is None else math.fsum(hits[single]),
         uniques_looked=0 if hits is None else int(single.sum()),
-        of=max(persons, of or 0),
+        of=max(counted, of or 0),
     )
 
 
-def _share_below(classes: IntArray, size: int) -> float:
-    return float(classes[classes < size].sum() / classes.sum())
+def _share_below(classes: IntArray, persons: IntArray, size: int) -> float:
+    return float(persons[classes < size].sum() / persons.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,6 +419,7 @@ def _of_release(known: Known) -> Measured | Reason:
             one.knows,
             one.sizes,
             k=known.k,
+            persons=one.persons,
             own=one.own,
             chances=None if isinstance(one.chances, Reason) else one.chances,
             sampling_fraction=one.sampling_fraction,

@@ -37,6 +37,7 @@ from anonpipe.pipeline.evaluation.search import (
     found_by_keys,
     found_guesses,
     found_in,
+    found_within,
     matches_in,
     own_alike,
 )
@@ -307,12 +308,18 @@ class KnownOfRun:
         measure = self.fitted.job.measure
         found = {}
         for at, scenario in enumerate(measure.scenarios):
-            classes, sizes = read_class_counts(self.work, self.fitted, self.cut, at)
-            linked = links_persons(self.fitted)
+            linked, persons = links_persons(self.fitted), None
+            if scenario.within:
+                sizes = own = found_within(self.work, self.cut, at)
+                persons = np.ones_like(sizes)
+            else:
+                classes, sizes = read_class_counts(self.work, self.fitted, self.cut, at)
+                own = looked_up(classes, sizes, self.queries.own_classes[:, at])
             found[scenario.name] = risk.Scenario(
-                scenario.knows,
+                scenario.described,
                 sizes,
-                looked_up(classes, sizes, self.queries.own_classes[:, at]),
+                persons,
+                own,
                 found_by_keys(self.work, self.fitted, self.cut, at) if linked else self.unlinked,
                 measure.sampling_fraction,
                 self.rows if self.fitted.unit is None else self.fitted.unit.distinct,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from anonpipe.columns import Role
+from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.conditioning import ConditioningEncoder
 from anonpipe.encoding.counts import row_numbers
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.scan import MOST_DUMMIES
-from anonpipe.evaluate.risk import link_by
+from anonpipe.encoding.values import numbers
+from anonpipe.evaluate.risk import Predicates, Tolerances, around, link_by, reaches
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -42,14 +45,53 @@ class KeyColumns:
     Attributes
     ----------
     places, unchanged
-        In cells: all of them, and those that are released unchanged.
+        In cells: all of them, and those that are known exactly and released unchanged.
     masked
         Which numbers of `known_features` are of the others, shape (width,).
+    tolerances
+        How far what is known of each may be off.
+    numbers
+        Of those that are known within limits and lie in cells as codes, the value of each code.
     """
 
     places: list[int]
     unchanged: list[int]
     masked: BoolArray
+    tolerances: Tolerances
+    numbers: Mapping[int, FloatArray]
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether anything is known within limits."""
+        return any(far or part for far, part in self.tolerances)
+
+    def valued(self, cells: FloatArray) -> FloatArray:
+        """Cells with numbers in place of their codes."""
+        return with_numbers(cells, self.numbers)
+
+    def around(self, cells: FloatArray) -> Predicates:
+        """Who could be meant by what is known of each record, of cells as of `valued`."""
+        return around(self.valued(cells)[:, self.places], self.places, self.tolerances)
+
+    def as_known(self, fitted: Fitted, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """The numbers of `known_features`, with an error of what is known within limits, each equally likely."""
+        known = self.valued(cells)
+        reach = reaches(known[:, self.places], self.tolerances)
+        known[:, self.places] += reach * rng.uniform(-1.0, 1.0, reach.shape)
+        changed = known.copy()
+        changed[:, list(self.numbers)] = cells[:, list(self.numbers)]
+        found, owners = known_features(fitted, changed), _owners(fitted)
+        beside, scale = _unchanged(fitted)
+        begins = np.cumsum([0, *(table.shape[1] for table in beside.tables)])
+        for at, values in self.numbers.items():
+            if at not in beside.positions:  # of too many values to count in distances
+                continue
+            which, told = beside.positions.index(at), ~np.isnan(known[:, at])
+            scores = beside.tables[which][: len(values), 0] * scale[begins[which]]
+            order = np.argsort(values[~np.isnan(values)])
+            place = owners.index(fitted.cells.names[at])
+            found[told, place] = np.interp(known[told, at], values[order], scores[order])
+        return found[:, self.masked]
 
     def classes(self, cells: FloatArray) -> IntArray:
         """A number of what each record holds in all of the columns."""
@@ -74,15 +116,16 @@ def key_columns(fitted: Fitted) -> list[KeyColumns]:
     """Those of each scenario of the job."""
     if not fitted.job.measure.scenarios:
         return []
-    widths = ConditioningEncoder.fit(fitted.cells, fitted.scan, known_unchanged(fitted)).tables
-    beside = sum(table.shape[1] for table in widths)
-    found = []
+    owners, found = _owners(fitted), []
     for scenario in fitted.job.measure.scenarios:
         places = [fitted.cells.names.index(name) for name in scenario.knows]
-        masked = np.zeros(fitted.features.width + beside, dtype=np.bool_)
-        for block in _blocks(fitted.features):
-            masked[block.start : block.stop] = block.name in scenario.knows
-        found.append(KeyColumns(places, [at for at in places if fitted.cells.columns[at].role.unchanged], masked))
+        exact = [at for at, name in zip(places, scenario.knows, strict=True) if name not in scenario.within]
+        unchanged = [at for at in exact if fitted.cells.columns[at].role.unchanged]
+        others = [name for name, at in zip(scenario.knows, places, strict=True) if at not in unchanged]
+        masked = np.array([owner in others for owner in owners], dtype=np.bool_)
+        found.append(
+            KeyColumns(places, unchanged, masked, scenario.tolerances, coded_numbers(fitted.cells, scenario.within))
+        )
     return found
 
 
@@ -91,14 +134,40 @@ def coded_positions(fitted: Fitted) -> list[int]:
     return [at for at, name in enumerate(fitted.cells.names) if name in fitted.cells.categories]
 
 
-def first_half(fitted: Fitted) -> BoolArray:
-    """Which numbers of `known_features` are of one half of the columns: of every second one; shape (width,)."""
+def coded_numbers(encoder: ColumnEncoder, names: Collection[str]) -> dict[int, FloatArray]:
+    """Of those of some columns of numbers and dates that are carried as codes the place, and the value of each code."""
+    coded = [name for name in encoder.names if name in names and name in encoder.categories]
+    return {encoder.names.index(name): np.append(numbers(encoder.categories[name]), np.nan) for name in coded}
+
+
+def with_numbers(cells: FloatArray, values: Mapping[int, FloatArray]) -> FloatArray:
+    """Cells with numbers in place of the codes of some columns.
+
+    Examples
+    --------
+    >>> with_numbers(np.array([[1.0, 7.0], [2.0, 8.0]]), {0: np.array([30.0, 40.0, np.nan])}).tolist()
+    [[40.0, 7.0], [nan, 8.0]]
+    """
+    told = cells.copy()
+    for at, each in values.items():
+        codes = np.nan_to_num(cells[:, at], nan=len(each) - 1).astype(np.int64)
+        told[:, at] = each[codes]
+    return told
+
+
+def _owners(fitted: Fitted) -> list[str]:
+    """The column of each number of `known_features`."""
     owners = [""] * fitted.features.width
     for block in _blocks(fitted.features):
         owners[block.start : block.stop] = [block.name] * (block.stop - block.start)
     unchanged = known_unchanged(fitted)
     tables = ConditioningEncoder.fit(fitted.cells, fitted.scan, unchanged).tables
-    owners += [name for name, table in zip(unchanged, tables, strict=True) for _ in range(table.shape[1])]
+    return owners + [name for name, table in zip(unchanged, tables, strict=True) for _ in range(table.shape[1])]
+
+
+def first_half(fitted: Fitted) -> BoolArray:
+    """Which numbers of `known_features` are of one half of the columns: of every second one; shape (width,)."""
+    owners = _owners(fitted)
     half = [name for name in fitted.cells.names if name in owners][::2]
     return np.array([owner in half for owner in owners], dtype=np.bool_)
 

@@ -126,6 +126,10 @@ class Queries:
     own_classes, own_blocks
         Of each scenario a number of what it holds in the columns known, and in the unchanged ones of these, shape
         (n_queries, n_scenarios).
+    own_known
+        Of each scenario, side by side, the numbers of `known_features` that it knows, within its limits.
+    own_cells
+        Cells of all columns where a scenario knows some within limits; else of none.
     ranked_original, ranked_released
         Some records of both tables, to take ranks from.
     """
@@ -140,6 +144,8 @@ class Queries:
     own_numbers: FloatArray
     own_classes: IntArray
     own_blocks: IntArray
+    own_known: FloatArray
+    own_cells: FloatArray
     ranked_original: FloatArray
     ranked_released: FloatArray
 
@@ -232,7 +238,10 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
         kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
-        kept |= queried(fitted, rows, at) | {"own_row": begin + rows.places[at], "own_original": begin + at}
+        kept |= queried(fitted, rows, at, work.rng("assess scenarios", index)) | {
+            "own_row": begin + rows.places[at],
+            "own_original": begin + at,
+        }
         kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
         kept |= {f"group_{name}": array for name, array in sampled(rows, at).items()}
@@ -245,10 +254,11 @@ def sampled(rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
     return {"original": rows.original[at], "released": rows.released[at], "labels": rows.labels[at]}
 
 
-def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
+def queried(fitted: Fitted, rows: Rows, at: IntArray, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
     """What is looked for of some rows, and what is known of their groups."""
     own, labels, keys = rows.original[at], rows.labels[at], key_columns(fitted)
-    none = np.empty((len(at), 0), np.int64)
+    none, tolerant = np.empty((len(at), 0), np.int64), any(each.tolerant for each in keys)
+    seen = (each.as_known(fitted, own, rng) for each in keys)
     return {
         "features": known_features(fitted, own),
         "own_group": labels,
@@ -258,6 +268,8 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray) -> dict[str, npt.NDArray[A
         "own_numbers": own[:, masked_numbers(fitted)],
         "own_classes": np.column_stack([none, *(each.classes(own) for each in keys)]),
         "own_blocks": np.column_stack([none, *(each.blocks(own) for each in keys)]),
+        "own_known": np.concatenate([np.empty((len(at), 0)), *seen], axis=1),
+        "own_cells": own if tolerant else own[:, :0],
     }
 
 
@@ -308,6 +320,8 @@ def class_counts(fitted: Fitted, rows: Rows, of: int) -> dict[str, npt.NDArray[n
     """
     kept, border = {}, min(1.0, COUNTED_CLASSES / of) * 2.0**63
     for at, columns in enumerate(key_columns(fitted)):
+        if columns.tolerant:
+            continue
         numbers = columns.classes(rows.original)
         chosen = numbers < border
         if rows.units is not None and fitted.unit is not None:
@@ -479,7 +493,7 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     Records whose columns are to be guessed go into a file of their own.
     """
     asked = ("features", "own_row", "own_original", "own_group", "own_size", "own_alike", "own_strata", "own_numbers")
-    names = (*asked, "own_classes", "own_blocks", "original", "released")
+    names = (*asked, "own_classes", "own_blocks", "own_known", "own_cells", "original", "released")
     *queries, original, released = read_samples(work, cut, *names)
     own = original
     if fitted.unit is not None:  # attacks count units: one record of each is looked for

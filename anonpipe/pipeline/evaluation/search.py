@@ -78,7 +78,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     arrays |= _meeting(work, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
-    arrays |= _meeting(work, "original", cells, begin)
+    arrays |= _meeting(work, "original", cells, begin) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
     if "strata_original" in found:
         told["strata_original"] = stratum_numbers(fitted, cells)
@@ -178,17 +178,35 @@ def _by_keys(
     told = begin + np.arange(len(cells)) if links_own(fitted) else alike
     own = _own_of(work, fitted, queries)
     arrays: dict[str, npt.NDArray[Any]] = {}
+    begins = np.cumsum([columns.masked.sum() for columns in scenarios])[:-1]
+    known = np.split(queries.own_known, begins, axis=1)
     for at, columns in enumerate(scenarios):
         found = key_matches(
             released[:, columns.masked],
             columns.blocks(cells),
             told,
-            queries.features[:, columns.masked],
+            known[at],
             queries.own_blocks[:, at],
             own,
         )
         arrays |= {f"scenario_{at}.{name}": array for name, array in vars(found).items()}
     return arrays
+
+
+def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, IntArray]:
+    """How many of a partition's originals could be meant by what a scenario knows within limits of each query."""
+    scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
+    arrays = {}
+    for at, columns in scenarios.items():
+        records = Ordered.of(columns.valued(cells))
+        arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
+    return arrays
+
+
+def found_within(work: Work, cut: Cut, at: int) -> IntArray:
+    """How many originals could be meant by what a scenario knows within limits of each query."""
+    files = (work.staging.read_record(_file(index)) for index in range(len(cut.partitions)))
+    return np.asarray(sum(file[f"scenario_{at}.within"] for file in files))
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:

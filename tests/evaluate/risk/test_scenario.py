@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import MEASURES, Scenario, individual_risk, key_matches, scenario_risk
+from anonpipe.evaluate.risk import (
+    MEASURES,
+    Ordered,
+    Scenario,
+    around,
+    individual_risk,
+    key_matches,
+    scenario_risk,
+)
 from tests.naive import scenario as naive
 
 MEASURE = next(each for each in MEASURES if each.key == "scenarios")
@@ -110,7 +118,7 @@ def test_everything_is_the_stewards_and_held_against_the_agencys_threshold():
 
 def test_without_links_the_original_is_measured_alone():
     known = SimpleNamespace(
-        k=3, scenarios={"a": Scenario(["x"], np.array([1, 4]), np.array([1]), Reason.NO_LINK, None, 5)}
+        k=3, scenarios={"a": Scenario(["x"], np.array([1, 4]), None, np.array([1]), Reason.NO_LINK, None, 5)}
     )
     names = [one.name for one in MEASURE.of(known)]
     assert names == [
@@ -124,3 +132,22 @@ def test_what_does_not_belong_together_is_refused():
         scenario_risk("a", ["x"], [], k=5)
     with pytest.raises(JobError, match="give one each"):
         scenario_risk("a", ["x"], [1], k=5, own=[1, 1], chances=[0.5])
+
+
+amounts = st.lists(st.tuples(st.integers(-4, 4).map(float), st.sampled_from([1.0, 2.0, math.nan])), min_size=1)
+
+
+@given(amounts, st.sampled_from([0.0, 1.0, 2.0]), st.sampled_from([0.0, 0.5]), st.sampled_from([0.0, 1.0]))
+@settings(max_examples=80, deadline=None)
+def test_who_could_be_meant_is_who_is_near_enough(rows, far, part, other):
+    table, tolerances = np.array(rows), [(far, part), (other, 0.0)]
+    found = around(table, [0, 1], tolerances).matches(Ordered.of(table), len(table)).counts
+    expected = [naive.near_enough(row, rows, tolerances) for row in rows]
+    assert found.tolist() == expected
+    risk = scenario_risk("a", ["x"], found, persons=np.ones_like(found), k=3, sampling_fraction=0.5)
+    assert risk.uniques == pytest.approx(expected.count(1) / len(rows))
+    assert risk.below_k == pytest.approx(sum(size < 3 for size in expected) / len(rows))
+    assert risk.average == pytest.approx(sum(1 / size for size in expected) / len(rows))
+    assert risk.smallest == min(expected) and risk.persons == len(rows)
+    risks = [naive.individual_risk(size, 0.5) for size in expected]
+    assert risk.journalist == pytest.approx((max(risks), sum(risks) / len(rows), expected.count(1) * 0.5 / len(rows)))

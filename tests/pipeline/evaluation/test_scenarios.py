@@ -223,6 +223,64 @@ def test_what_makes_no_sense_is_refused_before_the_run(measure, gates, said):
         parse_job({"input": "-", "output": "-", "k": 5, "columns": columns, "measure": measure, "gates": gates})
 
 
+WITHIN = [{"name": "friend", "knows": ["age", "income", "sex"], "within": {"age": 2, "income": "10 %"}},
+          {"name": "file", "knows": ["region", "sex"]},
+          {"name": "clerk", "knows": ["age", "region"], "within": {"age": 5}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("age", [{"kind": "integer", "transform": "none"}, {"kind": "integer", "role": "key"}])
+def test_what_is_known_within_limits_is_tried_so(tmp_path, monkeypatch, age):
+    columns = COLUMNS | {"age": age}
+    given_table = table()
+    given = job(tmp_path, given_table, columns=columns, measure={"scenarios": WITHIN, "queries": 200},
+                mask={"method": "noise", "amount": 0.05})  # fmt: skip
+    seen, _ = looked_at(monkeypatch, given)
+    names, before, queries = seen["names"], seen["before"].copy(), seen["queries"]
+    if "role" in age:  # cells of what is released unchanged are codes
+        levels = np.unique(given_table["age"].drop_null().to_numpy())
+        before[:, names.index("age")] = np.append(levels, np.nan)[before[:, names.index("age")].astype(int)]
+    own = before[queries.own_original]
+    widths = []
+    for scenario in WITHIN:
+        told = {name.rpartition(".")[2]: one for name, one in seen["found"].items() if f".{scenario['name']}." in name}
+        places = [names.index(name) for name in scenario["knows"]]
+        if "within" in scenario:
+            limits = {"friend": [(2.0, 0.0), (0.0, 0.1), (0.0, 0.0)], "clerk": [(5.0, 0.0), (0.0, 0.0)]}
+            rows = before[:, places].tolist()
+            near = [naive.near_enough(row, rows, limits[scenario["name"]]) for row in own[:, places].tolist()]
+            assert told["original_uniques"].value == pytest.approx(near.count(1) / 200)
+            assert told["marketer"].value == pytest.approx(sum(1 / size for size in near) / 200)
+            assert told["marketer"].records == 200 < told["marketer"].of
+            assert ("'income within 10 %'" in told["linked"].note) is (scenario["name"] == "friend")
+        widths.append(told["linked"].value)
+    exact, _ = looked_at(monkeypatch, job(tmp_path / "exact", columns=columns, measure={"queries": 200,
+        "scenarios": [{k: v for k, v in each.items() if k != "within"} for each in WITHIN]},
+        mask={"method": "noise", "amount": 0.05}))  # fmt: skip
+    of_exact = [exact["found"][f"scenarios.{each['name']}.linked"].value for each in WITHIN]
+    # What is known less well finds fewer; what is known as well as before finds as many.
+    assert widths[0] < of_exact[0] and widths[1] == of_exact[1] and widths[2] <= of_exact[2]
+
+
+def test_limits_of_what_is_known_have_to_make_sense(tmp_path):
+    for within, problem in (
+        ({"sex": 1}, "'sex' is none"),
+        ({"income": 1}, "'income' is none"),
+        ({"age": "0 %"}, "known within nothing"),
+    ):
+        scenario = {"name": "a", "knows": ["age", "sex"], "within": within}
+        with pytest.raises(JobError, match=problem):
+            job(tmp_path, measure={"scenarios": [scenario]})
+    for wrong in (-1, "ten"):
+        with pytest.raises(JobError, match="within"):
+            job(tmp_path, measure={"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": wrong}}]})
+    columns = COLUMNS | {"person": {"kind": "integer", "role": "unit"}}
+    measure = {"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": 1}}]}
+    with pytest.raises(JobError, match="scenarios with within would look at rows"):
+        preview.preview(job(tmp_path, table(units=300), columns, measure, cluster={"method": "mdav"}))
+    planned = preview.preview(job(tmp_path, measure=measure))
+    assert "scenario a: who knows age within 1: told by the run" in " ".join(" ".join(planned.lines()).split())
+
+
 @pytest.mark.parametrize("of", ["rows", "those not held out", "units", "files"])
 def test_the_plan_tells_of_the_original_what_the_run_will(tmp_path, monkeypatch, of):
     columns, data, measure = COLUMNS, table(), {"sampling_fraction": 0.2}
