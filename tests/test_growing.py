@@ -33,6 +33,7 @@ COLUMNS = {
     "status": Column(kind="binary", role="key"),
 }
 DECLARED = {name: column.model_dump(exclude_none=True) for name, column in COLUMNS.items()}
+PLAIN = DECLARED | {"size": {"kind": "continuous", "transform": "none"}}
 GROWING = {"repeat": {"growing": True}, "strata": {"by": ["status"]}}
 
 
@@ -195,6 +196,8 @@ def test_withheld_records_round_every_stratum():
         ({"rows_per_unit": "many"}, "role unit"),
         ({"strata": {}}, "status"),
         ({"repeat": {"growing": True, "at_least": 4}}, "at_least is 4"),
+        ({"columns": PLAIN, "synthesize": {"method": "centroid"}}, "means of the group give his values: size"),
+        ({"columns": PLAIN, "mask": {"method": "generalize"}}, "does not go with generalize"),
     ],
 )
 def test_what_a_growing_register_needs(given, told):
@@ -231,6 +234,12 @@ def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
     assert before.columns == before.pairs == before.status == before.named == 1.0 and before.ages < 0.5
     assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
+
+
+def test_two_nights_of_a_group_on_its_own_scale_give_who_joined_it(tmp_path):
+    """Why that is refused."""
+    told, others = nights.subtracted(tmp_path, "none", trials=3)
+    assert told > others + 0.05
 
 
 def test_quantile_functions_are_of_a_sample():

@@ -793,6 +793,19 @@ class Job(Options):
         self.columns.update(usual)
         return self
 
+    @model_validator(mode="after")
+    def _growth_hides_who_joined_a_group(self) -> Job:
+        method = self.replacing
+        alike = method.identical_groups if isinstance(method, Synthesizer) else method.identical_rows
+        plain = [name for name, column in self.columns.items() if column.can_be_scored and not column.scored]
+        if self.repeat.growing and alike and plain:
+            raise ValueError(
+                f"repeat.growing does not go with {method.name} for numbers and dates on a scale of their own: the "
+                "records of a group come out alike, and where one joins, two nights' means of the group give his "
+                f"values: {', '.join(plain)}; give them transform: normal_scores, or take another method"
+            )
+        return self
+
     @property
     def _unsaid(self) -> dict[str, Column]:
         """Masked numbers and dates of which nothing is said, and that can be masked by normal scores."""

@@ -4,6 +4,8 @@
 pairs with the status, and the sums of ages, were the second one not refused (`refused`). `trained`: a classifier that
 has seen the counts of many registers grow names the category of a joiner. `watched`: who knows everybody else averages
 many nights before and after. `numbers`: values of joiners are read from the steps that they make in a distribution.
+`groups`: records of a group that come out as its mean, `n + 1` times that of a night less `n` times that of the night
+before, are who joined it.
 `averaged`: a few persons leave and join every night, and who knows all columns of a
 person but one guesses that from the nearest released rows of all nights together.
 
@@ -35,6 +37,7 @@ from anonpipe.pipeline.partitioning import Cut, Partition, withhold
 from anonpipe.pipeline.run import assess_only, execute, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from anonpipe.rng import keyed
+from tests import small
 
 ROWS, K, TRIALS = 1_500, 5, 20
 NIGHTS, CHANGED, TARGETS, NEAREST = 20, 5, 500, 5
@@ -247,6 +250,60 @@ def _sizes(made: pd.DataFrame) -> Any:
     return np.sort(made.loc[made[STATUS] == "Alive", "tumour_size_mm"].dropna().to_numpy(float))
 
 
+VALUES = ("a", "b", "c")
+
+
+def subtracted(
+    folder: Path, transform: str, joiners: int = 10, trials: int = 5, rows: int = ROWS, **changes: Any
+) -> tuple[float, float]:
+    """Share of joiners all of whose numbers are a difference of two groups' sums, to 0.05; the same of others.
+
+    The others are five times as many who never were in it. Groups of about Ward's sizes, released as centroids.
+    """
+    base, hit, missed = _numbered(rows, 0), [], []
+    how = {"cluster": {"method": "k_ward"}, "synthesize": {"method": "centroid"}, **changes}
+    then = _centroids(folder / "then", base, transform, **how)
+    for trial in range(trials):
+        new, others = _numbered(joiners, 1 + trial), _numbered(5 * joiners, 1_001 + trial)
+        now = _centroids(folder / f"now-{trial}", pd.concat([base, new], ignore_index=True), transform, **how)
+        hit.append(_found_by_difference(then, now, new).mean())
+        missed.append(_found_by_difference(then, now, others).mean())
+    return float(np.mean(hit)), float(np.mean(missed))
+
+
+def _numbered(rows: int, seed: int) -> pd.DataFrame:
+    """Three numbers that go together, of ill and well persons."""
+    rng = np.random.default_rng(seed)
+    values = 0.5 * rng.normal(size=(rows, 1)) + rng.normal(size=(rows, len(VALUES)))
+    who = {"person": seed * 10**6 + np.arange(rows), "status": rng.choice(["ill", "well"], rows)}
+    return pd.DataFrame(who | dict(zip(VALUES, values.T, strict=True)))
+
+
+def _centroids(folder: Path, frame: pd.DataFrame, transform: str, **how: Any) -> pd.DataFrame:
+    """The distinct rows of a release."""
+    columns = {"person": {"role": "identifier"}, "status": {"kind": "binary", "role": "key"}}
+    columns |= {name: {"kind": "continuous", "transform": transform} for name in VALUES}
+    usual = {"k": K, "strata": {"by": ["status"]}, "measure": small.OFF, "partition": {"rows": 5_000}}
+    job = small.job(folder, pa.Table.from_pandas(frame, preserve_index=False), columns, **usual | how)
+    made = unpublished(job, False, lambda _: None, "ignore", _written).to_pandas()
+    return made.round(dict.fromkeys(VALUES, 9)).drop_duplicates()
+
+
+def _found_by_difference(then: pd.DataFrame, now: pd.DataFrame, persons: pd.DataFrame) -> Any:
+    """Of each person whether some group that is new, less one near it that is gone, leaves him."""
+    names, found = list(VALUES), np.zeros(len(persons), dtype=bool)
+    both = then.merge(now, how="outer", indicator=True)
+    for status, those in persons.groupby("status"):
+        here = both[both["status"] == status]
+        gone, new = (here.loc[here["_merge"] == side, names].to_numpy() for side in ("left_only", "right_only"))
+        old, grown = np.nonzero(np.abs(gone[:, None] - new).max(axis=2) < 1.5)
+        for size in range(K, 2 * K):
+            left = (size + 1) * new[grown] - size * gone[old]
+            near = np.abs(those[names].to_numpy()[:, None] - left).max(axis=2).min(axis=1, initial=np.inf)
+            found[persons.index.get_indexer(those.index)] |= near < 0.05
+    return found
+
+
 class Guessed(NamedTuple):
     """How often a category is guessed after so many nights: of members, of outsiders, and of the surest of both."""
 
@@ -343,6 +400,11 @@ def main(which: str = "") -> None:
         for nights in (1, 5, 20, 100):
             for base in (None, 5, 20):
                 print(f"{K} alike, {nights} nights, rounded to {base}: {watched(nights, base):.1%}", flush=True)
+    if which in ("", "groups"):
+        for transform, changes in (("none", {}), ("normal_scores", {}), ("normal_scores", REPEATS["after"])):
+            with tempfile.TemporaryDirectory() as folder:
+                told, others = subtracted(Path(folder), transform, **changes)
+            print(f"groups, {transform}, {changes}: of joiners {told:.1%}, of others {others:.1%}", flush=True)
     for repeats, repeat in REPEATS.items():
         for name, changes in METHODS.items():
             for found in _found({**changes, **repeat}, which):
