@@ -9,6 +9,7 @@ import pytest
 
 from anonpipe.evaluate.risk import Coding, guess_nearest, membership, nearest, trained_membership
 from anonpipe.evaluate.risk._trained_membership import signs
+from tests.naive import forest as naive
 
 
 def guesses(released, members, controls, categories=()):
@@ -49,6 +50,21 @@ def test_signs_are_those_of_loops():
             near, last = (math.sqrt(found.squared[row, at, place]) for place in (0, -1))
             expected += [near, near / last if last else 1.0, off]
         assert made == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("moved", [0.3, 3.0])
+def test_the_forest_is_that_of_the_twin_on_average(moved):
+    """Both draw: of twelve and of four seeds the mean areas are within three of their standard errors."""
+    rng = np.random.default_rng(2)
+    members, controls = rng.normal(size=(90, 3)), rng.normal(size=(60, 3))
+    released = members + moved * rng.normal(size=members.shape)
+    found, inside = guesses(released, members, controls), [1] * 90 + [0] * 60
+    features = signs(released, np.concatenate([members, controls]), found, ()).tolist()
+    areas = [trained_membership(released, members, controls, found, seed=seed).value for seed in range(12)]
+    twin = [naive.area(naive.judged(features, inside, 5, 40, 5, seed), inside) for seed in range(4)]
+    error = math.sqrt(np.var(areas, ddof=1) / 12 + np.var(twin, ddof=1) / 4)
+    assert abs(np.mean(areas) - np.mean(twin)) < 3 * error + 0.003
+    assert moved > 1 or np.mean(twin) > 0.6  # what is compared is no guess
 
 
 def test_a_release_of_others_tells_nothing():
