@@ -85,7 +85,9 @@ def find_query(url: str) -> Query | None:
     if not url.lower().endswith(SUFFIX):
         return None
     with open_bytes(url) as handle:
-        text = guarded(url, "is no text in UTF-8; save it as such", lambda: handle.read(_LONGEST).decode())
+        text = guarded(url, "is no text in UTF-8; save it as such", lambda: handle.read(_LONGEST + 1).decode())
+    if len(text) > _LONGEST:
+        raise InputError(f"{url} is longer than a query is ({_LONGEST:,} characters); give rows as Parquet or CSV")
     first, _, query = text.lstrip("\ufeff").partition("\n")
     named = _FIRST.fullmatch(first.strip())
     if named is None:
