@@ -32,6 +32,7 @@ from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.installed import differences, installed
 from anonpipe.rng import secret_withheld
 from anonpipe.storage.staging import FULL, disk_error, make_private, system_code
+from anonpipe.threads import one_thread
 
 TaskResult = dict[str, Any]
 
@@ -147,7 +148,6 @@ class _Guarded:
 @contextlib.contextmanager
 def in_process() -> Iterator[Executor]:
     """An executor that runs the tasks one after the other, here."""
-    from threadpoolctl import threadpool_limits
 
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         for task in tasks:
@@ -158,7 +158,7 @@ def in_process() -> Iterator[Executor]:
             else:
                 on_done(outcome)
 
-    with threadpool_limits(1):
+    with one_thread():
         yield run
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -29,7 +30,15 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Place]:
     return url, found
 
 
+def pytest_collection_finish() -> None:
+    """Garbage is not looked for while tests are loaded, nor among what was, and seldom afterwards."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20)
+    gc.enable()
+
+
 def pytest_configure() -> None:
+    gc.disable()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
     os.fsync = _not_synced  # type: ignore[assignment]
 

@@ -40,7 +40,7 @@ def registry_job(folder: Path, rows: int = 6_000, files: int = 6, **changes: Any
         "columns": registry_columns(table.schema),
         "strata": {"by": ["vital_status"]},
         "partition": {"rows": 1000, "sample_rows": 5000},
-        "cluster": {"method": "mdav", "block_rows": 200},
+        "cluster": {"method": "mdav", "block_rows": 200, "refine": False},
         "release": {"file_rows": 1000},
         "measure": {"utility": False, "risk": False},
         "repeat": {"allow": "a test"},

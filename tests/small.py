@@ -74,9 +74,10 @@ def write_table(folder: Path, table: pa.Table, name: str = "data.parquet") -> st
 
 
 def content(folder: Path, data: str, columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """A job's content for a file; tests may release the same records again."""
+    """A job's content for a file; tests may release the same records again, and leave groups as they are formed."""
     given = {"input": data, "output": str(folder / "out"), "k": 5, "columns": columns or COLUMNS, "measure": OFF}
-    return given | {"repeat": {"allow": "a test"}} | changes
+    grouped = {} if "mask" in changes else {"cluster": {"refine": False}}
+    return given | {"repeat": {"allow": "a test"}} | grouped | changes
 
 
 def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = None, **changes: Any) -> Job:

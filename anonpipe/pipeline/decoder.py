@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from anonpipe.encoding.features import Decoding, FeatureEncoder, Groups
 from anonpipe.encoding.intervals import IntervalDecoder
@@ -18,6 +17,7 @@ from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Moments
+from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 Draws = Callable[[str], np.random.Generator]
@@ -194,7 +194,7 @@ class Decoder:
     def _matched(self, channels: FloatArray, given: FloatArray, shares: Shares, rng: np.random.Generator) -> FloatArray:
         """Cells with the covariance of the features, moved by what these lack of the original ones' in the table."""
         known = channels[:, : self.features.width + self.conditioning]
-        with threadpool_limits(1):  # the bits must not follow the machine's cores
+        with one_thread():  # the bits must not follow the machine's cores
             own = Moments.of(known).covariance
             target = own if shares.lack is None else np.asarray(own + shares.lack)
             return decode_matched(self.features, known, given, target, rng=rng, numbers_too=self.values_too)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.tally import Tally
@@ -16,6 +15,7 @@ from anonpipe.pipeline.decoder import Draws
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import partition_rows, verified_moments
+from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -49,7 +49,7 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
     if fitted.procedure.fills_first and np.isnan(cells[:, list(features.numeric_positions)]).any():
         own = {block.position: range(block.start, block.stop) for block in features.numbers}
-        with threadpool_limits(1):  # the bits must not follow the machine's cores
+        with one_thread():  # the bits must not follow the machine's cores
             filled = fill_predicted(cells, own, encoded, draws("fill"))
         scored = features.encode(cells, filled, draws("ties") if split else None)
         encoded = np.concatenate([scored, conditioning], axis=1)

@@ -3,19 +3,23 @@
 Beside the tasks these are what their first call would load: pandas, which
 pyarrow asks for at the first value of Python's, and what numba knows of types.
 What is there before the fork is never looked at by the garbage collector of a
-worker, which would write into memory that they share.
+worker, which would write into memory that they share; nor while it is loaded,
+as nothing of it goes again.
 """
 
 from __future__ import annotations
 
 import gc
 
-import pandas  # noqa: F401
-from numba.core.registry import cpu_target
+gc.disable()
 
-import anonpipe.pipeline.tasks  # noqa: F401
+import pandas  # noqa: E402, F401
+from numba.core.registry import cpu_target  # noqa: E402
+
+import anonpipe.pipeline.tasks  # noqa: E402, F401
 
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()
 gc.collect()
 gc.freeze()
+gc.enable()

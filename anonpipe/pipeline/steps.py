@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from anonpipe.encoding.row_hash import exact_sums
 from anonpipe.errors import InputError
@@ -49,6 +48,7 @@ from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.partitioning import Cut, Scope
 from anonpipe.rng import generator
+from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray
 
 MapStage = Callable[[str, int, str], None]
@@ -242,7 +242,7 @@ def _finish(work: Work, task: PassTask, one: ReducePass, scope: Scope, name: str
         return
     counted = (load_record(work, statistic_file(stage_name(name), i)) for i in range(scope.first, scope.stop))
     rng = generator(scope_key(work, scope), stream_of(one.number, one.step), task.turn)
-    with threadpool_limits(1):  # the bits must not follow the machine's cores
+    with one_thread():  # the bits must not follow the machine's cores
         save_record(work, file, learnt(one.step, counted, params, rng))
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility._auc import Auc, auc
 from anonpipe.evaluate.utility._check import checked_tables
+from anonpipe.threads import one_thread
 from anonpipe.types import IntArray
 
 LEAST_RECORDS = 20
@@ -93,7 +94,6 @@ def discriminator(
     if codes.size and (codes.min() < 0 or codes.max() >= _MOST_CODES or (codes != np.floor(codes)).any()):
         raise InputError(f"categories hold other values than the codes 0 to {_MOST_CODES - 1}; join rare categories")
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
 
     train, judge = _halves(len(old), rng)
     other_train, other_judge = (train, judge) if paired else _halves(len(new), rng)
@@ -106,7 +106,7 @@ def discriminator(
     labels = np.repeat([0, 1], [len(train), len(other_train)])
     # On cores that are in use its threads, idle most of the time on so few records, wait for one another and burn more
     # than they add.
-    with threadpool_limits(1, user_api="openmp"):
+    with one_thread():
         model.fit(np.concatenate([old[train], new[other_train]]), labels)
         return auc(model.decision_function(new[other_judge]), model.decision_function(old[judge]))
 

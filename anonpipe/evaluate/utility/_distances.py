@@ -109,7 +109,7 @@ def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     old, new = _checked(original), _checked(released)
     levels, places = np.unique(np.concatenate([old, new]), return_inverse=True)
     shares = [np.bincount(part, minlength=len(levels)) / len(part) for part in (places[: len(old)], places[len(old) :])]
-    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+    return min(1.0, float(np.abs(shares[0] - shares[1]).sum() / 2))  # sums of shares round
 
 
 def _checked(values: npt.ArrayLike) -> FloatArray:

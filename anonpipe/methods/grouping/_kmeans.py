@@ -11,6 +11,7 @@ from pydantic import Field
 from anonpipe.methods.grouping._fill_kernel import fill_small
 from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.record import Grouping
+from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -83,10 +84,9 @@ def _lloyd(features: FloatArray, clusters: int, iterations: int, seed: int) -> t
     """Cluster of each record and the centres; one thread, so that sums are added in one order."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     model = KMeans(clusters, init="random", n_init=1, max_iter=iterations, algorithm="lloyd", random_state=seed)
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         # Fewer distinct records than clusters: some stay empty and are filled up.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(features)
