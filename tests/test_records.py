@@ -72,7 +72,7 @@ def _with_objects():
     import io
 
     out = io.BytesIO()
-    np.savez(out, structure=np.array([object()]))
+    np.savez(out, record=np.array([object()]))
     return out.getvalue()
 
 

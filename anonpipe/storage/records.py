@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-_STRUCTURE, _ARRAYS = "structure", "arrays"
+_RECORD = "record"
+_LENGTH = np.dtype("<u8")
 _ALIGNED = 64
 """Bytes; at multiples of it begins an array, as compiled loops want it."""
 
@@ -25,10 +26,11 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as an npz file: arrays below each other, all else as JSON, which keeps every bit of a float.
+    """A value as an npz file: all but arrays as JSON, which keeps every bit of a float, and arrays below each other.
 
-    A run reads thousands of small records. All arrays are therefore one member of the file:
-    to open a member costs more than to read what most of them hold.
+    A run reads thousands of small records. All is therefore one member of the
+    file, and begins with the length of the JSON: to open a member costs more
+    than to read what most records hold.
 
     Parameters
     ----------
@@ -50,9 +52,9 @@ def to_bytes(value: Any) -> bytes:
     arrays: Arrays = []
     content = _packed(value, arrays)
     structure = json.dumps({"value": content, "arrays": [_form(array) for array in arrays]}).encode()
-    members = {_STRUCTURE: np.frombuffer(structure, dtype=np.uint8), _ARRAYS: _below_each_other(arrays)}
+    head = np.frombuffer(np.array(len(structure), dtype=_LENGTH).tobytes() + structure, dtype=np.uint8)
     out = io.BytesIO()
-    np.savez(out, **members)  # type: ignore[arg-type]
+    np.savez(out, **{_RECORD: _below_each_other([head, *arrays])})  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -115,8 +117,10 @@ def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None)
     """
     named = None if kinds is None else {kind.__name__: kind for kind in kinds}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        structure = json.loads(file[_STRUCTURE].tobytes())
-        return _unpacked(structure["value"], _taken_apart(file[_ARRAYS], structure["arrays"]), named)
+        whole = file[_RECORD]
+    end = _LENGTH.itemsize + int(whole[: _LENGTH.itemsize].view(_LENGTH)[0])
+    structure = json.loads(whole[_LENGTH.itemsize : end].tobytes())
+    return _unpacked(structure["value"], _taken_apart(whole[_room(end) :], structure["arrays"]), named)
 
 
 def _packed(value: Any, arrays: Arrays) -> Any:

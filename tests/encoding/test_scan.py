@@ -1,6 +1,5 @@
 import io
 import itertools
-import json
 import math
 
 import numpy as np
@@ -309,7 +308,7 @@ def test_levels_of_another_type_are_refused_with_the_remedy():
 
 def test_the_bytes_of_a_scan_hold_no_pickle():
     with np.load(io.BytesIO(to_bytes(scanned([batch_of(table(5))]))), allow_pickle=False) as file:
-        assert json.loads(file["structure"].tobytes())["value"]["fields"]["rows"] == 5
+        assert b'"rows": 5' in file["record"].tobytes()
         assert {file[name].dtype.kind for name in file.files} <= set("iuf")
 
 
