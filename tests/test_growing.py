@@ -18,10 +18,12 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.fit import counted_of
 from anonpipe.pipeline.partitioning import Cut, Partition, withhold
+from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import keyed
 from anonpipe.storage.release import place
 from anonpipe.storage.release_log import look, note_release
 from anonpipe.storage.unit_sums import UnitSums, buckets_for, merge_sums
+from anonpipe.verify.gates import Rounded
 from tests import small
 from tests.attacks import nights
 from tests.test_repeats import SECRET, said, trace
@@ -187,6 +189,55 @@ def test_withheld_records_round_every_stratum():
     left = [each.rows - each.withheld for each in cut.partitions]
     assert left[0] % 5 == (left[1] + left[2]) % 5 == 0 and cut.released == sum(left)
     assert 5 < 61 - left[0] < 15 and 5 < 73 - left[1] - left[2] < 15
+
+
+def test_gates_are_wider_by_what_rounding_and_withholding_do_and_by_no_multiple_of_it():
+    """The furthest of 2,000 honest draws is inside the limit, and not far inside."""
+    rows, shares, names = 750, (0.45, 0.28, 0.17, 0.10), list("abcd")
+    rng, beyond = np.random.default_rng(0), Rounded(5, 20, 1)
+    furthest = dict.fromkeys(("share", "changed", "withheld"), 0.0)
+    for draw in range(2_000):
+        rounding = Rounding(5, keyed(b"a secret", str(draw)))
+        counts = rng.multinomial(rows, shares, size=2)
+        made = [rounding.counts(each, f"stage {at}", names) for at, each in enumerate(counts)]
+        differ = np.abs(np.sum(made - counts, axis=0))
+        cut = withhold(Cut((Partition(0, (0,), rows), Partition(1, (1,), rows)), (), 1), rounding, rng)
+        gone = sum(part.withheld for part in cut.partitions)
+        moved = {
+            "share": differ.max() / (2 * rows),
+            "changed": abs(rng.normal(size=np.abs(made - counts).sum() // 2).sum()) / (2 * rows),
+            "withheld": abs(rng.normal(size=gone).sum()) / (2 * rows - gone),
+        }
+        furthest = {name: max(furthest[name], value) for name, value in moved.items()}
+    limits = {
+        "share": beyond.share(2 * rows, 2, np.array(4)).item(),
+        "changed": beyond.by_chance(2 * rows, 2),
+        "withheld": beyond.without(2 * rows, 2),
+    }
+    assert all(0.3 * limit < furthest[name] <= limit for name, limit in limits.items()), (furthest, limits)
+
+
+def test_limits_of_a_growing_register_are_these(tmp_path, monkeypatch):
+    """1,500 persons in two strata, k=5; before, and beside it what they are without rounding."""
+    monkeypatch.setenv(
+        "ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2
+    )  # the entry nearest its limit is shown
+    at_most = {
+        "mean": (0.0211, 0.09),
+        "covariance": (0.0505, 0.24),
+        "category_share": (0.005, 0.035),
+        "null_share": (0.005, 0.025),
+        "mean.own_unit": (0.1, 0.1),
+        "variance.own_unit": (0.1, 0.1),
+        "covariance.keys": (0.1, 0.24),
+    }
+    for column, repeat in enumerate(({}, GROWING["repeat"])):
+        mask = {"mask": {"method": "local_synthesis"}, "gates": {"unchanged_record_rate": 1.0}}
+        job = small.job(tmp_path, people(1_500), DECLARED, **mask, **GROWING | {"repeat": repeat})
+        limits = {check.key: check.limit for check in assess_only(job)[0].checks if check.key in at_most}
+        assert limits.keys() == at_most.keys()
+        wider = {key: limit for key, limit in limits.items() if limit > at_most[key][column]}
+        assert not wider
 
 
 @pytest.mark.parametrize(
