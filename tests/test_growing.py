@@ -287,10 +287,11 @@ def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
     assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
 
 
-def test_two_nights_of_a_group_on_its_own_scale_give_who_joined_it(tmp_path):
-    """Why that is refused."""
-    told, others = nights.subtracted(tmp_path, "none", trials=3)
-    assert told > others + 0.05
+def test_two_nights_of_a_group_on_its_own_scale_give_who_joined_it(tmp_path, monkeypatch):
+    """Why that is refused; of how many follows the secret."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+    told, others = nights.subtracted(tmp_path, "none")
+    assert told >= 0.04 > 4 * others
 
 
 def test_quantile_functions_are_of_a_sample():
