@@ -6,7 +6,8 @@
 splink brings DuckDB and a parser of SQL, and recordlinkage wants pandas before 3: neither is a part of anonpipe. Tables
 are the demonstration and those below ANONPIPE_BENCH_DATA (default ../shared). Each record of the original is compared
 with each released one: numbers by how many standard deviations they are apart, in levels; categories by being equal.
-What agreement says of a pair is learnt without knowing any. It is linked to the likeliest, and of equally likely ones
+What agreement says of a pair is learnt without knowing any, and beside it from all true pairs, which is more than any
+intruder can know. A record is linked to the likeliest, and of equally likely ones
 drawn; in a group of n that nothing else tells apart a link counts 1/n, as in a run.
 """
 
@@ -42,8 +43,13 @@ SETTINGS = {
 SEED = 1
 
 
-def likeliest(original: pd.DataFrame, released: pd.DataFrame, categories: list[str]) -> pd.DataFrame:
-    """Of each original record the likeliest released ones; in the linkers' environment."""
+def likeliest(
+    original: pd.DataFrame, released: pd.DataFrame, categories: list[str], own: np.ndarray | None
+) -> pd.DataFrame:
+    """Of each original record the likeliest released ones, learnt by EM or from all true pairs (`own`: alike in both).
+
+    In the linkers' environment.
+    """
     import splink.comparison_level_library as levels
     import splink.comparison_library as comparisons
     from splink import DuckDBAPI, Linker, SettingsCreator
@@ -65,12 +71,15 @@ def likeliest(original: pd.DataFrame, released: pd.DataFrame, categories: list[s
     )
     api = DuckDBAPI()
     frames = (
-        api.register(frame.assign(unique_id=np.arange(len(frame))), dataset_display_name=name)
+        api.register(frame.assign(unique_id=np.arange(len(frame)), own=own), dataset_display_name=name)
         for name, frame in (("a_original", original), ("b_released", released))
     )
     linker = Linker(list(frames), settings, log_level=50)
     linker.training.estimate_u_using_random_sampling(max_pairs=1e6, seed=1)
-    linker.training.estimate_parameters_using_expectation_maximisation("1=1")
+    if own is None:
+        linker.training.estimate_parameters_using_expectation_maximisation("1=1")
+    else:
+        linker.training.estimate_m_from_label_column("own")
     pairs = linker.inference.predict().as_pandas_dataframe()
     best = pairs.groupby("unique_id_l")["match_weight"].transform("max")
     return pairs.loc[pairs["match_weight"] >= best - 1e-9, ["unique_id_l", "unique_id_r"]]
@@ -82,20 +91,28 @@ def judged(folder: Path) -> None:
     original, released, told = (
         pd.read_parquet(folder / f"{name}.parquet") for name in ("original", "released", "told")
     )
-    try:
-        found = likeliest(original, released, json.loads((folder / "categories.json").read_text()))
-    except ValueError:  # an estimate that comes to nothing
-        json.dump(None, sys.stdout)
-        return
-    own, sizes = told["own"].to_numpy(), told["size"].to_numpy()
+    categories, own = json.loads((folder / "categories.json").read_text()), told["own"].to_numpy()
+    shares = {}
+    for name, known in (("by EM", None), ("told of all pairs", own)):
+        try:
+            shares[name] = _right(likeliest(original, released, categories, known), own, told["size"].to_numpy())
+        except ValueError:  # an estimate that comes to nothing
+            shares[name] = None
+    json.dump(shares, sys.stdout)
+
+
+def _right(found: pd.DataFrame, own: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
+    """The share of right links, and half of its interval."""
     asked, linked = found["unique_id_l"].to_numpy(), found["unique_id_r"].to_numpy()
     right = (own[asked] == own[linked]) / sizes[asked]
     share = np.bincount(asked, right, len(own)) / np.maximum(np.bincount(asked, minlength=len(own)), 1)
-    json.dump([float(share.mean()), 1.96 * float(share.std()) / len(own) ** 0.5], sys.stdout)
+    return float(share.mean()), 1.96 * float(share.std()) / len(own) ** 0.5
 
 
-def attack(folder: Path, table: Table, changes: tuple[str, ...]) -> tuple[dict[str, float], list[float] | None]:
-    """Right links by the attackers of a run, and by splink with half of its interval; None where it gives up."""
+def attack(
+    folder: Path, table: Table, changes: tuple[str, ...]
+) -> tuple[dict[str, float], dict[str, list[float] | None]]:
+    """Right links by the attackers of a run, and by splink with half of the interval; None where it gives up."""
     from anonpipe.encoding.counts import counted, looked_up
     from anonpipe.job.model import load_job, parse_setting
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
@@ -147,8 +164,11 @@ def main() -> None:
                 table = replace(table, frame=capped(table.frame, given.rows, SEED))
                 ours, theirs = attack(Path(folder), table, changes)
             beside = ", ".join(f"{each} {value:.1%}" for each, value in ours.items())
-            told = "gives up" if theirs is None else "{:.1%} ± {:.1%}".format(*theirs)
-            print(f"{name:18}{setting:28}{beside}; splink {told}", flush=True)
+            told = (
+                f"{how} " + ("none" if each is None else "{:.1%} ± {:.1%}".format(*each))
+                for how, each in theirs.items()
+            )
+            print(f"{name:18}{setting:28}{beside}; splink {', '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 anonymeter lives in the judges' environment (see `tests.benchmarks.frontier`). Both look at the same files: an original
 and as many records of the same population that were left out, so that anonymeter needs no correction for their number.
 Its distances are Gower's, its predicates are on as many columns, and it takes several of one record; inference is of
-one category column, anonpipe's of the worst.
+one category column, anonpipe's of the worst. Its attacks are `--attacks`; anonpipe takes what there is.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _compare(folder: Path, given: argparse.Namespace) -> None:
             "output": "-",
             "k": 5,
             "columns": columns,
-            "measure": {"utility": False, "queries": given.attacks},
+            "measure": {"utility": False, "queries": given.rows},
         }
     )
     call = [str(JUDGES), "-m", "tests.benchmarks.guidance", "--judge", str(folder), "--attacks", str(given.attacks)]
