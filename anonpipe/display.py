@@ -464,5 +464,5 @@ def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
         return
     chosen = study.choice.setting
     given = " ".join(f"--set {shlex.quote(text)}" for text in (*settings, *chosen.overrides))
-    line(f"least utility lost with all gates passed: {chosen.method}, k={chosen.k}")
+    line(f"{study.why}: {chosen.method}, k={chosen.k}")
     line(f"to release it: anonpipe run {shlex.quote(job)} {given}")

@@ -72,7 +72,7 @@ def told(study: Study) -> str:
         lines = ["No setting passes all gates."]
     else:
         given = " ".join(f"--set '{text}'" for text in choice.setting.overrides)
-        lines = [f"Least utility lost with all gates passed: {choice.setting.method}, k={choice.setting.k}: `{given}`"]
+        lines = [f"{study.why.capitalize()}: {choice.setting.method}, k={choice.setting.k}: `{given}`"]
     return "\n\n".join([*lines, *study.notices, *study.notes])
 
 

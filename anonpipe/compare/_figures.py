@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from anonpipe.compare._settings import Setting
+from anonpipe.compare._trial import FURTHEST
 from anonpipe.engine import TaskResult
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
-USUAL_UTILITY = ("analyses.overlap", "distributions.furthest", "propensity.tree_ratio", "propensity.logistic_ratio")
+USUAL_UTILITY = ("analyses.overlap", FURTHEST, "propensity.tree_ratio", "propensity.logistic_ratio")
 USUAL_RISK = ("reidentification_rate",)
 """What the map shows unless asked otherwise: the first of these that was measured."""
 
@@ -90,6 +91,11 @@ class Axis:
         if self.better == "near baseline" and figure.distance is not None:
             return figure.distance
         return self.loss(figure.mean, figure.baseline)
+
+    @property
+    def enough(self) -> float:
+        """The loss that another sample of the same population may have: of less than it nobody is better off."""
+        return 1.0 if self.name == FURTHEST else -math.inf
 
     @property
     def label(self) -> str:
@@ -216,10 +222,19 @@ class Study:
     def choice(self) -> Row | None:
         """The setting of least utility loss among those that pass all gates in all draws; None where none does.
 
-        Of several with the same loss the one of least risk, then the first.
+        Of several with the same loss, or with none beyond `Axis.enough`, the one of least risk, then the first.
         """
         passing = [(place, at) for at, row in enumerate(self.rows) if row.passes and (place := self.place(row))]
-        return self.rows[min(passing)[1]] if passing else None
+        ranked = [(max(utility, self.utility.enough), risk, at) for (utility, risk), at in passing]
+        return self.rows[min(ranked)[2]] if ranked else None
+
+    @property
+    def why(self) -> str:
+        """For what the setting is chosen, in words."""
+        place = None if self.choice is None else self.place(self.choice)
+        if place is None or place[0] > self.utility.enough:
+            return "least utility lost with all gates passed"
+        return "least risk of all that pass the gates and are as near to the original as another sample would be"
 
 
 def _limit_to_set(risk: str) -> str:

@@ -112,6 +112,8 @@ def _draw_lines(axes: Any, study: Study, rows: Iterable[Row]) -> None:
         axes.axhline(sum(known) / len(known), color="0.4", linestyle=":", linewidth=1, label="risk: baseline (mean)")
     for name, limit in study.risk.limits:
         axes.axhline(limit, color="tab:red", linestyle="--", linewidth=1, label=f"risk: {name}")
+    if math.isfinite(study.utility.enough):
+        axes.axvline(study.utility.enough, color="0.4", linestyle=":", linewidth=1, label="utility: another sample")
     for name, limit in study.utility.limits:
         axes.axvline(limit, color="tab:purple", linestyle="--", linewidth=1, label=f"utility: {name}")
 

@@ -76,7 +76,8 @@ def to_dict(study: Study) -> dict[str, Any]:
         "titles": dict(study.titles),
         "choice": None
         if choice is None
-        else {"method": choice.setting.method, "k": choice.setting.k} | {"set": list(choice.setting.overrides)},
+        else {"method": choice.setting.method, "k": choice.setting.k}
+        | {"set": list(choice.setting.overrides), "why": study.why},
         "settings": [
             {
                 "method": row.setting.method,

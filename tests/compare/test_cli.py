@@ -32,7 +32,8 @@ def test_compare_prints_the_table_and_how_to_release_the_choice(call, job, quick
     code, out, err = call("compare", job, *arguments)
     assert code == 0 and err == "" and len(quick) == 2
     assert (
-        f"anonpipe run {job} --set k=5 --set 'cluster={{method: mdav}}' --set 'synthesize={{method: centroid}}'" in out
+        f"anonpipe run {job} --set k=5 --set 'cluster={{method: mdav, refine: false}}' "
+        "--set 'synthesize={method: centroid}'" in out
     )
     assert "role sensitive" in out and "crest+centroid k=5,6" in out and "tends to the least protection" in out
     assert sorted(path.name for path in (tmp_path / "compared").iterdir()) == [

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.compare import Axis, cells, grid, legend, pareto, reasons, summarise, write_study
+from anonpipe.compare._trial import FURTHEST
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.model import parse_job
@@ -97,6 +98,17 @@ def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     assert f"limits can be set on {', '.join(MEASURED)}" in other.notes[0]
 
 
+def test_what_is_no_further_than_another_sample_is_as_good_and_the_lower_risk_is_chosen():
+    def told(furthest, risk):
+        found = result(None, risk)
+        return found | {"measures": found["measures"] | {FURTHEST: measurement(FURTHEST, furthest).to_dict()}}
+
+    near = study([(0, told(0.2, 0.3)), (1, told(0.9, 0.1)), (2, told(1.4, 0.01))])
+    assert near.choice.setting.method == "mdav+pca" and "as near to the original as another sample" in near.why
+    far = study([(0, told(1.2, 0.3)), (1, told(1.9, 0.1)), (2, told(1.4, 0.01))])
+    assert far.choice.setting.method == "mdav+centroid" and far.why == "least utility lost with all gates passed"
+
+
 def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
     results = [(0, result(0.9, 0.3)), (1, result(None, 0.3))]
     found = study(results, problems={2: "k is too small"}, axes=("overlap", "reidentification_rate"))
@@ -109,7 +121,7 @@ def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
     assert [line["problem"] for line in lines] == ["", "", "k is too small"]
     assert lines[0]["overlap mean"] == "0.9" and lines[1]["utility_loss"] == "" and lines[0]["chosen"] == "1"
     told = json.loads(content.read_text())
-    assert told["choice"]["set"] == ["k=5", "cluster={method: mdav}", "synthesize={method: centroid}"]
+    assert told["choice"]["set"] == ["k=5", "cluster={method: mdav, refine: false}", "synthesize={method: centroid}"]
     assert told["settings"][0]["measures"]["reidentification_rate"]["baseline"] == 0.001
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert all(path.stat().st_mode & 0o077 == 0 for path in (table, content, picture))
