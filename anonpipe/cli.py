@@ -101,7 +101,10 @@ def init(
         typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is proposed to fit"),
     ] = None,
 ) -> None:
-    """Propose a commented job for a table, on standard output; it holds column names but no value of the data."""
+    """Propose a commented job for a table, on standard output.
+
+    It holds column names and no value of the data, but the levels that a file declares of an ordered column.
+    """
     from anonpipe.propose.propose import propose_job
 
     wanted: tuple[Any, ...] = ()

@@ -189,7 +189,8 @@ def test_tables_of_repeated_rows_are_told(tmp_path, method, repeated, warned, tr
     rows = np.concatenate([rows, 50 + rng.normal(size=(400 - len(rows), 2))])
     table = pa.table({"a": rows[:, 0], "b": rows[:, 1]})
     columns = dict.fromkeys("ab", NUMBER | {"transform": transform})
-    job = small.job(tmp_path, table, columns, synthesize={"method": method}, gates=LOOSE)
+    how = {"cluster": {"method": "mdav"}, "synthesize": {"method": method}}
+    job = small.job(tmp_path, table, columns, gates=LOOSE, **how)
     told = [each for each in small.run(job).warnings if "without any spread" in each]
     assert len(told) == (warned is not None)
     if warned is not None:

@@ -144,9 +144,10 @@ def run_means(
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
         drawn = v - v[0]
-        if first and last:
-            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1], 0.0, fewer, share))
-            drawn = np.maximum(drawn, drawn[-1] - _capped(c, drawn[-1] - drawn, 0.0, fewer, share))
+        if first and last:  # and nothing beside it tells how wide a run is: who are more than others are not apart
+            few = min(fewer, (c.sum() + 1) // 2)
+            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1], 0.0, few, share))
+            drawn = np.maximum(drawn, drawn[-1] - _capped(c, drawn[-1] - drawn, 0.0, few, share))
         if not first:
             below, width = v[0] - values[begin - 1], values[begin - 1] - values[starts[piece - 1]]
             drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1] + below, width, fewer, share) - below)

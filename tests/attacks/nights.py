@@ -6,6 +6,7 @@ has seen the counts of many registers grow names the category of a joiner. `watc
 many nights before and after. `numbers`: values of joiners are read from the steps that they make in a distribution.
 `groups`: records of a group that come out as its mean, `n + 1` times that of a night less `n` times that of the night
 before, are who joined it.
+`values`: `joined` and `numbers` of columns that are masked as they are.
 `averaged`: a few persons leave and join every night, and who knows all columns of a
 person but one guesses that from the nearest released rows of all nights together.
 
@@ -18,6 +19,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -138,6 +140,12 @@ def joined(
             )
         )
     return Learnt(*np.mean(found, axis=0).tolist())
+
+
+def on_values(folder: Path) -> dict[str, Any]:
+    """The demonstration's columns, numbers masked as they are."""
+    columns = load_yaml(demo_job("-", str(folder), K))["columns"]
+    return columns | {name: columns[name] | {"transform": "none"} for name in NUMBERS}
 
 
 SHARES = (0.45, 0.28, 0.17, 0.10)
@@ -392,23 +400,40 @@ def useful(folder: Path, rows: int = 4_000, **changes: Any) -> str:
 
 def main(which: str = "") -> None:
     """Print a line a setting; `which` of the attacks."""
-    if which in ("", "trained"):
-        for joiners in (1, 3, 5, 8, 12):
-            for base in (None, 5, 20):
-                print(f"{joiners} join, counts rounded to {base}: {trained(joiners, base)}", flush=True)
-    if which in ("", "watched"):
-        for nights in (1, 5, 20, 100):
-            for base in (None, 5, 20):
-                print(f"{K} alike, {nights} nights, rounded to {base}: {watched(nights, base):.1%}", flush=True)
-    if which in ("", "groups"):
-        for transform, changes in (("none", {}), ("normal_scores", {}), ("normal_scores", REPEATS["after"])):
-            with tempfile.TemporaryDirectory() as folder:
-                told, others = subtracted(Path(folder), transform, **changes)
-            print(f"groups, {transform}, {changes}: of joiners {told:.1%}, of others {others:.1%}", flush=True)
+    for found in _of_counts(which):
+        print(found, flush=True)
+    for found in _of_groups() if which in ("", "groups") else ():
+        print(found, flush=True)
+    for name, changes in METHODS.items() if which in ("", "values") else ():
+        for found in _of_values(**changes):
+            print(f"growing, transform: none, {name}, {found}", flush=True)
     for repeats, repeat in REPEATS.items():
         for name, changes in METHODS.items():
             for found in _found({**changes, **repeat}, which):
                 print(f"{repeats}, {name}, {found}", flush=True)
+
+
+def _of_counts(which: str) -> Iterator[str]:
+    for joiners, base in product((1, 3, 5, 8, 12), (None, 5, 20)) if which in ("", "trained") else ():
+        yield f"{joiners} join, counts rounded to {base}: {trained(joiners, base)}"
+    for nights, base in product((1, 5, 20, 100), (None, 5, 20)) if which in ("", "watched") else ():
+        yield f"{K} alike, {nights} nights, rounded to {base}: {watched(nights, base):.1%}"
+
+
+def _of_groups() -> Iterator[str]:
+    for transform, changes in (("none", {}), ("normal_scores", {}), ("normal_scores", REPEATS["after"])):
+        with tempfile.TemporaryDirectory() as folder:
+            told, others = subtracted(Path(folder), transform, **changes)
+        yield f"groups, {transform}, {changes}: of joiners {told:.1%}, of others {others:.1%}"
+
+
+def _of_values(**changes: Any) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        given = {**changes, **REPEATS["after"], "columns": on_values(folder)}
+        for joiners in (1, 5):
+            yield f"{joiners} join: {joined(folder, joiners, trials=8, **given)}"
+        yield f"20 join, alive: sorted tumour sizes wrong by {sorted_out(folder, **given)[0]:.2f} mm"
 
 
 def _found(changes: dict[str, Any], which: str) -> Iterator[str]:

@@ -184,6 +184,14 @@ def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, s
         assert np.abs(found.centres).max() > 0.5 * TOP  # k of them are a mean of k
 
 
+def test_all_but_two_near_ones_are_not_few():
+    rng = np.random.default_rng(1)
+    for side in (1.0, -1.0):
+        values = side * np.append(rng.normal(10.0, 2.0, 18), [0.0, 1e-3])
+        found = fitted(values, 20)
+        assert abs(found.drawn) < 0.3 and found.centres[0] != pytest.approx(side * 1e-3, abs=1.0)
+
+
 def test_chance_hardly_ever_sets_few_records_apart():
     rng, found = np.random.default_rng(3), 0
     for _ in range(300):
