@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.compare._settings import Setting
-from anonpipe.compare._trial import FURTHEST
+from anonpipe.compare._trial import BESIDE_CHANCE, FURTHEST
 from anonpipe.engine import TaskResult
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job
@@ -95,7 +95,7 @@ class Axis:
     @property
     def enough(self) -> float:
         """The loss that another sample of the same population may have: of less than it nobody is better off."""
-        return 1.0 if self.name == FURTHEST else -math.inf
+        return 1.0 if self.name in BESIDE_CHANCE else -math.inf
 
     @property
     def label(self) -> str:

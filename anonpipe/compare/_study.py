@@ -21,10 +21,11 @@ from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.aliases import notice
 from anonpipe.job.model import Job
+from anonpipe.pipeline.opening import check_input
 from anonpipe.pipeline.run import open_executor
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret
-from anonpipe.source import Source, check_rows, check_types, opened, read_batches
+from anonpipe.source import Source, opened, read_batches
 from anonpipe.storage.staging import Staging, lock, make_private, read_json, remove, staging_root, write_json
 
 Results = dict[str, TaskResult]
@@ -103,8 +104,7 @@ def _compare(
     check_names(job, axes)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
     with opened(job.input, job.columns, job.run.staging) as source, lock(staging):
-        check_types(source.schema, job.columns)
-        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+        check_input(job, source)
         try:
             make_private(staging.root)
             kept = _Kept.of(job, source, refresh)

@@ -108,6 +108,9 @@ FURTHEST = "distributions.furthest"
 
 _DISTRIBUTIONS = ("column_shapes", "pair_shapes", "survival_curves")
 
+BESIDE_CHANCE = (FURTHEST, *_DISTRIBUTIONS)
+"""Measures that are multiples of what chance allows: 1 is another sample of the same population."""
+
 
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
     """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is.

@@ -110,7 +110,8 @@ def open_run(
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
     source = find_query(job.input) or open_source(job.input, job.columns)
-    _check(job, source)
+    if isinstance(source, Source):
+        check_input(job, source)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that nobody went on with
         purge(folder, days=job.run.keep_days, but=name)
@@ -129,11 +130,16 @@ def open_run(
             yield Run(job, staging, start, logged(on_progress), begun, repeats)
 
 
-def _check(job: Job, source: Source | Query) -> None:
-    """Refuse an input that does not fit the job, as soon as it is known."""
-    if isinstance(source, Source):
-        check_types(source.schema, job.columns)
-        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+def check_input(job: Job, source: Source) -> None:
+    """Refuse an input that does not fit the job.
+
+    Raises
+    ------
+    InputError
+        A column is missing or of a wrong type, or the rows are too many for so few bytes.
+    """
+    check_types(source.schema, job.columns)
+    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
 
 
 def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:
@@ -141,7 +147,7 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
     make_private(staging.root)
     if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
         source = source.read(staging.file(_ANSWER))
-        _check(job, source)
+        check_input(job, source)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:

@@ -31,10 +31,11 @@ from anonpipe.pipeline.fit import counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
+from anonpipe.pipeline.opening import check_input
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.scan import unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
-from anonpipe.source import Source, Unit, check_rows, check_types, opened, read_batches
+from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Trace, look
 from anonpipe.storage.sketch import Sketch
@@ -199,8 +200,7 @@ def preview(job: Job) -> Preview:
     """
     release.check_writable(release.place(job.output, job.report.internal))
     with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
-        check_types(source.schema, job.columns)
-        check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+        check_input(job, source)
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))

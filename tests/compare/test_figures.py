@@ -105,6 +105,8 @@ def test_what_is_no_further_than_another_sample_is_as_good_and_the_lower_risk_is
 
     near = study([(0, told(0.2, 0.3)), (1, told(0.9, 0.1)), (2, told(1.4, 0.01))])
     assert near.choice.setting.method == "mdav+pca" and "as near to the original as another sample" in near.why
+    assert [Axis(name, "", "", "lower").enough for name in ("column_shapes", "survival_curves")] == [1.0, 1.0]
+    assert Axis("propensity.tree_ratio", "", "", "lower").enough == -math.inf
     far = study([(0, told(1.2, 0.3)), (1, told(1.9, 0.1)), (2, told(1.4, 0.01))])
     assert far.choice.setting.method == "mdav+centroid" and far.why == "least utility lost with all gates passed"
 

@@ -57,10 +57,10 @@ def reaches(values: FloatArray, tolerances: Tolerances) -> FloatArray:
 
 def around(values: FloatArray, places: Sequence[int], tolerances: Tolerances) -> Predicates:
     """Who could be meant by what is known of each: all who are within reach in these columns of cells."""
-    reach = reaches(values, tolerances) * (1 + 1e-9)  # a value at the very edge must not depend on rounding
+    far = reaches(values, tolerances) * (1 + 1e-9)  # a value at the very edge must not depend on rounding
     filled = np.where(np.isnan(values), np.inf, values)
     columns = np.tile(np.asarray(places, dtype=np.int64), (len(values), 1))
-    return Predicates(columns, filled - reach, filled + reach)
+    return Predicates(columns, filled - far, filled + far)
 
 
 FIGURES = (

@@ -73,8 +73,10 @@ class KeyColumns:
         """Who could be meant by what is known of each record, of cells as of `valued`."""
         return around(self.valued(cells)[:, self.places], self.places, self.tolerances)
 
-    def as_known(self, fitted: Fitted, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def as_known(self, fitted: Fitted, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> FloatArray:
         """The numbers of `known_features`, with an error of what is known within limits, each equally likely."""
+        if not self.tolerant:
+            return features[:, self.masked]
         known = self.valued(cells)
         reach = reaches(known[:, self.places], self.tolerances)
         known[:, self.places] += reach * rng.uniform(-1.0, 1.0, reach.shape)

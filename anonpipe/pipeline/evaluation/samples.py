@@ -235,7 +235,8 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= class_counts(fitted, rows, cut.rows)
-        kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
+        if job.measure.hold_out and fitted.unit is None:  # without, nothing is tried that singles out
+            kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
         kept |= queried(fitted, rows, at, work.rng("assess scenarios", index)) | {
@@ -258,9 +259,10 @@ def queried(fitted: Fitted, rows: Rows, at: IntArray, rng: np.random.Generator) 
     """What is looked for of some rows, and what is known of their groups."""
     own, labels, keys = rows.original[at], rows.labels[at], key_columns(fitted)
     none, tolerant = np.empty((len(at), 0), np.int64), any(each.tolerant for each in keys)
-    seen = (each.as_known(fitted, own, rng) for each in keys)
+    features = known_features(fitted, own)
+    seen = (each.as_known(fitted, own, features, rng) for each in keys)
     return {
-        "features": known_features(fitted, own),
+        "features": features,
         "own_group": labels,
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),

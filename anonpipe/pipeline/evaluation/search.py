@@ -19,6 +19,7 @@ from anonpipe.evaluate.risk import (
     Matches,
     Nearest,
     Ordered,
+    Predicates,
     Ranks,
     guess_nearest,
     key_matches,
@@ -75,10 +76,11 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         told |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
-    arrays |= _meeting(work, "release", cells[:, : len(fitted.cells.names)], begin)
+    predicates = read_predicates(work)
+    arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
-    arrays |= _meeting(work, "original", cells, begin) | _within(fitted, queries, cells)
+    arrays |= _meeting(predicates, "original", cells, begin) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
     if "strata_original" in found:
         told["strata_original"] = stratum_numbers(fitted, cells)
@@ -135,11 +137,12 @@ def _by_halves(
     }
 
 
-def _meeting(work: Work, where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
-    """Which of a partition's records meet predicates that may single out."""
-    predicates = read_predicates(work)
+def _meeting(predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
+    """Which of a partition's records meet predicates that may single out, where there are any."""
+    if not predicates:
+        return {}
     arrays: dict[str, IntArray] = {}
-    records = Ordered.of(cells if predicates else cells[:0])
+    records = Ordered.of(cells)
     for name, each in predicates.items():
         found = each.matches(records, offset=begin)
         arrays |= {f"{where}.{name}.{what}": array for what, array in vars(found).items()}
