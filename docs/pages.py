@@ -1,4 +1,4 @@
-"""Pages of the site that are no files of docs/: README by its sections, other documents, the tutorial.
+"""Pages of the site that are no files of docs/: README, other documents, the tutorial.
 
 Each text is written once. Links between files of the checkout become links
 between pages; to files that are no pages they become plain names.
@@ -15,25 +15,24 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-WHOLE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "deploy/README.md": "deployment.md"}
-START = "index.md"
-ON_START = ("Install and see it work", "Layout")
+WHOLE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "deploy/README.md": "deployment.md",
+}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages, and the pictures that they show."""
-    readme = _sections((ROOT / "README.md").read_text(encoding="utf-8"))
-    pages = {START: readme.pop("") + "".join(f"## {name}\n{readme.pop(name)}" for name in ON_START)}
-    pages |= {f"{_slug(name)}.md": f"# {name}\n{text}" for name, text in readme.items()}
-    found = {name: ("README.md", text) for name, text in pages.items()}
-    found |= {page: (source, (ROOT / source).read_text(encoding="utf-8")) for source, page in WHOLE.items()}
+    found = {page: (source, (ROOT / source).read_text(encoding="utf-8")) for source, page in WHOLE.items()}
     found["tutorial.md"] = (
         "docs/tutorial.py",
         as_markdown((ROOT / "docs" / "tutorial.py").read_text(encoding="utf-8")),
     )
     for page, (source, text) in found.items():
-        files.append(File.generated(config, page, content=_linked(text, source, set(found))))
+        files.append(File.generated(config, page, content=_linked(text, source)))
     for picture in sorted((ROOT / "data").glob("*.png")):
         files.append(File.generated(config, f"data/{picture.name}", abs_src_path=str(picture)))
     return files
@@ -43,7 +42,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links of the files of docs/ that lead out of it."""
     if page.file.generated_by is not None:
         return markdown
-    return _linked(markdown, f"docs/{page.file.src_uri}", set(WHOLE.values()))
+    return _linked(markdown, f"docs/{page.file.src_uri}")
 
 
 def as_markdown(script: str) -> str:
@@ -58,17 +57,7 @@ def as_markdown(script: str) -> str:
     return "\n\n".join(pages) + "\n"
 
 
-def _sections(text: str) -> dict[str, str]:
-    """What stands under each heading of the second level; under the empty name what stands before the first."""
-    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
-    return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def _slug(heading: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
-
-
-def _linked(text: str, source: str, pages: set[str]) -> str:
+def _linked(text: str, source: str) -> str:
     """The text with its links as they are on the site."""
 
     def link(found: re.Match[str]) -> str:
@@ -78,8 +67,6 @@ def _linked(text: str, source: str, pages: set[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if path in WHOLE:
             return f"[{shown}]({WHOLE[path]}{place})"
-        if path == "README.md":
-            return f"[{shown}]({START})"
         if path.startswith("docs/") and path.endswith(".md"):
             return f"[{shown}]({path.removeprefix('docs/')}{place})"
         if picture and os.path.exists(ROOT / path):

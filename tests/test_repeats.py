@@ -122,7 +122,7 @@ def test_other_persons_are_no_overlap(out):
 
 
 def test_the_overlap_that_is_found_almost_surely():
-    """As README says: 2 % of the records of both tables, of large ones."""
+    """As docs/guarantees.md says: 2 % of the records of both tables, of large ones."""
     first = trace(people(40_000))
     told = json.loads(json.dumps(first.line(SECRET, "v1")))
     both = pa.concat_tables([people(40_000).slice(0, 1_600), people(38_400, 7)]).drop(["person"])

@@ -1,4 +1,4 @@
-"""README's tables name every method that a job can ask for, and no other."""
+"""The tables of methods name every method that a job can ask for, and no other."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import in_jobs
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "methods.md").read_text(encoding="utf-8")
 
 
 def first_cells(heading):
     """First cells of the rows of the table below a heading."""
-    lines = README.split(f"| `{heading}` |", 1)[1].splitlines()[2:]
+    lines = PAGE.split(f"| `{heading}` |", 1)[1].splitlines()[2:]
     return [line.split("|")[1] for line in lines[: next(at for at, line in enumerate(lines) if not line.strip())]]
 
 
