@@ -404,7 +404,9 @@ def evaluate(
 @app.command()
 def export(
     release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
-    target: Annotated[Path, typer.Argument(help="The new file (.csv, .csv.gz), or with --by the new folder")],
+    target: Annotated[
+        Path, typer.Argument(help="The new file (.csv, .csv.gz, .dta, .sav), or with --by the new folder")
+    ],
     by: Annotated[
         str | None,
         typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
@@ -413,8 +415,8 @@ def export(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
 ) -> None:
-    """Write a release that matches its manifest in another form: as CSV, or as Parquet in folders of key=value."""
-    from anonpipe.export import export_csv, export_folders
+    """Write a release that matches its manifest as CSV, for Stata or SPSS, or as Parquet in folders of key=value."""
+    from anonpipe.export import LABELLED, export_csv, export_folders, export_labelled
     from anonpipe.storage.release import checked
     from anonpipe.storage.signature import read_public_key
 
@@ -423,7 +425,10 @@ def export(
     _refuse(release, found)
     given = found.where, found.manifest, target
     names = [] if by is None else [name.strip() for name in by.split(",") if name.strip()]
-    made = export_csv(*given) if by is None else export_folders(*given, names)
+    if by is not None:
+        made = export_folders(*given, names)
+    else:
+        made = (export_labelled if target.suffix.lower() in LABELLED else export_csv)(*given)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:

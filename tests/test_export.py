@@ -107,7 +107,7 @@ def test_folders_hold_what_their_names_say(published, tmp_path, call):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["out.xlsx"], "ends in .csv or .csv.gz"),
+        (["out.xlsx"], "ends in .csv, .csv.gz, .dta or .sav"),
         (["there.csv"], "is there already"),
         (["nowhere/data.csv"], "is no folder"),
         (["by", "--by", "age"], "'age' is not released unchanged, as folders need it; such are: region, sex"),

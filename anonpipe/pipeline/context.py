@@ -23,7 +23,7 @@ from anonpipe.partition.tree import Tree
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut, Partition
 from anonpipe.rng import generator, keyed
-from anonpipe.source import Source, Unit
+from anonpipe.source import Labels, Source, Unit
 from anonpipe.storage.staging import Staging
 
 
@@ -41,7 +41,7 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.npz", Source, Unit)
+        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels)
         return source
 
     @cached_property
@@ -75,6 +75,7 @@ def read_fitted(work: Work) -> Fitted:
         strata=staging.read_record("strata.npz", Strata),
         trees=tuple(staging.read_record("trees.npz", Tree)),
         pandas_types=work.source.pandas_types,
+        labels=work.source.labels,
         unit=staging.read_record("unit.npz", UnitColumn),
         rounding=_rounding(work),
     )

@@ -24,6 +24,7 @@ from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.pipeline import by_groups, by_mask
 from anonpipe.pipeline.procedure import Encoders, Procedure
+from anonpipe.source import Labels
 from anonpipe.types import FloatArray
 from anonpipe.verify.view import View, build_view
 
@@ -50,6 +51,8 @@ class Fitted:
         One tree of pre-clusters a stratum; none before they are fitted.
     pandas_types
         Of each column of the input that pandas reads in a nullable type of its own, this type.
+    labels
+        What the input says of its columns.
     unit
         What k counts where it may have several rows; None where k counts rows.
     rounding
@@ -64,6 +67,7 @@ class Fitted:
     strata: Strata
     trees: tuple[Tree, ...] = ()
     pandas_types: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     unit: UnitColumn | None = None
     rounding: Rounding | None = None
 

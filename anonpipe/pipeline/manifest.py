@@ -61,10 +61,23 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
         told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.can_be_scored and at not in restored:
             told[name]["transform"] = column.transform or "none"
+        told[name] |= _labels(fitted, name)
     told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         told |= fitted.probabilities.described()
     return {name: told[name] for name in fitted.schema.names}
+
+
+def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
+    """What the input calls the column, and the codes of released categories: `export` writes them again."""
+    labels = fitted.labels.get(name)
+    if labels is None:
+        return {}
+    released: list[Any] = []
+    if (categories := fitted.cells.categories.get(name)) is not None:
+        released = categories.filter(fitted.scan.code_counts(name)[: len(categories)] > 0).to_pylist()
+    codes = {label: labels.codes[label] for label in released if label in labels.codes}
+    return ({"label": labels.text} if labels.text else {}) | ({"codes": codes} if codes else {})
 
 
 def _methods(job: Job) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import NULLS, open_csv, read_csv
 from anonpipe.source._files import find_files
 from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
-from anonpipe.source._model import Source, Unit
+from anonpipe.source._model import Labels, Source, Unit
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import Query, find_query
 from anonpipe.source._statistics import open_statistics, read_statistics
@@ -24,6 +24,7 @@ from anonpipe.storage.staging import scratch
 
 __all__ = [
     "NULLS",
+    "Labels",
     "Query",
     "Source",
     "Unit",
@@ -92,14 +93,14 @@ def opened(url: str, columns: Mapping[str, Column] | None = None, staging: str |
 def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
     files = find_files(url)
     keys = FolderKeys.of(url, {file.path: file.keys for file in files})
-    delimiter, types = ",", dict[str, str]()
+    delimiter, types, labels = ",", dict[str, str](), dict[str, Labels]()
     if files[0].format == "parquet":
         units, schema, types = open_parquet(files)
         repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
         if repeated:
             raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
     elif files[0].format == "statistics":
-        units, schema = open_statistics(files)
+        units, schema, labels = open_statistics(files)
     else:
         units, schema, delimiter = open_csv(files, columns)
     rows = sum(unit.rows for unit in units)
@@ -115,6 +116,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
         delimiter=delimiter,
         pandas_types=types,
         keys=tuple(keys.schema.names),
+        labels=labels,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,22 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """What a file of SPSS, Stata or SAS says of a column.
+
+    Attributes
+    ----------
+    text
+        What the column is; empty for nothing.
+    codes
+        Of a column that is read as its labels, the value that each label stands for.
+    """
+
+    text: str = ""
+    codes: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Source:
     """An input that was opened and found readable.
 
@@ -57,6 +74,8 @@ class Source:
         Of each column that pandas reads in a nullable type of its own, this type.
     keys
         Columns that stand in the names of folders, and not in the files.
+    labels
+        Of columns that a file of SPSS, Stata or SAS has labels of.
     """
 
     units: tuple[Unit, ...]
@@ -68,6 +87,7 @@ class Source:
     delimiter: str = ","
     pandas_types: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    labels: Mapping[str, Labels] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """JSON-able content that changes when a file is changed, added or taken away."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anonpipe.errors import InputError
 from anonpipe.source._files import File, guarded, local_path
-from anonpipe.source._model import Unit
+from anonpipe.source._model import Labels, Unit
 from anonpipe.source._parquet import check_same
 
 _READERS = {
@@ -35,8 +35,8 @@ _UNREADABLE = "is no readable file of SPSS, Stata or SAS: it is cut short, damag
 Columns = dict[str, list[Any]]
 
 
-def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
-    """One unit a file, and the schema of all.
+def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, Labels]]:
+    """One unit a file, the schema of all, and the labels of the first.
 
     Each file is read once as a whole: this counts the rows, and tells types
     and which columns have a label for each value.
@@ -60,7 +60,19 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema]:
         first_row += seen.rows
     if schema is None:
         raise ValueError("give at least one file")
-    return units, schema
+    return units, schema, _labels(files[0].path, schema)
+
+
+def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
+    """What the file says of its columns; codes of those alone that are read as their labels."""
+    about = guarded(path, _UNREADABLE, _reader(path), local_path(path), metadataonly=True)[1]
+    told: dict[str, Labels] = {}
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        values = about.variable_value_labels.get(name, {}) if pa.types.is_string(kind) else {}
+        found = Labels(about.column_names_to_labels.get(name) or "", {label: code for code, label in values.items()})
+        if found != Labels():
+            told[name] = found
+    return told
 
 
 @dataclass

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -100,15 +102,34 @@ def test_several_files_are_one_table(tmp_path):
         open_source(str(tmp_path))
 
 
-def test_a_release_of_spss_is_that_of_parquet(tmp_path):
+def test_a_release_of_spss_is_that_of_parquet_and_keeps_its_labels(tmp_path, capsys, monkeypatch):
     table = small.plain_table(400)
-    path = tmp_path / "data.sav"
-    pyreadstat.write_sav(table.to_pandas(), str(path))
-    jobs = [small.job(tmp_path / "one", table), small.job(tmp_path / "two", str(path))]
+    places = ["Rare", "Rare", *table["place"].to_pylist()[2:]]
+    table = table.set_column(2, "place", pa.array(places)).append_column("born", pa.array([DAYS[0], DAYS[2]] * 200))
+    codes = {place: at + 7 for at, place in enumerate(dict.fromkeys(places)) if place is not None}
+    coded = table.to_pandas().assign(place=[codes.get(place) for place in places])
+    path, labels = tmp_path / "data.sav", {"place": {code: place for place, code in codes.items()}}
+    pyreadstat.write_sav(coded, str(path), variable_value_labels=labels, column_labels={"place": "Place of birth"})
+    columns = small.COLUMNS | {"born": {"kind": "date"}}
+    jobs = [small.job(tmp_path / "one", table, columns), small.job(tmp_path / "two", str(path), columns)]
     for job in jobs:
         assert small.run(job).version is not None
     first, second = (small.released(job) for job in jobs)
     assert second.cast(first.schema).equals(first)
+    told = json.loads((Path(jobs[1].output) / "release" / "_manifest.json").read_text())["columns"]["place"]
+    kept = {place: code for place, code in codes.items() if place != "Rare"}
+    assert (told["label"], told["codes"]) == ("Place of birth", kept)
+    assert "Rare" not in json.dumps(told), "what is suppressed is not named either"
+    call = small.commands(capsys, monkeypatch)
+    for suffix, read_back in ((".sav", pyreadstat.read_sav), (".dta", pyreadstat.read_dta)):
+        target = str(tmp_path / f"released{suffix}")
+        assert call("export", jobs[1].output, target)[0] == 0
+        found, about = read_back(target, apply_value_formats=True)
+        assert about.column_names_to_labels["place"] == "Place of birth"
+        assert about.variable_value_labels["place"] == {code: place for place, code in kept.items()}
+        assert [place if place == place else None for place in found["place"]] == second["place"].to_pylist()
+        assert found["born"].to_list() == second["born"].to_pylist()
+        assert found["age"].to_list() == second["age"].to_pylist()
 
 
 def test_what_cannot_be_read_is_one_clear_error(tmp_path, monkeypatch):
