@@ -10,6 +10,7 @@ looks for the password itself; none is ever read here.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _OWN_FILE = re.compile(r"(duckdb|sqlite):///")
 _ROWS = 131_072
 """Rows of a row group."""
 _DUCKDB_MEMORY = "1GiB"
+_NO_ROOM = re.compile("failed to offload|no space left", re.IGNORECASE)
+"""How DuckDB says that what it sorts or joins finds no room on the disk."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +168,15 @@ def _connected(query: Query, database: _Database) -> Any:
 
 def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is told."""
-    code = ""
+    code, full = "", False
     try:
         return function(*arguments)
     except Exception as error:
+        full = _NO_ROOM.search(str(error)) is not None
         if number := getattr(error, "sqlstate", None):
             code = f" (SQLSTATE {number})"
+    if full:
+        raise OSError(errno.ENOSPC, "no room beside the answer")
     raise InputError(f"{problem}{code}")
 
 

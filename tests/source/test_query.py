@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anonpipe.compare import compare
-from anonpipe.errors import InputError
+from anonpipe.errors import InputError, OutputError
 from anonpipe.job.model import load_job
 from anonpipe.pipeline import opening
 from anonpipe.pipeline.preview import preview
@@ -304,3 +305,17 @@ def test_no_driver_is_loaded_for_files(tmp_path):
     code = f"import sys; from anonpipe.source import opened; opened({path!r}).__enter__(); "
     code += "print(any(name.startswith(('adbc', 'duckdb')) for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_what_duckdb_sorts_finds_no_room(tmp_path, monkeypatch):
+    usual = _query._database
+
+    def cramped(query, spill):
+        found = usual(query, spill)
+        return replace(found, given=found.given | {"memory_limit": "24MB", "max_temp_directory_size": "1MB"})
+
+    monkeypatch.setattr(_query, "_database", cramped)
+    where = of_duckdb(tmp_path, pa.table({"age": [1]}))
+    query = find_query(asking(tmp_path, where, "SELECT md5(range::VARCHAR) AS c FROM range(1500000) ORDER BY c"))
+    with pytest.raises(OutputError, match="the disk is full while writing the rows of the query"):
+        query.read(tmp_path / "staging")
