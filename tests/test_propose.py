@@ -265,7 +265,11 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
     ("sizes", "small", "mask"),
     [
         ((500, 400, 4), "merge", "local_synthesis"),
-        ((500, 4), "error", None),  # maybe the only event
+        ((500, 4), None, "local_synthesis"),  # maybe the only event: no stratum, and masked
+        ((7_993, 7), None, "local_synthesis"),
+        ((1_980, 20), "error", None),
+        ((7_982, 18), None, "local_synthesis"),
+        ((600, 18, 2), None, "local_synthesis"),
         ((500, 400, 40), "error", None),  # more than a few, and too few for covariances
         ((500, 60, 4), "merge", None),  # of groups only the 4 are moved, of masks the 60, too
         ((500, 400, 60), "error", "local_synthesis"),
@@ -282,7 +286,9 @@ def test_a_status_of_a_few_persons_joins_another_and_no_more(tmp_path, sizes, sm
     pq.write_table(pa.table(table), tmp_path / "in.parquet")
     text = propose_job(str(tmp_path / "in.parquet"), str(tmp_path / "out"), 5)
     told = yaml.safe_load(text)
-    assert told["strata"] == {"by": ["status"], "small": small}
+    assert told.get("strata") == (small and {"by": ["status"], "small": small})
+    assert told["columns"]["status"]["role"] == ("survival_status" if small else "masked")
+    assert ("CHECK: nearly all have one value" in text) == (small is None)
     assert told.get("mask", {}).get("method") == mask
     assert ("nearly nobody has one of the values" in text) == (small == "merge")
 

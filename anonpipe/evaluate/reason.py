@@ -28,6 +28,7 @@ class Reason(StrEnum):
     SPANNING = "spanning"
     NO_CLASS = "no class"
     NO_STRATA = "no strata"
+    ALL_GUESSED = "all guessed"
     NO_SCENARIO = "no scenario"
     UNITS = "units"
     UNITS_WITHOUT_CONTROL = "units without control"

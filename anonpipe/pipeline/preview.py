@@ -22,14 +22,14 @@ from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import ScenarioRisk, scenario_risk
+from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.partition.unit_sets import Units
-from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES
+from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.fit import counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.holdout import held_of_units, held_rows
+from anonpipe.pipeline.holdout import FEWEST_HELD, held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.opening import check_input
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
@@ -238,6 +238,7 @@ def preview(job: Job) -> Preview:
             *of_units,
             *resolved.warnings,
             *_too_rare(fitted),
+            *_untold_strata(fitted, source.rows),
             *map(_unmet, scanned.unmet),
             *_repeats(job, trace),
         ),
@@ -256,6 +257,36 @@ def _too_rare(fitted: Fitted) -> list[str]:
         f"{found.largest_in!r} that fewer than k={fitted.job.k} of their stratum have, and "
         f"gates.local_suppression_rate is {limit:g}; {kind_of('local_suppression_rate').remedy}"
     ]
+
+
+def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
+    """What the gate on inference of the stratum will say, whatever is released, which is known from the scan."""
+    job, limit = fitted.job, fitted.job.gates.limits["stratum_inference"]
+    if limit is None or not job.strata.by:
+        return []
+    refused, held = "the run will be refused: gates.stratum_inference", round(job.measure.hold_out * rows)
+    if held < FEWEST_HELD and fitted.unit is not None:
+        return [f"{refused} cannot be measured where units have several rows and none are set aside: {_NO_HELD}"]
+    members = wanted_queries(job, sum(fitted.strata.rows))
+    controls, found = held if held >= FEWEST_HELD else members, []
+    for name in job.strata.by:
+        counts = fitted.scan.code_counts(name)
+        other = 1.0 - counts.max() / max(1, counts.sum())
+        shown = least_shown(other, members, controls)
+        if shown > limit:
+            found.append(
+                f"{refused} is {limit:g}, and so few records have another value of {name!r} than most, {other:.2g} of "
+                f"all, that of {members:,} who are looked for the interval's upper end is about {shown:.2g} even where "
+                f"nothing is given away: {_FEW_OTHERS}"
+            )
+    return found
+
+
+_NO_HELD = "give measure.hold_out, such as 0.05, or set no such gate"
+_FEW_OTHERS = (
+    "take the column out of strata.by with role masked (its survival time, too), look for more (measure.queries, and "
+    "of a hold-out measure.hold_out), or set no such gate"
+)
 
 
 def _repeats(job: Job, trace: Trace) -> list[str]:

@@ -27,8 +27,9 @@ from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.pandas_types import is_index
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
 from anonpipe.errors import JobError
+from anonpipe.evaluate.risk import least_shown
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
-from anonpipe.job.model import RecipientAnalysis
+from anonpipe.job.model import Measure, RecipientAnalysis
 from anonpipe.source import Source, Unit, opened, read_batches
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ FEW_RECORDS = 50
 
 MERGED = 100
 """Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)."""
+
+SMALL_STRATUM = 4
+"""Times k: in a smaller stratum categories that a quarter of its records have are of fewer than k."""
 
 _IDENTIFYING = frozenset(
     (
@@ -234,10 +238,12 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(guesses[look.name], ordered=look.ordered, levels=look.levels)
+    guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
-    return _write(source_url, output, k, guesses, needs, chosen, rows)
+    told = tells_strata(looks, guesses, rows)
+    return _write(source_url, output, k, guesses, needs, replace(chosen, told=told), rows)
 
 
 def guess_columns(source: Source) -> dict[str, Column]:
@@ -294,12 +300,14 @@ def _sample(source: Source) -> pa.Table:
 class Road:
     """How records are proposed to be replaced: by which mask, or in groups (None), and why not by `local_synthesis`.
 
-    With `merge`, strata that are too small for it join another.
+    With `merge`, strata that are too small for it join another; `told` is whether what they give away can be
+    measured (`tells_strata`).
     """
 
     mask: str | None
     why: str = ""
     merge: bool = False
+    told: bool = True
 
 
 def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> Road:
@@ -318,14 +326,8 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
     ('spectral_swap', None)
     """
-    several = [
-        look.name
-        for look in looks
-        if guesses[look.name].role is Role.UNIT
-        or (guesses[look.name].role is Role.IDENTIFIER and look.distinct < look.filled)
-    ]
-    if several:
-        return Road(None, f"masks count rows, and {_quoted(several[0])} names units of several: groups hold k of these")
+    if several := _of_several(looks, guesses):
+        return Road(None, f"masks count rows, and {_quoted(several)} names units of several: groups hold k of these")
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     width = sum(_width(look, guesses[look.name]) for look in masked)
     strata = _strata(looks, guesses, rows)
@@ -340,11 +342,75 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     return Road("local_synthesis", merge=merge)
 
 
+def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:
+    """The same with a status masked that nearly all have, and its time, where no strata can be made of it.
+
+    That is where a value of fewer than k persons can join no other, which ends the run, or of a few k, whose other
+    categories would be suppressed inside the stratum; and where so few have another value than most that nobody could
+    measure what groups give away of it (`tells_strata`), and a mask, which could do without groups, has too few.
+
+    Examples
+    --------
+    >>> looks = look_at(pa.table({"time": np.arange(800) / 7, "dead": np.arange(800) < 1}))
+    >>> [guessed.role.value for guessed in without_rare_status(looks, guess(looks), 800).values()]
+    ['masked', 'masked']
+    """
+    status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
+    strata = _strata(looks, guesses, rows)
+    if _can_join(strata, k, k):
+        strata = strata[strata >= k]
+    if status is None:
+        return guesses
+    if strata.min() >= SMALL_STRATUM * k and (strata.min() >= FEW_RECORDS or tells_strata(looks, guesses, rows)):
+        return guesses
+    found = dict(guesses)
+    for name, guessed in guesses.items():
+        if guessed.role is Role.SURVIVAL_TIME:
+            found[name] = replace(guessed, role=Role.MASKED, reason=_TIME_OF_FEW)
+        elif guessed.role is Role.SURVIVAL_STATUS:
+            found[name] = replace(guessed, role=Role.MASKED, reason=_RARE_STATUS, event=())
+    return found
+
+
+_RARE_STATUS = (
+    "CHECK: nearly all have one value. Strata of so few would tell it of who is found, so that it is masked as any "
+    "other column; fewer than k who have a value are released with another. Survival curves of them would tell little"
+)
+_TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
+
+
+def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:
+    """Whether a run of the usual size can measure what strata give away, to the proposed limit at least.
+
+    Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
+    """
+    strata, held = _strata(looks, guesses, rows), _held_out(rows)
+    if not held and _of_several(looks, guesses):
+        return False
+    asked = min(Measure().queries, rows)
+    return least_shown(1.0 - strata.max() / strata.sum(), asked, round(held * rows) or asked) <= OF_STRATUM
+
+
+def _held_out(rows: int) -> float:
+    """Share of the records that is proposed to be set aside."""
+    return HELD_OUT if rows >= HELD_OUT_OF else 0.0
+
+
+def _of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
+    """The column that names units of several rows."""
+    for look in looks:
+        role = guesses[look.name].role
+        if role is Role.UNIT or (role is Role.IDENTIFIER and look.distinct < look.filled):
+            return look.name
+    return None
+
+
 def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:
-    """About how many records the proposed strata have."""
+    """About how many records the proposed strata have, nulls being one."""
     for look in looks:
         if guesses[look.name].role is Role.SURVIVAL_STATUS:
-            return np.asarray(np.bincount(look.codes[look.codes >= 0]) * (rows / len(look.codes)))
+            counts = np.bincount(look.codes + 1)
+            return np.asarray(counts[counts > 0] * (rows / len(look.codes)))
     return np.array([float(rows)])
 
 
@@ -885,6 +951,7 @@ def _write(
         why=chosen_road.why,
         mask=chosen_road.mask if needs is None else None,
         merge=chosen_road.merge,
+        told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
         timed=Role.SURVIVAL_TIME in by_role,
@@ -896,7 +963,7 @@ def _write(
         chance=BESIDE_CHANCE,
         of_stratum=OF_STRATUM,
         linked=LINKED,
-        held=HELD_OUT if rows >= HELD_OUT_OF else 0,
+        held=_held_out(rows),
         told=TOLD,
         usual_limits=USUAL_LIMITS,
         declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),

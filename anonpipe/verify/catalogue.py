@@ -583,8 +583,13 @@ _GATED = (
         "given away of a person's stratum to who finds the person",
         lambda on: (
             "groups lie inside strata, so that who is found is known to be of one stratum: "
-            + ("a larger k" if "local_synthesis" in on else "a larger k or mask.method local_synthesis")
-            + " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too"
+            + (
+                "a larger k"
+                if "local_synthesis" in on
+                else "a larger k or, where no stratum is small, mask.method local_synthesis"
+            )
+            + " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too (a status of "
+            "few persons, say)"
         ),
     ),
     _of_measure(
@@ -814,6 +819,9 @@ REASONS: dict[Reason, str] = {
     Reason.SPANNING: "groups lie in several partitions, and records are assigned inside of one",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
+    Reason.ALL_GUESSED: "nearly nobody has another stratum than most, and of who was looked for it is guessed without "
+    "the release, so that nothing is left that it could give away; take the column out of strata.by with role masked, "
+    "look for more persons (measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
     Reason.NO_SCENARIO: "the job names none (measure.scenarios)",
     Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
     Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, isfinite
+from math import ceil, isfinite, isinf, isnan
 from string import Formatter
 from typing import Any
 
@@ -118,7 +118,7 @@ def measured(check: Check, short: bool = False) -> str:
     if check.measured is None:
         return NOT_MEASURED
     unit = _SHORT.get(check.unit, check.unit) if short else check.unit
-    undefined = check.limit is None and not abs(check.measured) < float("inf")
+    undefined = isnan(check.measured) or (check.limit is None and isinf(check.measured))
     return "not defined" if undefined else f"{_number(check.measured)} {unit}".strip()
 
 

@@ -11,7 +11,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
-from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated
+from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
 from anonpipe.verify.assessment import RECORDS
@@ -95,6 +95,11 @@ def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
     (line,) = checks(Assessment(), {"membership_auc": 0.6})
     assert line.outcome == "failed" and words.measured(line) == "not measured"
     assert checks(Assessment(), {"membership_auc": None}) == ()
+    undefined = Assessment(risk=(measured("attribute_inference.risk", float("nan"), note="All is guessed."),))
+    (line,) = checks(undefined, {"attribute_inference": 0.1})
+    assert (line.outcome, words.measured(line)) == ("failed", "not defined")
+    told = notes(undefined, {"attribute_inference": 0.1})[0]
+    assert "attribute_inference failed, as what it limits is not defined" in told and told.endswith("All is guessed.")
     risk = (
         measured("sensitive.a.homogeneity", 0.1),
         measured("sensitive.b.homogeneity", 0.3),

@@ -67,7 +67,7 @@ from anonpipe.evaluate.risk._scenario import (
     scenario_risk,
 )
 from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost, singling_out
-from anonpipe.evaluate.risk._stratum import StratumInference, stratum_inference
+from anonpipe.evaluate.risk._stratum import StratumInference, least_shown, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 from anonpipe.evaluate.risk._trained_membership import trained_membership
 
@@ -152,6 +152,7 @@ __all__ = [
     "key_matches",
     "known_attribute",
     "lasko_measures",
+    "least_shown",
     "link_by",
     "link_of",
     "linkability",

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
@@ -56,8 +58,8 @@ class StratumInference:
             f"Guessed as the {worst.name!r} of the closest released record in all columns but those of the strata "
             f"({names}); control: {control}."
         )
-        if math.isnan(worst.risk):
-            how = f"Not defined: the control is always right. {how}"
+        if untold := [one.name for one in self.columns if math.isnan(one.risk)]:
+            how = f"Not defined of {', '.join(map(repr, untold))}, of which the control is always right. {how}"
         found = ""
         if self.linked is not None and right == right:
             found = (
@@ -162,9 +164,38 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> Stratum
     )
 
 
+def least_shown(other: float, members: int, controls: int) -> float:
+    """Upper end of the interval that a release which tells nothing of the strata may show: no lower limit can be met.
+
+    Parameters
+    ----------
+    other
+        Share of the persons who have another value than the commonest.
+    members, controls
+        Persons looked for, and those who are their control.
+
+    Notes
+    -----
+    Who guesses by a record that is near by chance errs in 2 p (1 - p) of the cases, p being the share. Of few such
+    errors half may come about, so that half is reckoned with. 1 where not one is to be expected.
+
+    Examples
+    --------
+    >>> [round(least_shown(dead / 8_000, 2_000, 2_000), 2) for dead in (1, 7, 30, 800)]
+    [1.0, 0.92, 0.69, 0.18]
+    """
+    wrong = other * (1.0 - other)
+    guesses, others = (np.arange(of) >= round(wrong * of) for of in (members, controls))
+    high = risk_of_column("", guesses, others, 0.0, 0.025).high
+    return 1.0 if high is None else high
+
+
 def _of_release(known: Known) -> Measured | Reason:
     guesses = known.strata
-    return guesses if isinstance(guesses, Reason) else stratum_inference(guesses, known.rows).measurements()
+    if isinstance(guesses, Reason):
+        return guesses
+    found = stratum_inference(guesses, known.rows)
+    return Reason.ALL_GUESSED if all(math.isnan(one.risk) for one in found.columns) else found.measurements()
 
 
 MEASURE = Measure(

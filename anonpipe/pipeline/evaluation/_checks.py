@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from math import isnan
 from typing import Any
 
 from anonpipe.evaluate.utility import Measurement
@@ -65,6 +66,13 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             f"limits on risk that can be held here: {instead}"
             for name, limit in limits.items()
             if limit is not None and gated(name, assessment.measured) is None
+        ),
+        *(
+            f"gates.{name} failed, as what it limits is not defined here ({measured.title}). {measured.note}".strip()
+            for name, limit in limits.items()
+            if limit is not None
+            and (measured := gated(name, assessment.measured)) is not None
+            and isnan(_judged(name, measured))
         ),
     )
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.risk import MEASURES, StratumGuesses
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.evaluation._checks import checks
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.holdout import held_cells
+from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
+from anonpipe.verify import words
+from anonpipe.verify.assessment import Assessment, NotChecked
 from anonpipe.verify.catalogue import Reason
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
@@ -115,6 +122,25 @@ def test_it_is_a_gate(tmp_path):
     (failed,) = [check for check in refused.verdict.checks if check.outcome.value == "failed"]
     assert failed.key == "risk.stratum_inference" and failed.columns == ("status",)
     assert small.run(job(tmp_path / "b", measure=RISK, gates=LOOSE | {"stratum_inference": 1.0})).version is not None
+
+
+def test_of_a_status_that_nearly_all_have_nothing_can_be_measured_and_the_plan_says_so(tmp_path):
+    """Six of 700, of whom hardly one is looked for: no figure, but why there is none and what to do."""
+    rare = table().set_column(3, "status", [["dead"] * 6 + ["alive"] * 694])
+    asked = {"gates": LOOSE | {"stratum_inference": 0.85}, "measure": RISK | {"queries": 50}}
+    (told,) = preview(small.job(tmp_path, rare, COLUMNS, strata={"by": ["status"]}, **asked)).warnings[-1:]
+    assert "will be refused: gates.stratum_inference" in told and "'status'" in told and "role masked" in told
+    enough = preview(job(tmp_path / "b", **asked)).warnings
+    assert not [line for line in enough if "stratum_inference" in line]
+
+    guesses = StratumGuesses(np.ones(50, bool), np.ones(50, bool), None, 1.0, held=False)
+    (measure,) = [each for each in MEASURES if each.key == "strata"]
+    assert measure.of(SimpleNamespace(strata={"status": guesses}, rows=700)) is Reason.ALL_GUESSED
+    found = Assessment(not_checked=(NotChecked("unmeasured.strata", Reason.ALL_GUESSED),))
+    lines = checks(found, {"stratum_inference": 0.85})
+    assert [words.measured(line) for line in lines] == ["not measured"] * 2
+    (why,) = words.unmeasured(lines)
+    assert "nearly nobody has another stratum" in why and "take the column out of strata.by with role masked" in why
 
 
 @pytest.mark.parametrize(
