@@ -41,6 +41,7 @@ _ROWS = 131_072
 _DUCKDB_MEMORY = "1GiB"
 _NO_ROOM = re.compile("failed to offload|no space left", re.IGNORECASE)
 """How DuckDB says that what it sorts or joins finds no room on the disk."""
+_NO_MEMORY = re.compile("out of memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -168,15 +169,17 @@ def _connected(query: Query, database: _Database) -> Any:
 
 def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is told."""
-    code, full = "", False
+    code, full, large = "", False, False
     try:
         return function(*arguments)
     except Exception as error:
-        full = _NO_ROOM.search(str(error)) is not None
+        full, large = (found.search(str(error)) is not None for found in (_NO_ROOM, _NO_MEMORY))
         if number := getattr(error, "sqlstate", None):
             code = f" (SQLSTATE {number})"
     if full:
         raise OSError(errno.ENOSPC, "no room beside the answer")
+    if large:
+        raise InputError("the query needs more memory than it is given; sort and join less in it: no order is needed")
     raise InputError(f"{problem}{code}")
 
 

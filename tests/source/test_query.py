@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -307,15 +306,24 @@ def test_no_driver_is_loaded_for_files(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_what_duckdb_sorts_finds_no_room(tmp_path, monkeypatch):
-    usual = _query._database
+@pytest.mark.parametrize(
+    ("words", "error", "told"),
+    [
+        (
+            "failed to offload data block of size 256.0 KiB (35.9 MiB/35.9 MiB used)",
+            OutputError,
+            "the disk is full while",
+        ),
+        ("failed to pin block of size 256.0 KiB (22.8 MiB/22.8 MiB used)", InputError, "needs more memory than it is"),
+    ],
+)
+def test_what_a_database_sorts_finds_no_room(words, error, told, tmp_path, monkeypatch):
+    """In DuckDB's words, as it said them on a disk of 40 MB, and with 24 MB of memory."""
 
-    def cramped(query, spill):
-        found = usual(query, spill)
-        return replace(found, given=found.given | {"memory_limit": "24MB", "max_temp_directory_size": "1MB"})
+    def cramped(*_):
+        raise OSError(f"Out of Memory Error: {words}")
 
-    monkeypatch.setattr(_query, "_database", cramped)
-    where = of_duckdb(tmp_path, pa.table({"age": [1]}))
-    query = find_query(asking(tmp_path, where, "SELECT md5(range::VARCHAR) AS c FROM range(1500000) ORDER BY c"))
-    with pytest.raises(OutputError, match="the disk is full while writing the rows of the query"):
+    monkeypatch.setattr(_query, "_gathered", lambda broken, reader: _query._telling(broken, cramped))
+    query = find_query(asking(tmp_path, of_duckdb(tmp_path, pa.table({"age": [1]}))))
+    with pytest.raises(error, match=told):
         query.read(tmp_path / "staging")
