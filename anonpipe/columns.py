@@ -64,6 +64,11 @@ NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
 """Roles of columns that are not in the release, and need no kind."""
 
 
+_DRAWN_IN = (
+    "Values of few records that stand far apart from all others were drawn in to the next one before, unless the job "
+    "keeps them: what was held against the original is without these"
+)
+
 TRANSFORMS: Mapping[str, str] = {
     "normal_scores": "masked by the normal scores of their ranks, and released with the distribution that they had "
     "(inside each stratum, survival times also by event): values that k or more records hold keep their shares, others "
@@ -72,9 +77,9 @@ TRANSFORMS: Mapping[str, str] = {
     "and ordinary correlations of long-tailed columns, whose ranks are correlated as before. Other means and "
     "covariances that were held against the original are those of the scores",
     "log": "masked by logarithms, whose means and covariances were held against the original's; of the values "
-    "themselves only the mean was, and their distribution was not kept",
+    "themselves only the mean was, and their distribution was not kept. " + _DRAWN_IN,
     "none": "masked as they are: means and covariances were held against the original's, and the shape of the "
-    "distribution was not kept",
+    "distribution was not kept. " + _DRAWN_IN,
 }
 """What became of a masked number or date by each `transform`, in words for recipients."""
 
@@ -122,6 +127,11 @@ class Column(BaseModel):
         they are. A job that says nothing has `normal_scores`, and `none` where
         its methods need the column's own scale (`mask: generalize`, whose
         intervals are of the unit; distances in parts of the range).
+    extremes
+        Of a column with transform `none` or `log`. `draw_in`: values of fewer
+        than k records that stand apart from all others, and would be given
+        away by the mean of any k, are drawn in to the next value before
+        anything else is done, in each stratum. `keep`: nothing is.
     """
 
     # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
@@ -136,6 +146,7 @@ class Column(BaseModel):
     missing: Literal["carry", "error"] = "carry"
     weight: float = Field(default=1.0, ge=0)
     transform: Literal["normal_scores", "log", "none"] | None = None
+    extremes: Literal["draw_in", "keep"] = "draw_in"
 
     @model_validator(mode="before")
     @classmethod
@@ -170,6 +181,8 @@ class Column(BaseModel):
         return self
 
     def _check_transform(self) -> None:
+        if self.extremes == "keep" and (self.transform not in ("none", "log") or not self.can_be_scored):
+            raise ValueError("extremes: keep is for masked numbers and dates with transform none or log; remove it")
         if self.scored and not self.can_be_scored:
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
@@ -192,6 +205,11 @@ class Column(BaseModel):
     def scored(self) -> bool:
         """Whether the column is masked by the normal scores of its ranks."""
         return self.transform == "normal_scores"
+
+    @property
+    def drawn_in(self) -> bool:
+        """Whether extremes that dominate are drawn in before the column is masked; normal scores see to it later."""
+        return self.can_be_scored and not self.scored and self.extremes == "draw_in"
 
     @property
     def offset(self) -> float | None:

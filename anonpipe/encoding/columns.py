@@ -134,7 +134,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
-    return _with_moments(
+    return with_moments(
         ColumnScan(
             rows=len(everything),
             nulls=nulls,
@@ -199,7 +199,7 @@ def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
     return pooled(which, size, there.astype(np.float64), found, np.zeros(len(found)))
 
 
-def _with_moments(scanned: ColumnScan) -> ColumnScan:
+def with_moments(scanned: ColumnScan) -> ColumnScan:
     """The scan with the moments that follow from its sums."""
     if scanned.sums is None:
         return scanned
@@ -209,10 +209,13 @@ def _with_moments(scanned: ColumnScan) -> ColumnScan:
 
 
 def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> Sums | None:
-    """Sums of the logarithms; of values below the declared bound, of the bound."""
-    if column.offset is None:
-        return None
-    return Sums.of(np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + column.offset))
+    """Sums of the logarithms."""
+    return None if column.offset is None else Sums.of(logarithms(values, column))
+
+
+def logarithms(values: FloatArray, column: Column) -> FloatArray:
+    """On the scale of a column that is masked by them; of values below the declared bound, of the bound."""
+    return np.asarray(np.log(np.maximum(values, column.numeric_bounds[0] or 0.0) + (column.offset or 0.0)))
 
 
 def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, IntArray]:
@@ -283,7 +286,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
-    return _with_moments(
+    return with_moments(
         ColumnScan(
             rows=a.rows + b.rows,
             nulls=a.nulls + b.nulls,

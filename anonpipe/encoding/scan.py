@@ -31,6 +31,7 @@ from anonpipe.encoding.columns import (
     scan_numbers,
 )
 from anonpipe.encoding.exact import Sums
+from anonpipe.encoding.outermost import Outermost, most_for
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, numbers
@@ -81,6 +82,10 @@ class Scan:
         of their codes that occur, shape (n_combinations, n_columns), and of
         each column that is carried by normal scores its finite values at
         their combination.
+    outermost
+        Of each column of which extremes that dominate are drawn in, the
+        outermost finite values at each of `counted_codes` (at one place
+        without any).
     counted_units, inside_units, null_units
         Where units may have several rows: the units of each combination of
         `counted_codes`, of each of `inside` (which is then of all masked
@@ -101,6 +106,7 @@ class Scan:
     scored_by: tuple[str, ...] = ()
     scored_codes: IntArray = field(default_factory=lambda: np.empty((1, 0), dtype=np.int64))
     scored: dict[str, Radix] = field(default_factory=dict)
+    outermost: dict[str, Outermost] = field(default_factory=dict)
     counted_units: UnitSets | None = None
     inside_units: dict[str, UnitSets] = field(default_factory=dict)
     null_units: dict[str, UnitSets] = field(default_factory=dict)
@@ -162,7 +168,7 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, UnitSets)
+SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, Outermost, UnitSets)
 """What a staged scan is made of."""
 
 
@@ -175,6 +181,7 @@ def scan_batch(
     strata_by: Sequence[str] = (),
     scored_by: Sequence[str] = (),
     units: tuple[Units, int] | None = None,
+    k: int = 0,
 ) -> Scan:
     """Scan consecutive rows.
 
@@ -200,6 +207,8 @@ def scan_batch(
     units
         A number of the unit of each row, shape (n_rows,), and how many units
         are enough at any place; None where each row is one.
+    k
+        Whose extremes fewer records than that may dominate; 0 to look for none.
 
     Raises
     ------
@@ -231,6 +240,12 @@ def scan_batch(
     )
     combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
+    most = most_for(k, units is not None)
+    outermost = {
+        name: _outermost(array, which if counted_by else None, max(1, len(counts)), most)
+        for name, array in arrays.items()
+        if k and columns[name].drawn_in
+    }
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
     within = {
         name: _inside([*strata_by, name], codes)
@@ -248,7 +263,15 @@ def scan_batch(
     lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, moments)
     scored = tuple(scored_by), *_scored(arrays, columns, [codes[name] for name in scored_by])
     total, everybody = fingerprint(lanes, first_row), population(lanes, kept)
-    return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored, **by_unit)
+    return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored, outermost, **by_unit)
+
+
+def _outermost(array: pa.Array, which: IntArray | None, size: int, most: int) -> Outermost:
+    """The outermost finite numbers of a column at each place."""
+    values = numbers(array)
+    there = np.abs(values) <= LARGEST  # false for NaN
+    at = np.zeros(len(values), dtype=np.int64) if which is None else which
+    return Outermost.of(values[there], at[there], size, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +386,17 @@ def _merge(a: Scan, b: Scan) -> Scan:
     }
     everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
     scored = a.scored_by, *_merge_scored(a, b, columns)
-    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored, **by_unit)
+    size, in_a = max(1, len(counts)), len(a.counted_codes)
+    outermost = {
+        name: _at_merged(each, which[:in_a], size).merge(_at_merged(b.outermost[name], which[in_a:], size))
+        for name, each in a.outermost.items()
+    }
+    return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored, outermost, **by_unit)
+
+
+def _at_merged(part: Outermost, which: IntArray, size: int) -> Outermost:
+    """At the places of the merged combinations, where there are any."""
+    return part.moved(which, size) if len(which) else part
 
 
 def _merge_units(a: UnitSets | None, b: UnitSets | None, in_a: int, which: IntArray) -> UnitSets | None:

@@ -99,7 +99,7 @@ def expected_tallies(
     """
     dropped = strata.dropped > 0
     counted = [name for name in scan.counted_by if name in encoder.names]
-    stratum, recoded = _placed(scan, encoder, strata, by)
+    stratum, recoded = placed(scan, encoder, strata, by)
     parts = []
     for at, rows in enumerate(strata.rows):
         inside = stratum == at
@@ -118,7 +118,7 @@ def expected_tallies(
     return table, parts, alone if dropped else {}
 
 
-def _placed(scan: Scan, encoder: ColumnEncoder, strata: Strata, by: Sequence[str]) -> tuple[IntArray, IntArray]:
+def placed(scan: Scan, encoder: ColumnEncoder, strata: Strata, by: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Of each counted combination its stratum (-1: dropped), and its codes after small strata were merged."""
     if not len(scan.counted_rows):
         return np.zeros(1, dtype=np.int64), np.empty((1, 0), dtype=np.int64)

@@ -1048,6 +1048,8 @@ def _inside(inner: str, outer: str) -> bool:
     parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
     return parts[0].is_relative_to(parts[1])
 
+            if column["extremes"] == "draw_in":
+                del column["extremes"]
 
 def _open_side(low: float | None, high: float | None) -> str:
     """On which side there is no bound, where there is one on the other."""

@@ -105,7 +105,8 @@ def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
     read = tuple(tuple(by_stratum(fitted, told, lambda r: r["tally"])) for told in stages)
     filled = tuple(at for at, name in enumerate(fitted.cells.names) if fitted.scan.columns[name].nulls == 0)
-    return Arrived(table, tuple(strata), read, before_drop, filled)
+    reach = np.array([fitted.extremes.reach.get(name, 0.0) for name in fitted.cells.names])
+    return Arrived(table, tuple(strata), read, before_drop, filled, reach)
 
 
 def _of_method(

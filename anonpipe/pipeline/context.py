@@ -13,6 +13,7 @@ import numpy as np
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.dominance import Extremes
 from anonpipe.encoding.rare import Suppression
 from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.scan import SCAN_RECORDS
@@ -78,6 +79,7 @@ def read_fitted(work: Work) -> Fitted:
         labels=work.source.labels,
         unit=staging.read_record("unit.npz", UnitColumn),
         rounding=_rounding(work),
+        extremes=staging.read_record("extremes.npz", Extremes),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +12,12 @@ import pyarrow as pa
 
 from anonpipe.encoding.alike import warn_of_repeats
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.identifiers import Repeats, check_repeats, is_run, repeats_in
+from anonpipe.encoding.dominance import draw_in, extremes_kept
+from anonpipe.encoding.identifiers import Repeats, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.units import UnitColumn
+from anonpipe.encoding.tally import placed
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
@@ -64,7 +67,9 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
-    fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit)
+    least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
+    scan, extremes = draw_in(scan, job.columns, stratum, len(strata.rows), least)
+    fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
@@ -133,6 +138,7 @@ def fit(work: Work) -> None:
     fitted = resolved.fitted
     staging.write_record("suppression.npz", fitted.suppression)
     staging.write_record("scan.npz", fitted.scan)
+    staging.write_record("extremes.npz", fitted.extremes)
     staging.write_json("digest.json", resolved.digest)
     staging.write_record("unit.npz", unit)
     staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))
@@ -266,8 +272,8 @@ MOST_MOVED = 0.1
 
 
 def moments_not_kept(fitted: Fitted) -> list[str]:
-    """Columns by normal scores that lose much of their mean or standard deviation, and by what; names, no value."""
-    found = []
+    """Columns that lose much of their mean or standard deviation, or extremes, and by what; names, no value."""
+    found = [*_extremes(fitted)]
     for each in () if fitted.scores is None else fitted.scores.columns:
         spread, original = each.released_moments[1], fitted.scan.columns[each.name].sd
         most = MOST_MOVED * spread
@@ -306,3 +312,22 @@ def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[
         fit_tree(scaled[stratum == at], keys[stratum == at], leaves)
         for at, leaves in enumerate(leaf_counts(fitted.strata.rows, rows))
     ]
+def _extremes(fitted: Fitted) -> Iterator[str]:
+    """What became of extremes of columns on a scale of their own."""
+    few = f"of fewer than {fitted.least} records" + (" of a stratum" if fitted.job.strata.by else "")
+    for name, moved in fitted.extremes.moved.items():
+        much = abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd
+        lost = "they made up much of its mean, and its" if much else "its"
+        yield (
+            f"column {name!r}: values {few} that stand apart are drawn in to the next ones, as a mean of k would give "
+            f"them away; {lost} mean, sum and variance are those without: tell the recipients, or keep them by "
+            "extremes: keep"
+        )
+    for name in extremes_kept(fitted.job.columns):
+        yield (
+            f"column {name!r}: extremes: keep, so that values {few} that stand apart, and sums of them, may be given "
+            "away by the means of their groups"
+        )
+
+
+    fitted.extremes.apply(cells, encoder.names, stratum)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.classes import ClassColumn, class_columns
 from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.dominance import Extremes
 from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.pandas_types import with_nullable_types
 from anonpipe.encoding.probabilities import ProbabilityDecoder
@@ -40,11 +41,13 @@ class Fitted:
     input
         The schema of its input.
     scan
-        The merged scan, after suppression of rare categories.
+        The merged scan, after suppression of rare categories, and extremes being drawn in.
     cells
         Table to cells and back.
     suppression
         Rare categories and what they are released as.
+    extremes
+        Values of columns on a scale of their own that are drawn in.
     strata
         Records that never share a group.
     trees
@@ -70,6 +73,7 @@ class Fitted:
     labels: Mapping[str, Labels] = field(default_factory=dict)
     unit: UnitColumn | None = None
     rounding: Rounding | None = None
+    extremes: Extremes = field(default_factory=Extremes)
 
     @property
     def least(self) -> int:

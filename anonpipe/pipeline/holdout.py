@@ -93,7 +93,8 @@ def comparable_cells(
     cells, own = fitted.cells.to_cells(batch.filter(pa.array(chosen))), None if units is None else units[chosen]
     there = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
     cells = cells[there]
-    fitted.suppression.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
+    for change in (fitted.suppression, fitted.extremes):
+        change.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
     kept = _occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)
     cells, there = cells[kept], there[kept]
     stratum = fitted.strata.assign(cells)

@@ -343,7 +343,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 if not each.within:
                     parts.append(_classes(job, batch.select(each.knows), kept, own, key, source.rows))
             by, enough = job.strata.by, None if own is None else (own, job.k)
-            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough)
+            scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
         repeats.append([writer.close() for writer in writers.values()])

@@ -135,6 +135,7 @@ def routed_cells(fitted: Fitted, kept: Kept) -> Routed:
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
     fitted.suppression.apply(cells, fitted.cells.names, stratum)
+    fitted.extremes.apply(cells, fitted.cells.names, stratum)
     leaf = _leaf(fitted, cells, stratum, kept.keys)
     if fitted.unit is None or kept.units is None:
         return cells, leaf

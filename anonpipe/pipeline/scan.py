@@ -42,7 +42,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         units = None if own is None else (own, job.k)
         if tracer is not None:
             tracer.add(whole, kept)
-        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units)
+        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k)
         scans = [merge_scans([*scans, found])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))

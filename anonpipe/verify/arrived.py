@@ -41,6 +41,9 @@ class Arrived:
         each code with those; empty where none were dropped.
     filled
         Positions of columns whose nulls are released as values, being too few.
+    reach
+        Of each column how far the furthest extreme was drawn in; 0 for none.
+        The moments of a stratum without it are a difference, and rounded by parts of what it was.
     """
 
     table: Tally
@@ -48,6 +51,7 @@ class Arrived:
     read: tuple[tuple[Tally, ...], ...]
     before_drop: dict[int, IntArray]
     filled: tuple[int, ...]
+    reach: FloatArray | float = 0.0
 
     def checks(self) -> list[Check]:
         """The lines of the verdict; both are mandatory."""
@@ -55,7 +59,7 @@ class Arrived:
         pairs += [pair for read in self.read for pair in zip(self.strata, read, strict=True)]
         lost = max(_miscounted(known, found) for known, found in pairs)
         lost = max([lost, *(_beyond_drop(self.before_drop, _merged(read)) for read in self.read)])
-        moments = worst_of([_moments_off(known, found) for known, found in pairs])
+        moments = worst_of([_moments_off(known, found, self.reach) for known, found in pairs])
         return [held("staging.counts", lost, 0), moments]
 
 
@@ -83,7 +87,7 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
     return max((int(np.max(np.abs(each), initial=0)) for each in differences), default=0)
 
 
-def _moments_off(known: Tally, found: Tally) -> Check:
+def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
     """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
 
     A mean is rounded by parts of its size, which may be many standard
@@ -94,10 +98,13 @@ def _moments_off(known: Tally, found: Tally) -> Check:
     size = np.abs(known.mean) + sd
     scale = np.maximum(sd, 10.0 * _EPS * size)
     scale = np.where(scale > 0, scale, 1.0)
-    limit = EXACT + _EPS * size / scale
+    limit = EXACT + _EPS * (size + reach) / scale
     mean = np.abs(found.mean - known.mean) / scale
     variance = np.abs(found.m2 - known.m2) / np.maximum(known.n, 1.0) / scale**2
-    both, limits = np.concatenate([mean, variance]), np.concatenate([limit, 2.0 * limit])
+    both, limits = (
+        np.concatenate([mean, variance]),
+        np.concatenate([limit, 2.0 * limit + _EPS * np.square(reach / scale)]),
+    )
     compared = int(np.count_nonzero(known.n))
     return worst_entry("staging.moments", both, limits, records=known.rows, compared=compared)
 

@@ -36,6 +36,8 @@ COLUMNS: dict[str, Any] = {
 }
 
 SETTINGS: dict[str, dict[str, Any]] = {
+    "centroid, extremes kept": {"transform": "keep", "synthesize": {"method": "centroid"}},
+    "micro_perturbation, extremes kept": {"transform": "keep", "synthesize": {"method": "micro_perturbation"}},
     "centroid, values as they are": {"transform": "none", "synthesize": {"method": "centroid"}},
     "micro_perturbation, values as they are": {"transform": "none", "synthesize": {"method": "micro_perturbation"}},
     "micro_perturbation": {"synthesize": {"method": "micro_perturbation"}},
@@ -108,9 +110,10 @@ def _released_incomes(run: Run) -> FloatArray:
 
 
 def setting(folder: Path, table: pa.Table, transform: str | None = None, **changes: Any) -> Job:
-    """A job with these methods."""
+    """A job with these methods; transform `keep` is `none` with extremes kept."""
+    said = {"transform": "none", "extremes": "keep"} if transform == "keep" else {"transform": transform}
     numbers = {"income", "wealth", "age"} if transform else set()
-    columns = {name: one | ({"transform": transform} if name in numbers else {}) for name, one in COLUMNS.items()}
+    columns = {name: one | (said if name in numbers else {}) for name, one in COLUMNS.items()}
     measure = {"utility": False, "risk": True, "queries": table.num_rows}
     return small.job(folder, table, columns, **{"k": K, "measure": measure, "partition": {"rows": 5_000}, **changes})
 

@@ -1,5 +1,7 @@
 """How often extremes are drawn in, and what that costs the mean: by the p % rule, and with the rule on few apart.
 
+And of columns on a scale of their own by what is looked at there.
+
 Tables of the usual awkward shapes, many of each. A rule that fired in every lognormal would be of no use; one that
 lets three giants be is of none either.
 
@@ -16,6 +18,7 @@ import numpy as np
 
 from anonpipe.encoding import quantiles
 from anonpipe.encoding._runs_kernel import run_means
+from anonpipe.encoding.dominance import drawn_to
 from anonpipe.encoding.quantiles import Quantiles
 from anonpipe.encoding.radix import Radix
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -54,6 +57,13 @@ def _drawn(values: FloatArray, k: int) -> tuple[float, float]:
     return alone, Quantiles.fit(found, k).drawn
 
 
+def _drawn_on_its_own_scale(values: FloatArray, k: int) -> float:
+    """How far the mean is moved where the column is masked as it is."""
+    ascending = np.sort(values)
+    below, above = drawn_to(-ascending, len(values), k), drawn_to(ascending[::-1], len(values), k)
+    return float(np.clip(values, ascending[below], ascending[-1 - above]).mean() - values.mean())
+
+
 def _largest_three(values: FloatArray, k: int) -> float:
     """The three largest's share of what the k largest have above the next: what a usual dominance rule looks at."""
     largest = np.sort(values)[::-1]
@@ -70,19 +80,23 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{given.tables} tables of {given.rows:,} rows each, k = {given.k}")
     print(
-        "tables whose mean moves by over 0.001, mean lost, in parts of the larger of mean and sd: p % rule | few apart"
-        " | tables in which a usual rule, three and 95 %, would hold"
+        "tables whose mean moves by over 0.001, mean lost, in parts of the larger of mean and sd: p % rule | few apart "
+        "| on its own scale | tables in which a usual rule, three and 95 %, would hold"
     )
     for name, made in SHAPES.items():
         rng, moved, lost, usual = np.random.default_rng(0), [], [], []
         for _ in range(given.tables):
             values = made(rng, given.rows)
-            drawn, mean = np.array(_drawn(values, given.k)), abs(values.mean())
+            every = *_drawn(values, given.k), _drawn_on_its_own_scale(values, given.k)
+            drawn, mean = np.array(every), abs(values.mean())
             moved.append(np.abs(drawn) > 1e-3 * max(mean, values.std()))
             lost.append(np.abs(drawn) / max(mean, values.std()))
             usual.append(_largest_three(values, given.k) > 0.95)
-        (alone, both), (before, after) = np.mean(moved, axis=0), np.mean(lost, axis=0)
-        print(f"{name:16} | {alone:6.1%} {before:7.3%} | {both:6.1%} {after:7.3%} | {np.mean(usual):6.1%}", flush=True)
+        told = (
+            f"{share:6.1%} {cost:7.3%}"
+            for share, cost in zip(*(np.mean(each, axis=0) for each in (moved, lost)), strict=True)
+        )
+        print(f"{name:16} |", " | ".join(told), f"| {np.mean(usual):6.1%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,145 @@
+"""Extremes of columns on a scale of their own: which are drawn in, and that the scan says so of any cut of the rows."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anonpipe.columns import Column
+from anonpipe.encoding.dominance import draw_in, drawn_to
+from anonpipe.encoding.outermost import Outermost, most_for
+from anonpipe.encoding.scan import merge_scans, scan_batch
+from anonpipe.errors import InputError
+
+SHARE = 0.1
+WHOLE = st.lists(st.sampled_from([-3.0, 0.0, 1.0, 2.0, 7.5, 1e3, 1e6]), max_size=40)
+
+
+@settings(max_examples=50)
+@given(WHOLE, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_the_outermost_of_parts_are_those_of_the_whole(values, most, random):
+    places = [random.randrange(3) for _ in values]
+    cut = random.randrange(len(values) + 1)
+    parts = [
+        Outermost.of(np.array(values[part]), np.array(places[part], dtype=np.int64), 3, most)
+        for part in (slice(0, cut), slice(cut, None))
+    ]
+    for found in (parts[0].merge(parts[1]), parts[1].merge(parts[0])):
+        moved = found.moved(np.array([1, -1, 1]), 2)
+        for which, at in (({0}, 0), ({1}, 1), ({2}, 2)):
+            assert_outermost(found, at, [v for v, p in zip(values, places, strict=True) if p in which], most)
+        assert_outermost(moved, 1, [v for v, p in zip(values, places, strict=True) if p != 1], most)
+        assert moved.counts[0] == 0
+
+
+def assert_outermost(found, at, values, most):
+    there = sorted(values)
+    kept = there if len(there) <= 2 * most else there[:most] + there[-most:]
+    assert found.at(at).tolist() == kept and found.counts[at] == len(there)
+
+
+def literal(values, least):
+    """`drawn_to` of all values, by loops."""
+    n = len(values)
+    roomy = n >= 3 * least
+    run = least if roomy else n // 2
+    if run == 0:
+        return 0
+    border = values[run]
+    lowest = values[n - 1 - (run if roomy else 0)]
+    excess = [value - border for value in values[:run]]
+    if excess[0] <= border - lowest:
+        return 0
+    few = 0
+    for number in range(1, min(run, least - 1) + 1):
+        last, following = excess[number - 1], excess[number] if number < run else 0.0
+        beside = border - values[2 * run - 1] if roomy else border - lowest
+        others = sum(excess[number:])
+        if SHARE * last > max(beside, following) and others < SHARE * sum(excess[:number]) and last > border - lowest:
+            few = number
+    if not roomy:
+        return few
+    for number in range(few + 1, run - 1):
+        if sum(excess[number + 1 :]) >= SHARE * number * excess[number - 1]:
+            return number - 1
+    return run
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 30) | st.integers(0, 10**6), min_size=1, max_size=40), st.integers(3, 6))
+def test_who_is_drawn_in_is_who_is_by_loops(values, least):
+    values = sorted(map(float, values), reverse=True)
+    assert drawn_to(np.array(values), len(values), least) == literal(values, least)
+
+
+@pytest.mark.parametrize(
+    "values, drawn",
+    [
+        ([], 0),
+        ([8.0], 0),  # a count that is two beyond a heap
+        ([1e9], 1),
+        ([9e8, 8e8, 7e8, 6e8], 4),
+        ([9e8, 8e8, 7e8, 6e8, 5e8], 0),  # k of them
+        ([9e8, 5e8, 4e7, 2e6], 4),
+        ([9e4, 30.0, 20.0, 18.0, 16.0, 15.0], 1),
+        ([90.0, 40.0, 16.5, 16.2, 16.1, 16.0, 15.9], 5),  # the first is given away to the second, neither is apart
+    ],
+)
+def test_fewer_than_k_giants_are_drawn_in(values, drawn):
+    crowd = np.repeat([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 10)
+    every = np.append(values, crowd)
+    assert (every > every[drawn_to(every, len(every), 5)]).sum() == drawn
+
+
+COLUMNS = {
+    "x": Column(kind="continuous", transform="none"),
+    "cost": Column(kind="continuous", transform="log", bounds=(0, None), step=0.01),
+    "kept": Column(kind="continuous", transform="none", extremes="keep"),
+    "status": Column(kind="categorical", role="key"),
+}
+
+
+def giants():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=200)
+    x[[3, 50]] = 1e9, -4e8
+    cost = rng.lognormal(0, 0.1, 200).round(2)
+    cost[7] = 1e12
+    status = np.where(np.arange(200) % 2, "alive", "dead")
+    return pa.record_batch({"x": x, "cost": cost, "kept": x, "status": status})
+
+
+def scanned(batch, cuts=()):
+    edges = [0, *cuts, batch.num_rows]
+    parts = [batch.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    starts = edges[:-1]
+    return merge_scans([scan_batch(part, COLUMNS, at, ["status"], k=5) for at, part in zip(starts, parts, strict=True)])
+
+
+def test_the_scan_of_what_is_drawn_in_is_the_scan_of_a_table_without():
+    batch, stratum = giants(), np.array([0, 1])
+    scan, extremes = draw_in(scanned(batch), COLUMNS, stratum, 2, 5)
+    cells = np.column_stack([batch["x"], batch["cost"], batch["kept"]])
+    extremes.apply(cells, ("x", "cost", "kept"), np.where(np.arange(200) % 2, 0, 1))
+    assert set(extremes.limits) == {"x", "cost"}
+    assert np.abs(cells[:, 0]).max() < 5 and cells[:, 1].max() < 2 and np.abs(cells[:, 2]).max() == 1e9
+    drawn = [pa.array(column) for column in cells.T]
+    again = scanned(pa.record_batch([*drawn, batch["status"]], names=batch.schema.names))
+    for name in ("x", "cost", "kept"):
+        known, found = scan.columns[name], again.columns[name]
+        assert (known.mean, known.m2, known.log_mean, known.log_m2) == (
+            found.mean, found.m2, found.log_mean, found.log_m2
+        )  # fmt: skip
+        assert (known.least, known.most, known.constant) == (found.least, found.most, found.constant)
+        np.testing.assert_allclose(scan.by_combination[name][1], again.by_combination[name][1], atol=1e-5)
+    assert extremes.moved["x"] == pytest.approx((1e9 - 4e8) / -200, rel=1e-6)
+    cut = draw_in(scanned(batch, (20, 51, 130)), COLUMNS, stratum, 2, 5)
+    assert cut[1] == extremes and cut[0].columns["x"].mean == scan.columns["x"].mean
+
+
+def test_units_of_more_rows_than_were_kept_are_refused():
+    with pytest.raises(InputError, match="make fewer rows"):
+        draw_in(scanned(giants()), COLUMNS, np.array([0, 1]), 2, most_for(5, False))
