@@ -16,7 +16,7 @@ from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.preview import preview
-from anonpipe.pipeline.run import unpublished
+from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.staged import partition_units, released_labels, released_rows
 from anonpipe.pipeline.steps import last_channels
 from anonpipe.propose.propose import guess, look_at
@@ -100,11 +100,52 @@ def test_groups_hold_k_units_in_every_partition_and_stratum(tmp_path):
     assert min(_units_of_groups(job)) >= 5
 
 
-def test_neither_the_order_of_rows_nor_the_files_change_a_release(tmp_path):
+def _kept_whole(job):
+    """Whether no unit has rows in two groups, and how many groups of how few units there are."""
+
+    def counted(run):
+        context, groups = run.context, {}
+        for index in range(len(context.cut.partitions)):
+            labels, units = context.call(last_channels, index)[0][:, -1], context.call(partition_units, index)
+            for label, unit in zip(labels, units, strict=True):
+                groups.setdefault((index, label), []).append(unit)
+        split = sum(len(set(units)) for units in groups.values()) - len(set().union(*groups.values()))
+        checked = [check.measured for check in verify(run).checks if check.key == "units.split"]
+        return split, checked, len(groups), min(len(set(units)) for units in groups.values())
+
+    return unpublished(job, False, lambda _: None, "ignore", counted)
+
+
+@pytest.mark.parametrize("method", ["mdav", "k_ward"])
+def test_units_stay_whole_in_every_partition_and_stratum(tmp_path, method):
+    columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
+    given = {"strata": {"by": ["place"]}, "partition": {"rows": 1_000, "sample_rows": 500}}
+    for units, checks in (("whole", [0]), ("split", [])):
+        job = small.job(tmp_path / units, _table(600), columns, cluster={"method": method, "units": units}, **given)
+        split, checked, groups, fewest = _kept_whole(job)
+        assert (split == 0) == (units == "whole") and checked == checks and fewest >= 5 and groups >= 60
+
+
+def test_units_with_rows_in_two_strata_cannot_stay_whole(tmp_path):
+    table = _table()
+    place = np.array(table["place"].to_pylist())
+    place[:8:4] = np.where(place[1:8:4] == "east", "south", "east")  # one row of two persons
+    table = table.set_column(2, "place", pa.array(place))
+    columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
+    given = {"strata": {"by": ["place"]}, "cluster": {"method": "mdav", "units": "whole"}}
+    for way in (small.run, preview):
+        with pytest.raises(InputError, match="up to 2 units of column 'person' have rows in more than one"):
+            way(small.job(tmp_path, table, columns, **given))
+    with pytest.raises(JobError, match="give the column that names the unit role unit"):
+        small.job(tmp_path, table, COLUMNS | {"person": {"role": "dropped"}}, cluster=given["cluster"])
+
+
+@pytest.mark.parametrize("units", ["split", "whole"])
+def test_neither_the_order_of_rows_nor_the_files_change_a_release(tmp_path, units):
     table, releases = _table(), []
     for name, given in (("one", table), ("other", table.take(np.random.default_rng(1).permutation(len(table))))):
-        job = small.job(tmp_path / name, given, COLUMNS)
-        small.run(job)
+        job = small.job(tmp_path / name, given, COLUMNS, cluster={"method": "mdav", "units": units})
+        assert small.run(job).verdict.passed
         releases.append(small.released(job))
     assert releases[0].equals(releases[1])
 

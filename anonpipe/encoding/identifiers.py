@@ -225,6 +225,16 @@ def digest_writers(save: Save, names: Sequence[str], key: bytes, unit: int) -> d
     return {name: DigestWriter(save, f"{FOLDER}/{place}-{unit}", name, key) for place, name in enumerate(names)}
 
 
+def joined(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+    """The values of several columns of each row as one."""
+    parts = []
+    for name in names:
+        values = _comparable(name, batch.column(name))
+        values = values.cast(pa.string()) if pa.types.is_integer(values.type) else values
+        parts.append(pc.fill_null(values.cast(pa.binary()), b"\0null"))
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"\x1f"))
+
+
 def keep_in(folder: Path) -> Save:
     """Keep runs as files of a folder."""
 

@@ -570,6 +570,11 @@ class Job(Options):
             raise ValueError(
                 "rows_per_unit many says that k counts rows, and role unit that it counts units; leave out either"
             )
+        if self.whole_units and self.unit_column is None:
+            raise ValueError(
+                "cluster.units: whole keeps all rows of a unit in one group: give the column that names the unit role "
+                "unit, and leave out rows_per_unit: many"
+            )
         return self
 
     @model_validator(mode="after")
@@ -932,6 +937,11 @@ class Job(Options):
         return declared if declared is not None or len(named) != 1 else named[0]
 
     @property
+    def whole_units(self) -> bool:
+        """Whether all rows of a unit stay in one group."""
+        return self.cluster is not None and self.cluster.units == "whole"
+
+    @property
     def unit_declared(self) -> bool:
         """Whether the job names the unit, so that it is known before the table is read."""
         return self._named(Role.UNIT) is not None
@@ -1033,9 +1043,13 @@ class Job(Options):
         content = self.model_dump(mode="json", exclude=set(left_out))
         if self.decode.probability_step is None:  # what is not asked for draws no other noise
             del content["decode"]["probability_step"]
+        if content["cluster"] is not None and not self.whole_units:
+            del content["cluster"]["units"]
         for column in content["columns"].values():
             if column["transform"] == "none":  # the same values as when nothing was said of it, and nothing was usual
                 column["transform"] = None
+            if column["extremes"] == "draw_in":
+                del column["extremes"]
         text = "".join((json.dumps(aliases.as_first_named(content), sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -1048,8 +1062,6 @@ def _inside(inner: str, outer: str) -> bool:
     parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
     return parts[0].is_relative_to(parts[1])
 
-            if column["extremes"] == "draw_in":
-                del column["extremes"]
 
 def _open_side(low: float | None, high: float | None) -> str:
     """On which side there is no bound, where there is one on the other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound,
         grouped_by=grouped_by,
         numbers=encoders.features.number_columns,
         least=None if encoders.unit is None else encoders.unit.sure,
+        whole=encoders.unit is not None and job.whole_units,
     )
 
 
@@ -136,7 +138,8 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> li
     if encoders.unit is not None:
         _check_units(job, encoders.unit)
     refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
-    refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
+    whole = encoders.unit is not None and job.whole_units
+    refuse(GROUPINGS[methods.cluster.method], methods.cluster, replace(told, width=told.width + 1) if whole else told)
     _check_classes(job, encoders, strata)
     chosen = _synthesis(job, told)
     exact = chosen.guarantee.scope == "group"

@@ -16,7 +16,7 @@ from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
 from anonpipe.pipeline.channels import scopes_of
 from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.decode import counted_groups, key_units
+from anonpipe.pipeline.decode import counted_groups, key_units, split_units
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.group_counts import TableGroups
 from anonpipe.pipeline.original_values import compared_names, handed_on
@@ -115,12 +115,16 @@ def _of_method(
     """What is promised, and what was counted for it."""
     groups, guarantee = learnt_groups(work, fitted, cut), fitted.procedure.guarantee
     if groups is not None and guarantee is not None:
-        return _of_groups(fitted, groups, guarantee, decoded)
+        return _of_groups(work, fitted, cut, groups, guarantee, decoded)
     return _of_mask(work, fitted, cut, encoded, decoded)
 
 
-def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decoded: TaskResults) -> GroupEvidence:
-    job, whole = fitted.job, groups.whole
+def _of_groups(
+    work: Work, fitted: Fitted, cut: Cut, groups: TableGroups, guarantee: Guarantee, decoded: TaskResults
+) -> GroupEvidence:
+    job, whole, split = fitted.job, groups.whole, None
+    if fitted.whole_units:
+        split = split_units(work, cut, sum(result["units_by_group"] for result in decoded))
     return GroupEvidence(
         guarantee=guarantee,
         identical=fitted.procedure.one_row_a_group,
@@ -128,6 +132,7 @@ def _of_groups(fitted: Fitted, groups: TableGroups, guarantee: Guarantee, decode
         smallest_group=min(result["smallest_group"] for result in decoded),
         smallest_units=None if fitted.unit is None else min(result["smallest_units"] for result in decoded),
         largest_share=None if fitted.unit is None else max(result["largest_share"] for result in decoded),
+        split_units=split,
         grouped=groups.grouped,
         spread=groups.spread,
         bound=groups.loss_bound(job.k),

@@ -123,18 +123,38 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "file_rows": file_rows.tolist(),
         **kept,
         **counted_rows(fitted, cells, decoded, as_ties),
-        **({} if units is None else _in_groups(decoded.groupings, units)),
+        **({} if units is None else _in_groups(work, index, decoded.groupings, units)),
     }
 
 
-def _in_groups(groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
+def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
     """Units of the group that has fewest, and the largest share of a group's rows; counted anew, of the staging."""
-    codes = np.unique(units, return_inverse=True)[1].reshape(-1)
+    found, codes = np.unique(units, return_inverse=True)
+    codes = codes.reshape(-1)
     labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
+    if work.job.whole_units:
+        work.staging.write_array(_units_file(index), found)
     return {
+        "units_by_group": max(int(units_in_groups(each, codes).sum()) for each in labels),
         "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
         "largest_share": max(largest_share(each, codes) for each in labels),
     }
+
+
+def split_units(work: Work, cut: Cut, by_group: int) -> int:
+    """How many more groups units have rows in than there are units; looked at in ranges of these of bounded size."""
+    each = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
+    ranges = max(1, sum(map(len, each)) // MOST_UNITS)
+    parts = ([units[units % ranges == at] for units in each] for at in range(ranges))
+    return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
+
+
+MOST_UNITS = 2**22
+"""Units that are looked at together, about."""
+
+
+def _units_file(index: int) -> str:
+    return f"units/whole-{index}.npy"
 
 
 def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, units: IntArray | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,8 @@ from anonpipe.encoding.dominance import draw_in, extremes_kept
 from anonpipe.encoding.identifiers import Repeats, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
-from anonpipe.encoding.units import UnitColumn
 from anonpipe.encoding.tally import placed
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
@@ -66,9 +67,9 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     strata = strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
-    encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
     scan, extremes = draw_in(scan, job.columns, stratum, len(strata.rows), least)
+    encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
@@ -137,8 +138,8 @@ def fit(work: Work) -> None:
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
     staging.write_record("suppression.npz", fitted.suppression)
-    staging.write_record("scan.npz", fitted.scan)
     staging.write_record("extremes.npz", fitted.extremes)
+    staging.write_record("scan.npz", fitted.scan)
     staging.write_json("digest.json", resolved.digest)
     staging.write_record("unit.npz", unit)
     staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))
@@ -171,7 +172,40 @@ def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
         for place in range(len(job.identifiers))
     ]
     counted = [result["identifiers"] for result in scanned]
-    return unit_of(job, repeats_in(runs, counted, job.k - 1))
+    found = unit_of(job, repeats_in(runs, counted, job.k - 1))
+    pairs = [
+        work.staging.checked(file)
+        for result in scanned
+        for file in result["files"]
+        if is_run(file, len(job.identifiers))
+    ]
+    check_whole(job, found[0], [result["in_strata"] for result in scanned], pairs)
+    return found
+
+
+def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | None], runs: Sequence[Path]) -> None:
+    """Refuse units that cannot stay whole.
+
+    Parameters
+    ----------
+    counted, runs
+        Of the strata that units have rows in, by input split; None where these may be several.
+
+    Raises
+    ------
+    InputError
+        Some have rows in several strata.
+    """
+    told = [each for each in counted if each is not None]
+    if unit is None or not told:
+        return
+    several = count_repeats(told, runs).distinct - unit.distinct
+    if several:
+        raise InputError(
+            f"cluster.units: whole keeps all rows of a unit in one group, and groups lie inside strata: up to "
+            f"{several:,} units of column {unit.name!r} have rows in more than one; take columns into strata.by that "
+            "all rows of a unit share, or leave cluster.units: split"
+        )
 
 
 def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
@@ -297,21 +331,6 @@ def moments_not_kept(fitted: Fitted) -> list[str]:
     return found
 
 
-def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
-    """One tree a stratum, fitted on the sampled rows of that stratum, in an order that follows from their content."""
-    names, encoder = list(fitted.cells.names), fitted.cells
-    sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
-    cells = np.concatenate([np.empty((0, len(names))), *sampled])
-    order = np.lexsort((*cells.T, drawn))
-    cells, keys = cells[order], drawn[order]
-    stratum = fitted.strata.assign(cells)
-    fitted.suppression.apply(cells, encoder.names, stratum)
-    scaled: FloatArray = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
-    rows = partition_rows(fitted.job, max(fitted.features.width, len(names)))
-    return [
-        fit_tree(scaled[stratum == at], keys[stratum == at], leaves)
-        for at, leaves in enumerate(leaf_counts(fitted.strata.rows, rows))
-    ]
 def _extremes(fitted: Fitted) -> Iterator[str]:
     """What became of extremes of columns on a scale of their own."""
     few = f"of fewer than {fitted.least} records" + (" of a stratum" if fitted.job.strata.by else "")
@@ -330,4 +349,19 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
         )
 
 
+def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
+    """One tree a stratum, fitted on the sampled rows of that stratum, in an order that follows from their content."""
+    names, encoder = list(fitted.cells.names), fitted.cells
+    sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
+    cells = np.concatenate([np.empty((0, len(names))), *sampled])
+    order = np.lexsort((*cells.T, drawn))
+    cells, keys = cells[order], drawn[order]
+    stratum = fitted.strata.assign(cells)
+    fitted.suppression.apply(cells, encoder.names, stratum)
     fitted.extremes.apply(cells, encoder.names, stratum)
+    scaled: FloatArray = fitted.features.encode(cells) * np.sqrt(fitted.procedure.weights)
+    rows = partition_rows(fitted.job, max(fitted.features.width, len(names)))
+    return [
+        fit_tree(scaled[stratum == at], keys[stratum == at], leaves)
+        for at, leaves in enumerate(leaf_counts(fitted.strata.rows, rows))
+    ]

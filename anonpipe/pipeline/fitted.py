@@ -80,6 +80,11 @@ class Fitted:
         """Rows that are of k units, whichever rows they are: k where each row is one."""
         return self.job.k if self.unit is None else self.unit.sure
 
+    @property
+    def whole_units(self) -> bool:
+        """Whether all rows of a unit of several stay in one group, and before that in one partition."""
+        return self.unit is not None and self.job.whole_units
+
     @cached_property
     def features(self) -> FeatureEncoder:
         """Cells to features and back."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping import cluster, constrain_classes, hold_units, refine
+from anonpipe.methods.grouping import cluster, constrain_classes, hold_units, refine, unit_points
 from anonpipe.methods.steps import Rows
 from anonpipe.types import FloatArray, IntArray
 
@@ -41,6 +41,8 @@ class Layout:
         Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is.
     least
         Records that are of k units, whichever they are; None where each is one, and k records are.
+    whole
+        Whether all records of a unit stay in one group.
     """
 
     k: int
@@ -51,6 +53,7 @@ class Layout:
     grouped_by: tuple[int, ...] = ()
     numbers: tuple[tuple[int, int | None], ...] = ()
     least: int | None = None
+    whole: bool = False
 
     @property
     def labels_at(self) -> int:
@@ -81,6 +84,11 @@ class Layout:
     def units(self, part: FloatArray) -> IntArray | None:
         """The unit of each record, from 0; None where each record is one."""
         return None if self.least is None else part[:, self._units_at].astype(np.int64)
+
+    def points(self, part: FloatArray, weights: FloatArray) -> tuple[FloatArray, IntArray | slice]:
+        """What is grouped, features by their weights in distances, and which of it stands for each record."""
+        features, units = self.features(part) * np.sqrt(weights), self.units(part)
+        return (features, slice(None)) if units is None or not self.whole else unit_points(features, units)
 
     def labels(self, part: FloatArray) -> list[IntArray]:
         """Labels of each grouping."""
@@ -118,7 +126,7 @@ def group_steps(layout: Layout, asked: Asked, weights: FloatArray) -> tuple[Rows
         steps.append(Rows("refine", _step(_refined, layout, asked, weights), stream="refine"))
     if asked.conditions:
         steps.append(Rows("classes", _step(_constrained, layout, asked, weights), stream="classes"))
-    if layout.least is not None:
+    if layout.least is not None and not layout.whole:
         steps.append(Rows("units", _step(_with_units, layout, weights), stream="units"))
     return (*steps, Rows("fill", _step(_filled, layout), stream="fill"))
 
@@ -140,21 +148,27 @@ def _form(
     part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups by the chosen method, in one grouping or several."""
-    features = layout.features(part) * np.sqrt(weights)
+    points, own = layout.points(part, weights)
     told: list[dict[str, Any]] = [
         {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
     ]
-    labels = [cluster(features, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
-    return layout.with_labels(part, labels)
+    labels = [cluster(points, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
+    return layout.with_labels(part, [each[own] for each in labels])
 
 
 def _refined(
     part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups after a local search."""
-    features = layout.features(part) * np.sqrt(weights)
-    labels = [refine(features, each, layout.k, asked.effort, rng=rng) for each in layout.labels(part)]
-    return layout.with_labels(part, labels)
+    points, own = layout.points(part, weights)
+    labels = [each if isinstance(own, slice) else _of_points(each, own) for each in layout.labels(part)]
+    refined = [refine(points, each, layout.k, asked.effort, rng=rng)[own] for each in labels]
+    return layout.with_labels(part, refined)
+
+
+def _of_points(labels: IntArray, own: IntArray) -> IntArray:
+    """The label of each point, that all its records have."""
+    return np.asarray(labels[np.unique(own, return_index=True)[1]])
 
 
 def _constrained(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from anonpipe.columns import Kind
 from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.counts import added, counted
-from anonpipe.encoding.identifiers import Repeats, digest_writers, keep_in, repeats_in, runs_in
+from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in
 from anonpipe.encoding.row_hash import keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
@@ -27,13 +27,13 @@ from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.partition.unit_sets import Units
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
-from anonpipe.pipeline.fit import counted_of, job_digest, resolve, unit_of
+from anonpipe.pipeline.fit import check_whole, counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
 from anonpipe.pipeline.opening import check_input
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.pipeline.scan import unit_tracer, units_in
+from anonpipe.pipeline.scan import unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
@@ -204,6 +204,8 @@ def preview(job: Job) -> Preview:
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
+        pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
+        check_whole(job, unit, scanned.in_strata, pairs)
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
@@ -308,6 +310,7 @@ class _Scanned:
     sketches: dict[str, Sketch]
     sums: list[UnitSums]
     classes: list[list[IntArray]]
+    in_strata: list[Repeats | None]
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
@@ -323,14 +326,17 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
         for what in ("subset", "event")
         if getattr(each, what) is not None
     ]
-    repeats = []
+    repeats, in_strata = [], []
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
+        pairs = unit_in_strata(keep_in(folder), job, key, unit.index)
         held = _held(job, source, unit, key) if share and not job.unit_declared else None
         for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
             for name, writer in writers.items():
                 writer.add(batch.column(name))
+            if pairs is not None:
+                pairs.add(joined(batch, [str(job.unit_column), *job.strata.by]))
             tracer.add(batch)
             begin = first_row - unit.first_row
             own = units_in(job, key, batch)
@@ -347,10 +353,13 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
         repeats.append([writer.close() for writer in writers.values()])
+        in_strata.append(None if pairs is None else pairs.close())
     empty = [each.wanted for each in unmet if each.what == "subset"]
     unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
     sums = [] if changed is None else [changed.sums]
-    return _Scanned(merge_scans([] if merged is None else [merged]), unmet, repeats, tracer.sketches, sums, classes)
+    return _Scanned(
+        merge_scans([] if merged is None else [merged]), unmet, repeats, tracer.sketches, sums, classes, in_strata
+    )
 
 
 def _classes(

@@ -136,7 +136,10 @@ def routed_cells(fitted: Fitted, kept: Kept) -> Routed:
     fitted.strata.recode(cells)
     fitted.suppression.apply(cells, fitted.cells.names, stratum)
     fitted.extremes.apply(cells, fitted.cells.names, stratum)
-    leaf = _leaf(fitted, cells, stratum, kept.keys)
+    if fitted.whole_units and kept.units is not None:  # a place by the unit's keyed number is one for all its rows
+        leaf = _leaf_of_units(fitted, stratum, kept.units)
+    else:
+        leaf = _leaf(fitted, cells, stratum, kept.keys)
     if fitted.unit is None or kept.units is None:
         return cells, leaf
     return np.column_stack([cells, kept.units.astype(np.float64)]), leaf
@@ -146,6 +149,13 @@ def _units_of(fitted: Fitted, cells: FloatArray, leaf: IntArray) -> UnitSets:
     """The units of each leaf."""
     routed = leaf >= 0
     return UnitSets.of(leaf[routed], cells[routed, -1].astype(np.uint64), fitted.job.k)
+
+
+def _leaf_of_units(fitted: Fitted, stratum: IntArray, units: Units) -> IntArray:
+    """A leaf of the stratum, by the unit alone; -1 for records that are left out."""
+    leaves = np.array([*(tree.leaves for tree in fitted.trees), 1])
+    first = np.array([*np.cumsum([0, *leaves[:-2]]), -1])
+    return np.asarray(first[stratum] + (units % leaves[stratum].astype(np.uint64)).astype(np.int64))
 
 
 def _leaf(fitted: Fitted, cells: FloatArray, stratum: IntArray, keys: Keys) -> IntArray:

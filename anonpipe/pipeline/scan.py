@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.encoding.contents import LUMP, Contents, contents_of
-from anonpipe.encoding.identifiers import digest_writers
+from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.unit_sums import UnitTracer
@@ -28,12 +28,15 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     unit, job = work.source.units[index], work.job
     contents = _first_pass(work, index)
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
+    in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
     scans: list[Scan] = []
     sample, keys = [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
         for name, writer in writers.items():
             writer.add(whole.column(name))
+        if in_strata is not None:
+            in_strata.add(joined(whole, [str(job.unit_column), *job.strata.by]))
         batch = whole.select([name for name in whole.schema.names if name not in writers])
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
@@ -53,8 +56,16 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     if tracer is not None:
         work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
-        "identifiers": [writer.close() for writer in writers.values()]
+        "identifiers": [writer.close() for writer in writers.values()],
+        "in_strata": None if in_strata is None else in_strata.close(),
     }
+
+
+def unit_in_strata(save: Save, job: Job, key: bytes, index: int) -> DigestWriter | None:
+    """What counts the strata that each unit has rows in; None where these may be several."""
+    if not job.whole_units or not job.strata.by:
+        return None
+    return DigestWriter(save, f"{FOLDER}/{len(job.identifiers)}-{index}", str(job.unit_column), key)
 
 
 def unit_tracer(job: Job, key: bytes) -> UnitTracer | None:

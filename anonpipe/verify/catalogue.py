@@ -695,6 +695,14 @@ _FIXED = (
         mandatory=True,
     ),
     Kind(
+        "units.split",
+        "units (persons, households, enterprises) with rows in more than one group",
+        "all groups",
+        Audience.OPEN,
+        unit="units",
+        remedy="the staging is damaged: run again",
+    ),
+    Kind(
         "alike.fewest",
         "fewest rows that are alike in all synthetic columns",
         "all rows, after decoding",

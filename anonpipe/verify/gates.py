@@ -61,7 +61,8 @@ class GroupEvidence:
     `scopes` tells of each stratum the scope of its noise: small strata may
     share one, and are then held together against what is promised.
     `smallest_units`, and `largest_share` of a group's records that one unit
-    has, are None where each record is a unit.
+    has, are None where each record is a unit, and `split_units`, with records
+    in more than one group, where none is asked to stay whole.
     """
 
     guarantee: Guarantee
@@ -75,6 +76,7 @@ class GroupEvidence:
     scopes: list[int]
     smallest_units: int | None = None
     largest_share: float | None = None
+    split_units: int | None = None
 
     @property
     def whole(self) -> Target:
@@ -266,7 +268,9 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
     by = evidence.by
     if isinstance(by, GroupEvidence):
         if by.smallest_units is not None:
-            return [held("group.smallest", by.smallest_units, k, unit="units", about={"rows": by.smallest_group})]
+            whole = [] if by.split_units is None else [held("units.split", by.split_units, 0)]
+            about = {"rows": by.smallest_group}
+            return [held("group.smallest", by.smallest_units, k, unit="units", about=about), *whole]
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
         return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.feature_names) - {""}))]

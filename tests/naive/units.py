@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
 
 def hold_units(features, labels, units, k):
     """The groups as lists of records, in the order of `anonpipe.methods.grouping.hold_units`."""
@@ -69,3 +72,15 @@ def _cut(features, rows, units, k):
 
 def _rows_of(rows, units, unit):
     return sum(units[row] == unit for row in rows)
+
+
+def unit_points(features, units):
+    """Of each unit the mean of its features, and the standardised logarithm of their number, if any differ."""
+    records = {unit: [row for row, own in zip(features, units, strict=True) if own == unit] for unit in set(units)}
+    sizes = {unit: math.log(len(rows)) for unit, rows in records.items()}
+    mean, spread = statistics.fmean(sizes.values()), statistics.pstdev(sizes.values())
+    return {
+        unit: [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        + ([(sizes[unit] - mean) / spread] if len({len(each) for each in records.values()}) > 1 else [])
+        for unit, rows in records.items()
+    }

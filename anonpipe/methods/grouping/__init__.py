@@ -15,6 +15,7 @@ from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._registry import METHODS, cluster
 from anonpipe.methods.grouping._sampled_bound import CONFIDENCE, LossBound, bound_from_distances, smallest_distances
 from anonpipe.methods.grouping._units import hold_units, largest_share, units_in_groups
+from anonpipe.methods.grouping._whole_units import unit_points
 
 __all__ = [
     "CONFIDENCE",
@@ -34,6 +35,7 @@ __all__ = [
     "largest_share",
     "refine",
     "smallest_distances",
+    "unit_points",
     "units_in_groups",
     "unreachable",
 ]

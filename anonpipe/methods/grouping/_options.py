@@ -26,13 +26,15 @@ class GroupingOptions(MethodOptions):
     `distance`: differences in standard deviations (`z_score`), or in parts of
     the column's declared bounds with 0/1 for equal and unequal categories
     (`range`). `response_weight` is the share that the survival time has in
-    distances.
+    distances. `units: whole` keeps all records of a unit (of role unit) in
+    one group: what is grouped are the means of the units, and how many records they have.
     """
 
     block_rows: int | None = Field(default=2_000, ge=10)
     refine: Refine = "quick"
     distance: Literal["z_score", "range"] = "z_score"
     response_weight: float | None = Field(default=None, gt=0, lt=1)
+    units: Literal["split", "whole"] = "split"
 
     @property
     def effort(self) -> Literal["quick", "normal", "thorough"] | None:

@@ -67,7 +67,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     [0, 1, 0, 1, 2, 3, 2, 3]
     """
     features = checked_features(features)
-    labels, units = (_codes(each, name, len(features)) for each, name in ((labels, "labels"), (units, "units")))
+    labels, units = (unit_codes(each, name, len(features)) for each, name in ((labels, "labels"), (units, "units")))
     found = int(units.max()) + 1
     if found < k:
         raise InfeasibleError(
@@ -122,7 +122,7 @@ def _pairs(labels: IntArray, units: IntArray) -> tuple[IntArray, IntArray]:
     return pairs // (int(units.max(initial=0)) + 1), rows
 
 
-def _codes(values: IntArray, name: str, rows: int) -> IntArray:
+def unit_codes(values: IntArray, name: str, rows: int) -> IntArray:
     """The values as numbers from 0 without gaps."""
     values = np.asarray(values)
     if values.shape != (rows,) or not rows or not np.issubdtype(values.dtype, np.integer):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.methods.grouping import METHODS, cluster, hold_units, largest_share, units_in_groups
+from anonpipe.methods.grouping import METHODS, cluster, hold_units, largest_share, unit_points, units_in_groups
 from tests.naive import units as naive
 
 
@@ -50,6 +50,18 @@ def test_groups_of_every_method_get_their_units(method):
     labels = cluster(features, 3, method, rng=rng)
     assert units_in_groups(labels, own).min() < 3
     assert units_in_groups(hold_units(features, labels, own, 3), own).min() >= 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(0, 40), st.integers(1, 3))
+def test_the_points_of_units_are_what_the_words_say(seed, units, extra, width):
+    rng = np.random.default_rng(seed)
+    units = 5 * rng.permutation(np.concatenate([np.arange(units), rng.integers(0, units, extra)]))
+    features = rng.normal(size=(len(units), width))
+    points, own = unit_points(features, units)
+    literal = naive.unit_points(features.tolist(), units.tolist())
+    np.testing.assert_allclose(points, [literal[unit] for unit in sorted(literal)], atol=1e-12)
+    assert own.tolist() == [sorted(literal).index(unit) for unit in units]
 
 
 def test_groups_that_have_their_units_stay_as_they_are():
