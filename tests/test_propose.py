@@ -293,6 +293,55 @@ def test_a_status_of_a_few_persons_joins_another_and_no_more(tmp_path, sizes, sm
     assert ("nearly nobody has one of the values" in text) == (small == "merge")
 
 
+@pytest.mark.parametrize("how", ["sorted", "shuffled", "text", "one column", "one column, shuffled"])
+def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None:
+    rng = np.random.default_rng(4)
+    who = np.repeat(np.arange(400), rng.poisson(1.7, 400) + 1)
+    rows = len(who)
+    columns = {
+        "person_nr": who + 1,
+        "sex": rng.choice(["f", "m"], 400)[who],
+        "grown": rng.integers(150, 190, 400)[who],
+        "weight": rng.normal(70_000, 9_000, 400).round()[who],
+        "visit": rng.integers(0, 400, rows),
+        "cost": rng.lognormal(5, 1, rows).round(),
+    }
+    if how == "text":
+        columns["person_nr"] = np.array([f"Z{each * 7919 % 10007}" for each in who])
+    if "one column" in how:
+        del columns["grown"], columns["weight"]
+    if "shuffled" in how:
+        order = rng.permutation(rows)
+        columns = {name: values[order] for name, values in columns.items()}
+    found = guess(look_at(pa.table(columns)))
+    asked = {name for name, guessed in found.items() if "number of a person" in guessed.reason}
+    assert asked == (set() if how == "one column, shuffled" else {"person_nr"})
+    assert found["person_nr"].role is (Role.MASKED if "one column" in how else Role.UNIT)
+
+
+def test_ages_costs_days_codes_and_places_number_no_units() -> None:
+    rng, rows = np.random.default_rng(5), 3_000
+    place, income = rng.integers(10_000, 10_600, rows), rng.lognormal(10, 0.5, rows).round()
+    chapter = rng.integers(0, 60, rows)
+    table = {
+        "age": rng.integers(18, 99, rows),
+        "zipcode": place,
+        "plz": place.astype(str),
+        "county": place // 100,
+        "town": place // 4,
+        "income": income,
+        "tax": np.floor(income * 0.3),
+        "bracket": np.digitize(income, [10_000, 20_000, 40_000]),
+        "visits": rng.poisson(4, rows),
+        "day": np.sort(rng.integers(0, 1_500, rows)),
+        "chapter": chapter,
+        "icd": [f"C{one:02d}.{two}" for one, two in zip(chapter, rng.integers(0, 9, rows), strict=True)],
+        "sex": rng.choice(["f", "m"], rows),
+    }
+    found = guess(look_at(pa.table(table)))
+    assert [name for name, guessed in found.items() if guessed.role.names_persons or "person" in guessed.reason] == []
+
+
 def test_the_demonstration_table(tmp_path: Path) -> None:
     write_registry(tmp_path / "registry.parquet", 20_000)
     text = propose_job(str(tmp_path / "registry.parquet"), "out", 5)

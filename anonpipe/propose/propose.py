@@ -30,6 +30,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.risk import least_shown
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
 from anonpipe.job.model import Measure, RecipientAnalysis
+from anonpipe.propose.repeating import Sureness, repeating
 from anonpipe.source import Source, Unit, opened, read_batches
 
 if TYPE_CHECKING:
@@ -501,12 +502,61 @@ def _with_commas(texts: pa.Array) -> bool:
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
-    guesses = _one_unit(looks, {look.name: _alone(look) for look in looks})
+    guesses = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
     _survival(looks, guesses)
     return guesses
+
+
+def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
+    """Columns that number units by how their values repeat; of several the finest is the unit, others are asked about.
+
+    Where a name says which column names units, the others are asked about, too.
+    """
+    codes = {look.name: look.codes for look in looks}
+    asked = [look for look in looks if _may_number(look, guesses[look.name])]
+    found = repeating(codes, [look.name for look in asked])
+    if not found:
+        return guesses
+    named = any(guessed.role is Role.UNIT for guessed in guesses.values())
+    certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
+    unit = None if named or not certain else max(certain, key=lambda look: look.distinct)
+    changed, values = dict(guesses), {look.name: look.distinct for look in asked}
+    for name in found:
+        guessed = guesses[name]
+        if unit is not None and name == unit.name:
+            changed[name] = replace(guessed, role=Role.UNIT, reason=_GOES_TOGETHER)
+        elif unit is not None and values[name] > COARSER * unit.distinct:
+            continue  # a measurement of these units
+        elif guessed.role is Role.DROPPED:
+            changed[name] = replace(guessed, reason=f"{guessed.reason}; {_MAYBE_UNIT}")
+        else:
+            changed[name] = replace(guessed, reason=_MAYBE_UNIT)
+    return changed
+
+
+COARSER = 0.8
+"""Of the units that were found, units of several of them (households of persons) are fewer than this."""
+
+_GOES_TOGETHER = (
+    "CHECK: is this the number of a person, household or the like? Its values repeat, and rows of one value agree in "
+    "other columns: k counts these units, of which each may have several rows; if not, write role: masked"
+)
+_MAYBE_UNIT = (
+    "CHECK: is this the number of a person, household or the like? Rows of one value agree in another column; if so, "
+    "write role: unit, so that k counts these units"
+)
+
+
+def _may_number(look: Look, guessed: Guess) -> bool:
+    """Whether a column may number units: whole numbers or texts that no name says something else of."""
+    if guessed.role not in (Role.MASKED, Role.DROPPED) or look.date or look.comma or look.distinct >= look.filled:
+        return False
+    if look.numbers is not None and not look.whole:
+        return False
+    return is_supported(look.type) and not any(word.startswith(_SEEN_NAMES) for word in _words(look.name))
 
 
 def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
@@ -525,7 +575,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
-    own = _one_unit(looks, {look.name: _alone(look) for look in looks})
+    own = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
     for look in looks:
         alone = own[look.name]
         if look.name not in used:
