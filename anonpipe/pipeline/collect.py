@@ -19,6 +19,7 @@ from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.decode import counted_groups, key_units, split_units
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.group_counts import TableGroups
+from anonpipe.pipeline.not_kept import not_to_be_added_up
 from anonpipe.pipeline.original_values import compared_names, handed_on
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.steps import PassTask, learnt_groups, stage_name
@@ -74,6 +75,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         synthesized=by_stratum(fitted, decoded, lambda r: r["synthesized"]),
         by=_of_method(work, fitted, cut, encoded, decoded),
         arrived=_arrived(fitted, encoded, decoded),
+        not_kept=not_to_be_added_up(fitted),
     )
 
 

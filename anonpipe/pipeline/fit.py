@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anonpipe.encoding.alike import warn_of_repeats
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.dominance import draw_in, extremes_kept
+from anonpipe.encoding.dominance import draw_in
 from anonpipe.encoding.identifiers import Repeats, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
@@ -27,6 +27,7 @@ from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline import by_mask
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.not_kept import moments_not_kept
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows
 from anonpipe.pipeline.scan import sampled_rows
 from anonpipe.rng import keyed, steward_secret
@@ -299,54 +300,6 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     if strata.dropped:
         found.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
     return found
-
-
-MOST_MOVED = 0.1
-"""Standard deviations of the release by which a mean, and parts of it by which one may be moved without a warning."""
-
-
-def moments_not_kept(fitted: Fitted) -> list[str]:
-    """Columns that lose much of their mean or standard deviation, or extremes, and by what; names, no value."""
-    found = [*_extremes(fitted)]
-    for each in () if fitted.scores is None else fitted.scores.columns:
-        spread, original = each.released_moments[1], fitted.scan.columns[each.name].sd
-        most = MOST_MOVED * spread
-        drawn, clipped = each.moved
-        if abs(drawn) > most:
-            found.append(
-                f"column {each.name!r}: few records make up much of its mean; transform: normal_scores draws them in, "
-                "and its mean, sum and variance are not kept: tell the recipients, who must not add it up"
-            )
-        if abs(clipped) > most:
-            found.append(
-                f"column {each.name!r}: values outside its bounds make up much of its mean, and are released inside: "
-                "its mean, sum and variance are not kept; declare other bounds, or tell the recipients"
-            )
-        if abs(spread - original) > MOST_MOVED * original and max(abs(drawn), abs(clipped)) <= most:
-            found.append(
-                f"column {each.name!r}: few records make up much of its standard deviation; transform: normal_scores "
-                "releases means of k or more in their place, and inside the bounds, so that its standard deviation, "
-                "variance and ordinary correlations are not kept: tell the recipients"
-            )
-    return found
-
-
-def _extremes(fitted: Fitted) -> Iterator[str]:
-    """What became of extremes of columns on a scale of their own."""
-    few = f"of fewer than {fitted.least} records" + (" of a stratum" if fitted.job.strata.by else "")
-    for name, moved in fitted.extremes.moved.items():
-        much = abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd
-        lost = "they made up much of its mean, and its" if much else "its"
-        yield (
-            f"column {name!r}: values {few} that stand apart are drawn in to the next ones, as a mean of k would give "
-            f"them away; {lost} mean, sum and variance are those without: tell the recipients, or keep them by "
-            "extremes: keep"
-        )
-    for name in extremes_kept(fitted.job.columns):
-        yield (
-            f"column {name!r}: extremes: keep, so that values {few} that stand apart, and sums of them, may be given "
-            "away by the means of their groups"
-        )
 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:

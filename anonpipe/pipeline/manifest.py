@@ -12,6 +12,7 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.collect import group_sizes
 from anonpipe.pipeline.context import Work
 from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.not_kept import not_to_be_added_up
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release
@@ -56,11 +57,13 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """What each column of the release is, in its order."""
     told: dict[str, dict[str, Any]] = {}
-    restored = fitted.procedure.decoder.restored
+    restored, lost = fitted.procedure.decoder.restored, not_to_be_added_up(fitted)
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
         told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.can_be_scored and at not in restored:
             told[name]["transform"] = column.transform or "none"
+        if name in lost:
+            told[name]["sum"] = "not kept"
         told[name] |= _labels(fitted, name)
     told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:

@@ -23,7 +23,8 @@ from anonpipe.pipeline.decode import drop_scores, merge_scores
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
-from anonpipe.pipeline.fit import fit, moments_not_kept
+from anonpipe.pipeline.fit import fit
+from anonpipe.pipeline.not_kept import moments_not_kept
 from anonpipe.pipeline.opening import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.original_values import compared_names
 from anonpipe.pipeline.partitioning import cut_rows, withhold

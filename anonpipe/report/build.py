@@ -239,6 +239,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     if job.fewest_changed is not None:
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
     lines = tuple(CheckLine(**line(check).to_dict()) for check in checks)
+    not_kept = [name for name, told in facts.columns.items() if told.get("sum") == "not kept"]
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
@@ -251,7 +252,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "partitions": facts.partitions,
         "methods": words.methods(job),
         "guarantees": words.guarantees(job, grouped, facts.identical, facts.units),
-        "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical), *overlaps),
+        "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical, not_kept), *overlaps),
         "checks": lines,
         "group_sizes": tuple(
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])

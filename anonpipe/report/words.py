@@ -201,9 +201,15 @@ def _wider(job: Job) -> list[str]:
     return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
 
 
-def not_guaranteed(job: Job, grouped: bool, identical: bool) -> tuple[str, ...]:
-    """What nobody should read into it."""
+def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[str] = ()) -> tuple[str, ...]:
+    """What nobody should read into it; `not_kept` are columns that have lost their mean and sum."""
     found = []
+    if not_kept:
+        found.append(
+            f"Do not add up {', '.join(not_kept)}, and take no mean of {'it' if len(not_kept) == 1 else 'them'}: few "
+            "records, or values beyond declared bounds, made up much of the sum and were drawn in, so that mean, sum "
+            "and variance are not the original's."
+        )
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
     if job.rows_per_unit == "many":
         found.append(many_rows(job.k) + ".")

@@ -384,7 +384,11 @@ _GATED = (
     ),
     Kind(
         "mean.own_unit",
-        "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand)",
+        lambda about: (
+            "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand"
+            + (f", which of {about['lost']} is not the original's" if about.get("lost") else "")
+            + ")"
+        ),
         _FILES,
         Audience.SEVERAL,
         unit="sd",

@@ -181,7 +181,8 @@ class Evidence:
 
     `feature_columns` tells of each variable of the view which feature column
     it is released from; None where there is none. `splits_ties` is whether
-    equal values were encoded at random scores. `rounded` is None where counts are kept.
+    equal values were encoded at random scores. `rounded` is None where counts are kept; `not_kept` are columns whose
+    mean is not the original's, as is known beforehand.
     """
 
     rows_in: int
@@ -208,6 +209,7 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     arrived: Arrived
     rounded: Rounded | None = None
+    not_kept: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -392,7 +394,11 @@ class Compared:
     ) -> Check:
         """Differences against their limits; `which` variables of the view they are of, one array an axis."""
         columns = np.array([variable.column for variable in evidence.view.variables])
-        about = {"files": evidence.files, "probabilities": bool(evidence.view.probability.any())}
+        about = {
+            "files": evidence.files,
+            "probabilities": bool(evidence.view.probability.any()),
+            "lost": ", ".join(map(repr, evidence.not_kept)),
+        }
         names = [columns[each].tolist() for each in which]
         return worst_entry(
             scoped(key, self.scope), off, limit, names, about=about, records=int(self.released.rows), **given
