@@ -23,7 +23,7 @@ from tests.benchmarks.frontier.tables import capped, costs, halves, trial
 
 KINDS = {"x": "numerical", "y": "numerical", "c": "categorical"}
 HALVES = {"shapes": 0.99, "told_apart": 0.5, "survival": 0.03, "survival_by": 0.1, "copies": 0.002, "membership": 0.5}
-GOOD = HALVES | {"shapes": 0.999, "linked": 0.002, "singling_low": -0.01, "singling_many_low": 0.0}
+GOOD = HALVES | {"shapes": 0.999, "linked": 0.002, "singling_surely": -0.01, "singling_many_surely": 0.0}
 
 
 def table(rows, seed=0):
@@ -129,8 +129,8 @@ WORSE = {
     "column shapes": {"shapes": 0.994}, "told apart (AUC), distance from two halves": {"told_apart": 0.44},
     "survival error, overall": {"survival": 0.031}, "survival error, worst category": {"survival_by": 0.11},
     "re-identification": {"linked": 0.011}, "membership (AUC)": {"membership": 0.521},
-    "singling out, one column: low end beyond control": {"singling_low": 0.001},
-    "singling out, four columns: low end beyond control": {"singling_many_low": 0.001},
+    "singling out, one column: low end beyond control": {"singling_surely": 0.001},
+    "singling out, four columns: low end beyond control": {"singling_many_surely": 0.001},
     "exact copies": {"copies": 0.003},
 }  # fmt: skip
 
@@ -204,6 +204,9 @@ def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     first = METHODS[0][0]
     for draw, shapes in enumerate((0.99, 0.999)):
         more = {"pairs": 0.9, "singling": 0.01, "singling_many": 0.02}
+        more |= {f"{name}_attack": 0.2 for name in ("singling", "singling_many")}
+        more |= {"singling_control": 0.1, "singling_many_control": 0.16}
+        more |= {f"{name}_{who}_error": 0.05 for name in ("singling", "singling_many") for who in ("attack", "control")}
         for who, method, k in (("anonpipe", first, 5), ("peer", "cart", None), ("baseline", show.HALVES, None)):
             about = told | {"who": who, "method": method, "k": k, "draw": draw, "linked": 0.002}
             about |= {"table": "pima", "refused": who == "anonpipe" and draw == 1}
@@ -221,7 +224,10 @@ def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     assert f"{first}, k=5 (r)" in text
     assert "noise, k=5: not made. no way" in text
     found = show.criteria_of_all(made)
-    assert list(found[found["outcome"] == "failed"]["criterion"]) == ["column shapes"]
+    assert [*made["singling_surely"]] == pytest.approx([0.05] * 3)  # 0.2 - 0.1 less the error of two draws of 0.071
+    assert [*made["singling_many_surely"]] == pytest.approx([-0.01] * 3)
+    failed = [*found[found["outcome"] == "failed"]["criterion"]]
+    assert failed == ["column shapes", "singling out, one column: low end beyond control"]
     assert f"{first}, k=5" in show.criteria_text(found)
     told = page(made)
     assert f"| {first}, k=5 (r) | **0.9945 ±0.0572** | 0.500 |" in told

@@ -112,7 +112,8 @@ def of_anonymeter(
         evaluator = make().evaluate(**options)
         risk, rates = evaluator.risk(confidence_level=0.95), evaluator.results(confidence_level=0.95)
         figures |= {name: float(risk.value), f"{name}_low": float(risk.ci[0]), f"{name}_high": float(risk.ci[1])}
-        figures |= {f"{name}_attack": rates.attack_rate.value, f"{name}_control": rates.control_rate.value}
+        for who, rate in (("attack", rates.attack_rate), ("control", rates.control_rate)):
+            figures |= {f"{name}_{who}": rate.value, f"{name}_{who}_error": rate.error}
     return figures
 
 

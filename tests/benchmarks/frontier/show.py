@@ -43,6 +43,10 @@ def summary(figures: pd.DataFrame) -> pd.DataFrame:
     measures = [
         name for name in figures if figures[name].dtype.kind == "f" and name not in (*SETTING, "draw", "seconds")
     ]
+    figures = figures.assign(
+        **{name.replace("_error", "_squared_error"): figures[name] ** 2 for name in figures if name.endswith("_error")}
+    )
+    measures += [name for name in figures if name.endswith("_squared_error")]
     known = figures[figures["problem"].fillna("") == ""].copy()
     known["k"] = known["k"].fillna(0).astype(int)
     grouped = known.groupby(["table", "who", "method", "k"], sort=False)
@@ -50,8 +54,20 @@ def summary(figures: pd.DataFrame) -> pd.DataFrame:
     counts, spread = grouped[measures].count(), grouped[measures].std()
     half = spread * stats.t.ppf(0.975, np.maximum(counts - 1, 1)) / np.sqrt(counts)
     made = means.join(half.add_suffix("_half")).join(grouped["refused"].max())
+    for attack in ("singling", "singling_many"):
+        made[f"{attack}_surely"] = _surely(means, counts, attack)
     made = made.assign(draws=grouped.size()).reset_index()
     return made.sort_values(["table", "who", "method"], key=_places, kind="stable", ignore_index=True)
+
+
+def _surely(means: pd.DataFrame, counts: pd.DataFrame, attack: str) -> pd.Series:
+    """What an attack gains beyond the control, of all draws together, less the errors of both rates.
+
+    One draw of three whose own interval misses zero is chance: of seven tables and two attacks one or two do.
+    """
+    who = [f"{attack}_attack", f"{attack}_control"]
+    errors = np.sqrt(sum(means[f"{name}_squared_error"] for name in who) / counts[who[0]])
+    return means[who[0]] - means[who[1]] - errors
 
 
 def _places(values: pd.Series) -> pd.Series:
