@@ -4,7 +4,8 @@ A panel has a row a firm and month. The rows of a firm are nearer to each other
 than to those of other firms, so that groups of near rows are made of one firm:
 means of the group are means of the firm, and who knows its size finds it.
 Counted is what an attacker would hope for: groups that hold one firm, and
-groups of fewer than k.
+groups of fewer than k. And in how many groups a firm is: who knows the months
+of one meets it in each, and with it others.
 
 `python -m tests.attacks.panel`
 """
@@ -54,17 +55,18 @@ def panel(firms: int = FIRMS, months: int = MONTHS, seed: int = 1) -> pa.Table:
 
 
 class Found(NamedTuple):
-    """Groups, and how many of them hold one firm, and fewer than k."""
+    """Groups, how many of them hold one firm, and fewer than k, and in how many a firm is."""
 
     groups: int
     one: int
     few: int
     smallest_rows: int
+    groups_of_a_firm: float
 
     def __str__(self) -> str:
         return (
             f"{self.groups} groups, {self.one / self.groups:.1%} of one firm, {self.few / self.groups:.1%} of fewer "
-            f"than k; the smallest has {self.smallest_rows} rows"
+            f"than k; the smallest has {self.smallest_rows} rows, and a firm is in {self.groups_of_a_firm:.1f}"
         )
 
 
@@ -79,7 +81,8 @@ def attack(job: Job, table: pa.Table) -> Found:
             sizes += np.bincount(labels).tolist()
             firms += [len(set(whose[labels == group])) for group in range(int(labels.max()) + 1)]
         held = np.array(firms)
-        return Found(len(held), int((held == 1).sum()), int((held < job.k).sum()), min(sizes))
+        of_a_firm = float(held.sum() / len(set(known.values())))
+        return Found(len(held), int((held == 1).sum()), int((held < job.k).sum()), min(sizes), of_a_firm)
 
     return unpublished(job, False, lambda _: None, "ignore", counted)
 
@@ -104,12 +107,13 @@ def after(folder: Path, table: pa.Table, k: int = K, **changes: Any) -> Found:
 
 
 def main() -> None:
-    """Print both figures."""
+    """Print a line a way of counting."""
     with tempfile.TemporaryDirectory() as folder:
         table = panel()
         print(f"{FIRMS} firms x {MONTHS} months, k={K}")
         print("before, k counts rows: ", before(Path(folder), table))
         print("after, k counts firms: ", after(Path(folder), table))
+        print("firms kept whole:      ", after(Path(folder), table, cluster={"method": "mdav", "units": "whole"}))
 
 
 if __name__ == "__main__":
