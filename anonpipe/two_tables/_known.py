@@ -51,6 +51,8 @@ class Looked:
     release, original, ranks, control
         The nearest released records, the nearest other originals, the nearest
         released ones by ranks, and the nearest released ones of those held.
+    whitened
+        The nearest released records by Mahalanobis distance.
     halves
         The nearest released ones of all of them by either half of the columns; empty without control, or of one column.
     guesses
@@ -67,6 +69,7 @@ class Looked:
     control: risk.Nearest | None
     halves: Sequence[risk.Nearest]
     guesses: risk.Guesses
+    whitened: risk.Nearest
 
 
 def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray) -> Looked:
@@ -95,6 +98,7 @@ def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray
 
     asked, control = encode(cells), encode(held) if len(held) >= FEWEST_HELD else None
     before, after = risk.Ranks.of(encode(original)), risk.Ranks.of(encode(release))
+    axes = risk.Whitened.of(encode(original), encode(release))
     by_rank, everyone = before.apply(asked), np.concatenate([cells, held])
     to_guess = risk.Coding.of(release, everyone, tables.coded)
     owners = np.repeat(np.arange(len(known)), [part.shape[1] for part in coding.each(cells[:1, known])])
@@ -103,6 +107,7 @@ def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray
     def searched(features: FloatArray, first: int) -> dict[str, risk.Nearest]:
         found = {"release": risk.nearest(features, asked, NEIGHBOURS, offset=first, values=True)}
         found["ranks"] = risk.nearest(after.apply(features), by_rank, 2, offset=first)
+        found["whitened"] = risk.nearest(axes.apply(features), axes.apply(asked), 2, offset=first)
         if control is not None:
             found["control"] = risk.nearest(features, control, 2, offset=first)
         for at, half in enumerate(halves):
@@ -132,6 +137,7 @@ def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray
         found.get("control"),
         [found[f"half_{at}"] for at in range(len(halves))],
         guesses[0],
+        found["whitened"],
     )
 
 
@@ -202,6 +208,11 @@ class KnownOfTables:
     def by_rank(self) -> risk.Found:
         """The nearest released records by ranks."""
         return risk.Found(self.looked.ranks, None)
+
+    @property
+    def whitened(self) -> risk.Found:
+        """The nearest released records by Mahalanobis distance."""
+        return risk.Found(self.looked.whitened, None)
 
     @property
     def numbers(self) -> tuple[Sequence[str], FloatArray]:

@@ -426,13 +426,13 @@ _GATED = (
             None,
             "records linked correctly",
             "records whose closest released record is their own; of a group of n (of the same key variables) that "
-            "has no single sources, each counts 1/n. Of several attackers the worst: by distances, by ranks, and where "
-            "all records are assigned at once. A mask after which no record or group stands for one of the "
-            "original has no such share, and fails the limit",
+            "has no single sources, each counts 1/n. Of several attackers the worst: by distances, by ranks, by "
+            "Mahalanobis distances where records are changed one by one, and where all are assigned at once. A mask "
+            "after which no record or group stands for one of the original has no such share, and fails the limit",
             least=0,
             most=1,
             figures=("linkage.first", "linkage.expected"),
-            beside=("rank_linkage.first", "linkage.assigned"),
+            beside=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
             unmeasured="unmeasured.linkage",
         ),
         "records linked correctly",

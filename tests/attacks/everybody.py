@@ -33,14 +33,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Found(NamedTuple):
-    """Records linked rightly: by the nearest record, by assignment, and what the gate holds."""
+    """Records linked rightly: by the nearest record, by Mahalanobis distance, by assignment; what the gate holds."""
 
     nearest: float
+    whitened: float
     assigned: float
     held: float
 
     def __str__(self) -> str:
-        return f"nearest {self.nearest:6.1%}, assigned {self.assigned:6.1%}, held by the gate {self.held:6.1%}"
+        whitened = f"by Mahalanobis distance {self.whitened:6.1%}, " if self.whitened else ""
+        return (
+            f"nearest {self.nearest:6.1%}, {whitened}assigned {self.assigned:6.1%}, held by the gate {self.held:6.1%}"
+        )
 
 
 def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **changes: Any) -> Job:
@@ -65,7 +69,10 @@ def attack(job: Job) -> Found:
         held = gated("reidentification_rate", measured)
         assert held is not None
         return Found(
-            risks.get("linkage.first", risks.get("linkage.expected", 0.0)), risks["linkage.assigned"], held.value
+            risks.get("linkage.first", risks.get("linkage.expected", 0.0)),
+            risks.get("mahalanobis_linkage.first", 0.0),
+            risks["linkage.assigned"],
+            held.value,
         )
 
     return unpublished(job, False, lambda _: None, "ignore", found)

@@ -137,7 +137,13 @@ def attack(
             pd.DataFrame(cells, columns=names).to_parquet(folder / f"{name}.parquet")
         told.to_parquet(folder / "told.parquet")
         (folder / "categories.json").write_text(json.dumps([names[at] for at in coded_positions(fitted)]))
-        wanted = ("linkage.first", "linkage.expected", "rank_linkage.first", "linkage.assigned")
+        wanted = (
+            "linkage.first",
+            "linkage.expected",
+            "rank_linkage.first",
+            "mahalanobis_linkage.first",
+            "linkage.assigned",
+        )
         return {one.name: one.value for one in load_assessment(work).risk if one.name in wanted}
 
     ours = unpublished(job, False, lambda _: None, "ignore", found)

@@ -67,3 +67,19 @@ def conditional_entropy(a, b, k):
 def _digamma(n):
     """Of a whole number."""
     return -0.5772156649015329 + sum(1 / i for i in range(1, n))
+
+
+def shrunk_covariance(one, other, share):
+    """Mean of two tables' covariances (over n), a share taken off all that are not variances."""
+    return [
+        [
+            (1.0 if i == j else 1.0 - share) * sum(_covariance(each, i, j) for each in (one, other)) / 2.0
+            for j in range(len(one[0]))
+        ]
+        for i in range(len(one[0]))
+    ]
+
+
+def _covariance(rows, i, j):
+    means = [sum(row[at] for row in rows) / len(rows) for at in (i, j)]
+    return sum((row[i] - means[0]) * (row[j] - means[1]) for row in rows) / len(rows)

@@ -70,10 +70,12 @@ from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates
 from anonpipe.evaluate.risk._stratum import StratumInference, least_shown, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 from anonpipe.evaluate.risk._trained_membership import trained_membership
+from anonpipe.evaluate.risk._whitened import Whitened
 
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
+    _linkage.WHITENED,
     _assignment.MEASURE,
     _tails.MEASURE,
     _scenario.MEASURE,
@@ -133,6 +135,7 @@ __all__ = [
     "StratumInference",
     "TailLinkage",
     "Tolerances",
+    "Whitened",
     "WholeGroups",
     "around",
     "assigned_cells",

@@ -265,6 +265,10 @@ class Known(Protocol):
         """The nearest released records by ranks."""
 
     @property
+    def whitened(self) -> Found:
+        """The nearest released records by Mahalanobis distance; of records that are released one by one."""
+
+    @property
     def numbers(self) -> tuple[Sequence[str], FloatArray]:
         """Names and original values of the masked numbers and dates, of each record looked for; NaN for null."""
 

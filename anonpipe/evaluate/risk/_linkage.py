@@ -20,11 +20,18 @@ from anonpipe.evaluate.risk._surest import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import IntArray
 
-Basis = Literal["distances", "ranks"]
+Basis = Literal["distances", "ranks", "Mahalanobis distances"]
+
+_NAMES: dict[Basis, str] = {
+    "distances": "linkage",
+    "ranks": "rank_linkage",
+    "Mahalanobis distances": "mahalanobis_linkage",
+}
 
 _SOURCE = {
     "distances": "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1",
     "ranks": "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17",
+    "Mahalanobis distances": "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
 }
 _KNOWS = "The intruder is taken to know all released columns of the original record exactly"
 
@@ -47,7 +54,7 @@ class Linkage:
     queries, records, released
         Records looked for, records there are, released records.
     basis
-        Whether values or ranks were compared.
+        Whether values, ranks or whitened values were compared.
     """
 
     first: int | None
@@ -81,7 +88,7 @@ class Linkage:
     def _measurement(self, name: str, title: str, linked: int, chance: float, note: str) -> Measurement:
         low, high = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
         return Measurement(
-            name=f"{'linkage' if self.basis == 'distances' else 'rank_linkage'}.{name}",
+            name=f"{_NAMES[self.basis]}.{name}",
             title=title,
             value=linked / self.queries,
             unit="share",
@@ -133,7 +140,7 @@ def score_linkage(
         Number of original records, if only some were looked for; these must
         be a random sample.
     basis
-        Whether values or ranks were compared.
+        Whether values, ranks or whitened values were compared.
 
     Notes
     -----
@@ -289,7 +296,13 @@ def _by_ranks(known: Known) -> Measured | Reason:
     return _scored(known, known.by_rank, "ranks")
 
 
-def _scored(known: Known, found: Found, basis: Literal["distances", "ranks"]) -> Measured:
+def _whitened(known: Known) -> Measured | Reason:
+    if known.own_row is None:  # a group is found no better so
+        return known.unlinked if known.own_group is None else ()
+    return _scored(known, known.whitened, "Mahalanobis distances")
+
+
+def _scored(known: Known, found: Found, basis: Basis) -> Measured:
     scored = score_linkage(
         found.nearest,
         known.own_row,
@@ -322,5 +335,13 @@ RANKS = Measure(
     title="record linkage by ranks",
     figures=("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group"),
     function=_by_ranks,
+    counts_units=True,
+)
+
+WHITENED = Measure(
+    key="mahalanobis_linkage",
+    title="record linkage by Mahalanobis distances",
+    figures=("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second"),
+    function=_whitened,
     counts_units=True,
 )

@@ -97,6 +97,11 @@ class KnownOfRun:
         return self._of_own_unit(found_in(self.work, self.cut, "ranks", "groups"))
 
     @cached_property
+    def whitened(self) -> risk.Found:
+        """The nearest released records by Mahalanobis distance."""
+        return found_in(self.work, self.cut, "whitened")
+
+    @cached_property
     def units(self) -> AskedUnits | None:
         """The units of the records looked for; None where each record is one."""
         return None if self.fitted.unit is None else read_units(self.work)

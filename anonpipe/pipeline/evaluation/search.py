@@ -21,6 +21,7 @@ from anonpipe.evaluate.risk import (
     Ordered,
     Predicates,
     Ranks,
+    Whitened,
     guess_nearest,
     key_matches,
     merge_nearest,
@@ -66,6 +67,8 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     alike = groups if labels is None else alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
     found = _in_release(released, queries, control, begin)
+    if links_own(fitted):
+        found["whitened"] = _by_whitened(released, queries, begin)
     told: Told = {"release": of_groups, "ranks": of_groups}
     if control is not None:
         found |= _by_halves(released, {"": queries.features, "held_": control}, first_half(fitted), begin)
@@ -256,6 +259,12 @@ def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
     return nearest(after.apply(released), before.apply(queries.features), 2, offset=begin)
 
 
+def _by_whitened(released: FloatArray, queries: Queries, begin: int) -> Nearest:
+    """By Mahalanobis distance, of both tables' pooled covariance."""
+    axes = Whitened.of(queries.ranked_original, queries.ranked_released)
+    return nearest(axes.apply(released), axes.apply(queries.features), 2, offset=begin)
+
+
 def _save(
     work: Work,
     index: int,
@@ -286,7 +295,7 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
     ----------
     name
         `release`, `original` (the sampled records in the release, and among
-        the other originals), `ranks`, `held_release` (the held-out ones in
+        the other originals), `ranks`, `whitened` (where these stand for persons), `held_release` (the held-out ones in
         the release), `half_0`, `half_1`, `held_half_0` and `held_half_1` (either, by half of the columns);
         without knowing the strata `strata_release`, `strata_held`, and where too few records are
         held out for these two, `strata_original` in place of the latter.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Ranks, nearest, score_linkage
+from anonpipe.evaluate.risk import Ranks, Whitened, nearest, score_linkage
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._linkage import surest_links
 from tests.naive import finding as naive
@@ -18,6 +18,18 @@ def test_by_hand():
     first, either = linkage.measurements()
     assert (first.name, first.value, first.baseline, first.low) == ("linkage.first", 0.75, 0.25, None)
     assert (either.name, either.value, either.baseline) == ("linkage.first_or_second", 0.75, 0.5)
+
+
+def test_whitened_distances_are_those_of_mahalanobis():
+    rng = np.random.default_rng(0)
+    one, other = (rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3)) for _ in range(2))
+    one[:, 2] = 4.0  # of a constant there is nothing to say but that it is none
+    other[:, 2] = 4.0
+    axes = Whitened.of(one, other)
+    inverse = np.linalg.inv(naive.shrunk_covariance(one[:, :2].tolist(), other[:, :2].tolist(), 0.1))
+    for a, b in zip(one[:10], other[:10], strict=True):
+        difference = a[:2] - b[:2]
+        assert ((axes.apply([a]) - axes.apply([b])) ** 2).sum() == pytest.approx(difference @ inverse @ difference)
 
 
 def test_by_group():

@@ -38,6 +38,7 @@ def test_what_is_missing_is_told_as_a_reason():
     assert told == {
         "linkage": Reason.NO_LINK,
         "rank_linkage": Reason.NO_LINK,
+        "mahalanobis_linkage": Reason.NO_LINK,
         "assignment": Reason.SPANNING,
         "tails": Reason.NO_LINK,
         "scenarios": Reason.NO_SCENARIO,

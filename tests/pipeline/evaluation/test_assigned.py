@@ -56,7 +56,13 @@ def test_as_who_has_the_released_rows(tmp_path, monkeypatch, methods):
     assert seen["all"] == one.records == one.of == 700 and one.low is None
     assert one.value == pytest.approx(seen["share"]) and one.value > 0.02
     (line,) = [each for each in verdict.checks if each.key == "risk.reidentification_rate"]
-    attackers = ("linkage.first", "linkage.expected", "rank_linkage.first", "linkage.assigned")
+    attackers = (
+        "linkage.first",
+        "linkage.expected",
+        "rank_linkage.first",
+        "mahalanobis_linkage.first",
+        "linkage.assigned",
+    )
     assert line.measured == pytest.approx(max(each.value for each in found.risk if each.name in attackers))
 
 
