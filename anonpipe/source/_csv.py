@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import InputError
 from anonpipe.source._files import File, guarded, open_bytes
 from anonpipe.source._model import Unit
@@ -162,16 +162,32 @@ def _form(kind: pa.DataType) -> str | None:
 def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, name: str) -> pa.DataType:
     if pa.types.is_timestamp(inferred):
         inferred = pa.timestamp("ms" if inferred.unit == "s" else inferred.unit, inferred.tz)
+    known = not (pa.types.is_null(inferred) or pa.types.is_time(inferred) or pa.types.is_binary(inferred))
     if columns is None:
-        known = not (pa.types.is_null(inferred) or pa.types.is_time(inferred) or pa.types.is_binary(inferred))
         return inferred if known else pa.string()
     column = columns.get(name)
+    if column is not None and column.role is Role.DROPPED and known and not _maybe_codes(inferred, column):
+        return inferred  # as it would be if it were released: records are held against those of earlier releases
     if column is None or not column.role.released or column.kind.coded:
         return pa.string()
     if column.kind is Kind.DATE:
         return inferred if pa.types.is_timestamp(inferred) else pa.date32()
     whole = column.kind is Kind.INTEGER and not pa.types.is_floating(inferred)
     return pa.int64() if whole else pa.float64()
+
+
+def _maybe_codes(inferred: pa.DataType, column: Column) -> bool:
+    """Whether a dropped column may have been of codes: whole numbers or texts of a kind that has such."""
+    return column.kind.coded and not (pa.types.is_floating(inferred) or _is_date(inferred))
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _may_be_texts(columns: Mapping[str, Column] | None, name: str) -> bool:
+    """Whether nothing was declared of a column's values, so that the first block may have misled."""
+    return columns is None or (name in columns and columns[name].role is Role.DROPPED)
 
 
 def _narrowed(kind: pa.DataType, texts: Sequence[_Texts]) -> pa.DataType:
@@ -224,7 +240,7 @@ class _Pass:
                 f"{self.path}: the number of double quotes is odd, so that a quoted field does not end and would "
                 "swallow the lines after it; close the quote (a quote inside a quoted field is written twice)"
             )
-        if failed is not None and (self.columns is not None or pa.types.is_string(self.types[failed])):
+        if failed is not None and (not _may_be_texts(self.columns, failed) or pa.types.is_string(self.types[failed])):
             raise InputError(self._misfit_text(failed))
         return failed
 
@@ -247,7 +263,8 @@ class _Pass:
     def _note(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         for name, column in (self.columns or {}).items():
-            if column.role.released and column.kind.coded and name in self.types:
+            told = column.role.released or column.role is Role.DROPPED
+            if told and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
                 self.texts.setdefault(name, _Texts()).note(batch.column(name))
 
     def _skip(self, _: Any) -> str:

@@ -302,6 +302,14 @@ _JOB = "job (k, columns or methods), or by another version of anonpipe"
 _SAME_RECORDS = (
     "the same records were released at {time} under another {what}: who holds both releases can average the noise away"
 )
+_COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
+_SAME_PERSONS = (
+    "the same {rows:,} records, as far as samples of them tell, were released at {time} under another job, "
+    "with other columns or another hold-out ("
+    + _COLUMNS
+    + "): who holds both releases can average the noise away, and "
+    "join what each of them has"
+)
 _OTHER_SECRET = (
     "the releases in this output were drawn with another secret: what they share with this input cannot be seen, and "
     "who holds both can average the noise away; give the secret that they were drawn with (ANONPIPE_SECRET or "
@@ -391,10 +399,14 @@ def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What two sketches of the same subject share: records with equal content, and the chance of as much."""
+    """What two sketches of the same subject share: records with equal content, and the chance of as much.
+
+    `same` is whether all that both hold agrees, and both tables have as many rows.
+    """
 
     records: float
     chance: float
+    same: bool = False
 
 
 def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
@@ -403,7 +415,9 @@ def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
     every = sorted({*tables[0], *tables[1]})
     one, other = (np.array([table.get(m, 0) for m in every], dtype=np.int64) for table in tables)
     share = rows[0] / max(1, rows[0] + rows[1])
-    return _Shared(shared_records(one, other, level, rows), chance_of(one, other, share))
+    same = rows[0] == rows[1] and bool((one == other).all()) and len(one) > 0
+    records = float(rows[0]) if same else shared_records(one, other, level, rows)
+    return _Shared(records, chance_of(one, other, share), same)
 
 
 @dataclass(frozen=True)
@@ -444,22 +458,34 @@ def _overlap(
 ) -> str:
     """What changed since a release, in numbers."""
     then, now = int(line["rows"]), trace.rows
-    whole = json.dumps(["record", *sorted(trace.columns)])
-    equal = min(shared[whole].records if whole in shared else 0.0, then, now)
+    wider = [each for subject, each in shared.items() if _holds(subject, trace.columns)]
+    if any(each.same for each in wider):
+        return _SAME_PERSONS.format(rows=now, time=line["time"], **_columns_since(trace, secret, line))
+    equal = min(max((each.records for each in wider), default=0.0), then, now)
     persons = [each.records for subject, each in sure.items() if json.loads(subject)[0] == "identifier"]
     others = {s: each.records for s, each in sure.items() if json.loads(s)[0] == "record"}
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
-    ours = {_hex(secret, "column", name) for name in trace.columns}
-    theirs = set(line["columns"])
     return (
         f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
         f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal, min(then, now))} records "
         f"are equal, {_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; "
-        f"columns: {len(ours & theirs)} as then, {len(ours - theirs)} added, {len(theirs - ours)} left out, "
+        f"{_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
+
+
+def _holds(subject: str, columns: Sequence[str]) -> bool:
+    """Whether a sketch is of records with all these columns, so that what is equal there is equal in them."""
+    what, *names = json.loads(subject)
+    return what == "record" and set(columns) <= set(names)
+
+
+def _columns_since(trace: Trace, secret: bytes, line: Mapping[str, Any]) -> dict[str, int]:
+    """How many columns are as then, added and left out."""
+    ours, theirs = {_hex(secret, "column", name) for name in trace.columns}, set(line["columns"])
+    return {"kept": len(ours & theirs), "added": len(ours - theirs), "left": len(theirs - ours)}
 
 
 def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:

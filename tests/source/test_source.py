@@ -160,8 +160,12 @@ def test_csv_types_with_a_job_follow_its_kinds_and_the_whole_file(tmp_path):
     }
     schema = open_source(path, columns).schema
     assert [str(kind) for kind in schema.types] == [
-        "double", "int64", "double", "string", "int64", "bool", "date32[day]", "string", "string", "string",
+        "double", "int64", "double", "string", "int64", "bool", "date32[day]", "string", "string", "int64",
     ]  # fmt: skip
+    changed = columns | {name: Column(role="dropped") for name in ("c", "zeros", "date", "mixed")}
+    dropped = open_source(path, changed).schema  # as they were, so that records are known again; no value is an error
+    assert [str(dropped.field(name).type) for name in ("zeros", "date", "mixed")] == ["string", "date32[day]", "string"]
+    assert dropped.field("c").type in (pa.int64(), pa.float64())
     assert read(open_source(path, columns)).column("zeros").to_pylist()[:1] == ["01"]
 
 
