@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anonpipe.pipeline.preview import preview
 from tests import small
 from tests.attacks import extremes
 
@@ -24,3 +25,8 @@ def test_the_sum_of_three_alike_is_told_where_extremes_are_kept_alone(tmp_path, 
         method = "micro_perturbation" if transform is None else "centroid"
         job = extremes.setting(tmp_path / str(at), table, transform, synthesize={"method": method}, measure=small.OFF)
         assert (extremes.together(job) > 0.9) == (transform != "keep")
+        told = " ".join(preview(job).warnings)
+        assert ("'income': values of fewer than 5 records that stand apart are drawn in" in told) == (
+            transform == "none"
+        )
+        assert ("'income': extremes: keep" in told) == (transform == "keep")
