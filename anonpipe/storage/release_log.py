@@ -305,7 +305,7 @@ _SAME_RECORDS = (
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
     "the same {rows:,} records, as far as samples of them tell, were released at {time} under another job, "
-    "with other columns or another hold-out ("
+    "with other columns or another hold-out, of which copies in other files make one ("
     + _COLUMNS
     + "): who holds both releases can average the noise away, and "
     "join what each of them has"
