@@ -342,6 +342,30 @@ def test_ages_costs_days_codes_and_places_number_no_units() -> None:
     assert [name for name, guessed in found.items() if guessed.role.names_persons or "person" in guessed.reason] == []
 
 
+def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    tenths = np.append(rng.normal(27, 4, 299).round(1), np.nan)
+    table = {
+        "bmi": tenths,
+        "narrow": pa.array(rng.normal(27, 4, 300).round(1).astype(np.float32)),
+        "half": np.rint(rng.normal(60, 9, 300)) + rng.integers(0, 2, 300) / 2,
+        "cost": rng.lognormal(8, 2, 300).round(2),
+        "all": rng.normal(size=300),
+        "large": pa.array(rng.normal(5e6, 1e5, 300).astype(np.float32)),
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    found = yaml.safe_load(text)["columns"]
+    assert {name: entry["step"] for name, entry in found.items() if "step" in entry} == {
+        "bmi": 0.1,
+        "narrow": 0.1,
+        "half": 0.5,
+        "cost": 0.01,
+    }
+    assert "# CHECK: all values of the sample are multiples of it" in text
+    assert {found[name]["kind"] for name in ("all", "bmi", "cost")} == {"continuous"}
+
+
 def test_the_demonstration_table(tmp_path: Path) -> None:
     write_registry(tmp_path / "registry.parquet", 20_000)
     text = propose_job(str(tmp_path / "registry.parquet"), "out", 5)

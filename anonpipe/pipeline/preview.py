@@ -153,6 +153,8 @@ def _column_line(job: Job, name: str) -> str:
         parts.append(f"weight {column.weight:g}")
     if column.resolution is not None and column.role.synthesized:
         parts.append(f"step {column.resolution:g}")
+    elif column.role.synthesized and column.kind is Kind.CONTINUOUS:
+        parts.append("no step, so that it may have up to 17 digits")
     if column.scored:
         parts.append("by normal scores")
     return ", ".join(parts)

@@ -2,9 +2,9 @@
 
 The text holds column names and no value of the data. So it proposes neither
 bounds nor categories nor events: these come from the code book, and the
-steward writes them. Only what a file itself declares is taken from it: the categories of an ordered column, in
-their order (`declared_order`). Columns that follow from others are proposed as dropped,
-because masking them one by one would contradict or betray the others.
+steward writes them. Only what a file itself declares is taken from it, the categories of an ordered column, in
+their order (`declared_order`), and the step of numbers that all lie on one (`common_step`). Columns that follow from
+others are proposed as dropped, because masking them one by one would contradict or betray the others.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from anonpipe.evaluate.risk import least_shown
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
 from anonpipe.job.model import Measure, RecipientAnalysis
 from anonpipe.propose.repeating import Sureness, repeating
+from anonpipe.propose.steps import common_step
 from anonpipe.source import Source, Unit, opened, read_batches
 
 if TYPE_CHECKING:
@@ -180,6 +181,8 @@ class Guess:
         Whether its categories have an order in the input, which the steward has to declare.
     levels
         This order, where the file declares it.
+    step
+        Of which all numbers are multiples; None where nothing is to be said.
     """
 
     kind: Kind
@@ -189,6 +192,7 @@ class Guess:
     weight: tuple[int, str] | None = None
     ordered: bool = False
     levels: tuple[Scalar, ...] = ()
+    step: float | None = None
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
@@ -238,7 +242,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
-        guesses[look.name] = replace(guesses[look.name], ordered=look.ordered, levels=look.levels)
+        guesses[look.name] = replace(
+            guesses[look.name], ordered=look.ordered, levels=look.levels, step=_step(look, guesses[look.name])
+        )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
     if needs is None and chosen.mask == "local_synthesis":
@@ -260,6 +266,14 @@ def guess_columns(source: Source) -> dict[str, Column]:
         for look in looks
         if found[look.name].role is not Role.DROPPED or look.numbers is not None or look.distinct <= MANY_CATEGORIES
     }
+
+
+def _step(look: Look, guessed: Guess) -> float | None:
+    """The step of a continuous column of floats; decimals have that of their type."""
+    floats = look.numbers is not None and pa.types.is_floating(plain_type(look.type))
+    if look.numbers is None or not floats or guessed.kind is not Kind.CONTINUOUS:
+        return None
+    return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
 
 
 def _measured_as(role: Role) -> Role:
@@ -1016,6 +1030,7 @@ def _write(
         held=_held_out(rows),
         told=TOLD,
         usual_limits=USUAL_LIMITS,
+        stepped=any(each.step for each in guesses.values()),
         declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),
     )
 
