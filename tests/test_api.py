@@ -323,7 +323,7 @@ def test_it_can_be_unpacked_as_it_was():
 def test_it_shows_itself():
     made = anonymize(small.plain_table(300), PLAIN)
     first = repr(made).splitlines()[0]
-    assert first.startswith("Anonymized: passed, 300 rows x 3 columns; ") and first.endswith("; 0 measures")
+    assert first.startswith(f"Anonymized: {small.OPEN}, 300 rows x 3 columns; ") and first.endswith("; 0 measures")
     assert "checks passed" in first and "1 warning" not in first
     page = made._repr_html_()
     assert page.startswith("<div class") and page.rstrip().endswith("</div>") and "<script" not in page

@@ -244,7 +244,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(passed, facts.rows, lines),
+        "headline": words.headline(passed, facts.rows, lines, facts.verdict.unlimited),
         "summary": words.summary(lines),
         "k": job.k,
         "rows": facts.rows,

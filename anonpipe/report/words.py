@@ -15,6 +15,7 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.report.content import CheckLine, ColumnLine, MethodLine, Treatment
 from anonpipe.verify.catalogue import GATES, kind_of
+from anonpipe.verify.verdict import without_limit
 
 
 def counted(number: int, what: str) -> str:
@@ -243,10 +244,10 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
     return tuple(found)
 
 
-def headline(passed: bool, rows: int, checks: Sequence[CheckLine]) -> str:
-    """The verdict in a sentence."""
+def headline(passed: bool, rows: int, checks: Sequence[CheckLine], unlimited: Sequence[str]) -> str:
+    """The verdict in a sentence, and on what risk no limit was held."""
     if passed:
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed."
+        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{without_limit(unlimited)}."
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from anonpipe.evaluate.reason import Reason
 from anonpipe.verify.check import Check, Outcome
 from anonpipe.verify.words import Line, content, line
 
@@ -27,11 +28,25 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`passed`, `failed`, or `not checked` where nothing was held against a limit."""
+        """`passed`, and on what risk without a limit; `failed`; `not checked` where nothing was held against one."""
         if not self.passed:
             return Outcome.FAILED.value
-        held = any(check.outcome is Outcome.PASSED for check in self.checks)
-        return Outcome.PASSED.value if held else Outcome.NOT_CHECKED.value
+        if all(check.outcome is not Outcome.PASSED for check in self.checks):
+            return Outcome.NOT_CHECKED.value
+        return f"{Outcome.PASSED.value}{without_limit(self.unlimited)}"
+
+    @property
+    def unlimited(self) -> tuple[str, ...]:
+        """Gates on risks that a release has by the way it is made, of which no figure was held against a limit.
+
+        Records are linked, and who is found is known to be of a stratum. Where no released record stands for a
+        person, no link is right, and membership is what is left to ask.
+        """
+        outcomes = {check.key: check.outcome for check in self.checks}
+        no_link = any(check.key == "unmeasured.linkage" and check.reason is Reason.NO_LINK for check in self.checks)
+        risks = ["membership_auc" if no_link else "reidentification_rate"]
+        risks += [name for name in ("stratum_inference",) if f"risk.{name}" in outcomes]
+        return tuple(name for name in risks if outcomes.get(f"risk.{name}") is not Outcome.PASSED)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -60,6 +75,17 @@ class Verdict:
     def from_dict(cls, plain: Mapping[str, Any]) -> Verdict:
         """Read what `to_dict` gave."""
         return _adapter().validate_python(plain)
+
+
+def without_limit(risks: Sequence[str]) -> str:
+    """What a verdict that passed says of risks without a limit; nothing where there are none.
+
+    Examples
+    --------
+    >>> without_limit(["reidentification_rate"])
+    ', with no limit on reidentification_rate'
+    """
+    return f", with no limit on {' and '.join(risks)}" if risks else ""
 
 
 @cache

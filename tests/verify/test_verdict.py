@@ -1,0 +1,36 @@
+"""What a verdict says as a whole."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from anonpipe.evaluate.reason import Reason
+from anonpipe.verify.check import Check, Outcome, held
+from anonpipe.verify.verdict import Verdict
+
+ROWS = held("rows.lost", 0, 0)
+LINKED = held("risk.reidentification_rate", 0.05, 0.09)
+LINKED_ANYHOW = held("risk.reidentification_rate", 0.05, None)
+STRATUM = held("risk.stratum_inference", 0.1, None)
+NO_LINK = Check("unmeasured.linkage", Outcome.NOT_CHECKED, reason=Reason.NO_LINK)
+RISK_OFF = Check("unmeasured.risk", Outcome.NOT_CHECKED, reason=Reason.RISK_OFF)
+MEMBERS = held("risk.membership_auc", 0.51, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("checks", "word"),
+    [
+        ((ROWS, LINKED), "passed"),
+        ((ROWS, LINKED_ANYHOW), "passed, with no limit on reidentification_rate"),
+        ((ROWS, RISK_OFF), "passed, with no limit on reidentification_rate"),
+        ((ROWS, LINKED, STRATUM), "passed, with no limit on stratum_inference"),
+        ((ROWS, NO_LINK), "passed, with no limit on membership_auc"),
+        ((ROWS, NO_LINK, MEMBERS), "passed"),
+        ((LINKED_ANYHOW,), "not checked"),
+        ((ROWS, held("risk.reidentification_rate", math.nan, 0.09)), "failed"),
+    ],
+)
+def test_it_passes_without_a_word_only_where_known_risks_have_limits(checks, word):
+    assert Verdict(checks).word == word
