@@ -107,11 +107,15 @@ def _limits(found: Outermost, column: Column, strata: int, least: int) -> list[t
     limits = []
     for at in range(strata):
         values = found.at(at)
-        scale = values if column.offset is None else logarithms(values, column)
-        below = drawn_to(-scale, int(found.counts[at]), least)
-        above = drawn_to(scale[::-1], int(found.counts[at]), least)
+        scales = [values] if column.offset is None else [values, logarithms(values, column)]
+        below, above = (max(drawn_to(each, int(found.counts[at]), least) for each in ends) for ends in _ends(scales))
         limits.append((values[below] if below else -np.inf, values[-1 - above] if above else np.inf))
     return limits
+
+
+def _ends(scales: Sequence[FloatArray]) -> tuple[list[FloatArray], list[FloatArray]]:
+    """On each scale the numbers from either end, descending: of logarithms that are averaged values count, too."""
+    return [-each for each in scales], [each[::-1] for each in scales]
 
 
 def drawn_to(values: FloatArray, records: int, least: int) -> int:

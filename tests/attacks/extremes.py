@@ -5,7 +5,8 @@ is nearest; the released income that is nearest to the true one is compared with
 the persons who stand out do not show.
 
 Three alike are too many for a rule on one: who knows that there are three adds up the k largest released incomes,
-takes off what k - 3 others of the next one's size have, and has their sum.
+takes off what k - 3 others of the next one's size have, and has their sum; of
+one alike.
 
 `python -m tests.attacks.extremes`
 """
@@ -36,10 +37,12 @@ COLUMNS: dict[str, Any] = {
 }
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "centroid, extremes kept": {"transform": "keep", "synthesize": {"method": "centroid"}},
-    "micro_perturbation, extremes kept": {"transform": "keep", "synthesize": {"method": "micro_perturbation"}},
+    "centroid, extremes kept": {"transform": "none keep", "synthesize": {"method": "centroid"}},
+    "micro_perturbation, extremes kept": {"transform": "none keep", "synthesize": {"method": "micro_perturbation"}},
     "centroid, values as they are": {"transform": "none", "synthesize": {"method": "centroid"}},
     "micro_perturbation, values as they are": {"transform": "none", "synthesize": {"method": "micro_perturbation"}},
+    "centroid, logarithms, extremes kept": {"transform": "log keep", "synthesize": {"method": "centroid"}},
+    "centroid, logarithms": {"transform": "log", "synthesize": {"method": "centroid"}},
     "micro_perturbation": {"synthesize": {"method": "micro_perturbation"}},
     "micro_perturbation, k=20": {"k": 20, "synthesize": {"method": "micro_perturbation"}},
     "local_synthesis": {"mask": {"method": "local_synthesis"}},
@@ -90,13 +93,19 @@ def attack(job: Job) -> Found:
     return unpublished(job, False, lambda _: None, "ignore", found)
 
 
-def together(job: Job) -> float:
-    """How far off, as a share, is the sum of three alike that is worked out from the largest released incomes."""
+def together(job: Job, known: tuple[float, ...] = ALIKE) -> float:
+    """How far off, as a share, is the sum of those known that is worked out from the largest released incomes.
+
+    Where logarithms are averaged by their product, and as many alike.
+    """
+    logarithms = job.columns["income"].transform == "log"
 
     def found(run: Run) -> float:
         *largest, border = np.sort(_released_incomes(run))[::-1][: job.k + 1]
-        worked_out = sum(largest) - (job.k - len(ALIKE)) * border
-        return float(abs(worked_out / sum(ALIKE) - 1.0))
+        worked_out = sum(largest) - (job.k - len(known)) * border
+        if logarithms:
+            worked_out = len(known) * border * float(np.prod(np.divide(largest, border)) ** (1.0 / len(known)))
+        return float(abs(worked_out / sum(known) - 1.0))
 
     return unpublished(job, False, lambda _: None, "ignore", found)
 
@@ -110,9 +119,12 @@ def _released_incomes(run: Run) -> FloatArray:
 
 
 def setting(folder: Path, table: pa.Table, transform: str | None = None, **changes: Any) -> Job:
-    """A job with these methods; transform `keep` is `none` with extremes kept."""
-    said = {"transform": "none", "extremes": "keep"} if transform == "keep" else {"transform": transform}
-    numbers = {"income", "wealth", "age"} if transform else set()
+    """A job with these methods; behind the transform may stand `keep`, for extremes."""
+    scale, *kept = (transform or "normal_scores").split()
+    numbers = {"none": ("income", "wealth", "age"), "log": ("income",)}.get(scale, ())
+    said: dict[str, Any] = (
+        {"transform": scale} | ({"extremes": "keep"} if kept else {}) | ({"step": 1} if scale == "log" else {})
+    )
     columns = {name: one | (said if name in numbers else {}) for name, one in COLUMNS.items()}
     measure = {"utility": False, "risk": True, "queries": table.num_rows}
     return small.job(folder, table, columns, **{"k": K, "measure": measure, "partition": {"rows": 5_000}, **changes})
@@ -127,7 +139,9 @@ def main() -> None:
             print(f"{name:40}", attack(setting(Path(folder), table, **changes)), flush=True)
         with tempfile.TemporaryDirectory() as folder:
             off = together(setting(Path(folder), three, **changes))
-            print(f"{'':40} sum of three alike: {off:.1%} off", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            alone = together(setting(Path(folder), table, **changes), (KNOWN,))
+        print(f"{'':40} the same of one {alone:.1%} off, sum of three alike {off:.1%} off", flush=True)
 
 
 if __name__ == "__main__":
