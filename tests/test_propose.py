@@ -16,6 +16,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.api import anonymize
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
@@ -705,6 +706,46 @@ def test_decimal_commas_are_told() -> None:
     told = [name for name, guessed in found.items() if "decimal commas" in guessed.reason]
     assert told == ["amount", "thousands", "few"]
     assert {found[name].role for name in told} == {Role.DROPPED}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (lambda n: f"{1_000 + 37 * n:,}.50", "commas between thousands"),
+        (lambda n: f"{n}.5", "stored as text"),
+        (lambda n: f"{7 * n // 2}", "stored as text"),
+        (lambda n: f"€ {n}.5", "sign of currency"),
+        (lambda n: f"2010-01-{n % 28 + 1:02d} 11:{n % 60:02d}:{n % 7:02d}", "dates with times"),
+        (lambda n: f"{n % 28 + 1}.{n % 12 + 1}.19{n % 90 + 10}", "not written as 1990-01-31"),
+    ],
+)
+def test_texts_that_stand_for_numbers_or_dates_are_told_with_how_to_convert_them(text: Any, told: str) -> None:
+    values = [text(n // 2) for n in range(400)]
+    found = guess(look_at(pa.table({"odd": values})))["odd"]
+    assert told in found.reason and found.reason.startswith("CHECK") and found.role is Role.DROPPED
+
+
+def test_texts_of_days_are_dates_and_come_back_as_such_texts(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    days = (np.datetime64("2010-01-01") + rng.integers(0, 3_000, 400)).astype(str).astype(object)
+    days[-20:] = None
+    table = pa.table(
+        {"seen": pa.array(days), "left": pa.array(days[::-1]).dictionary_encode(), "x": rng.normal(size=400)}
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    proposed = yaml.safe_load(propose_job(str(path), str(tmp_path / "out"), 5))
+    assert [proposed["columns"][name]["kind"] for name in ("seen", "left")] == ["date", "date"]
+    proposed |= {"measure": {"utility": False, "risk": False}, "gates": {}}
+    made = anonymize(table, proposed)
+    assert made.table is not None and made.table.schema.types == table.schema.types
+    for name in ("seen", "left"):
+        texts = [text for text in made.table[name].to_pylist() if text is not None]
+        assert len(texts) == 380 and min(texts) >= "2010-01-01" and max(texts) < "2018-12-01"
+        assert all(str(np.datetime64(text)) == text for text in texts) and set(texts) - set(days)
+    wrong = table.set_column(0, "seen", pa.array(["2010-02-30", "1.2.2010", *days[2:]]))
+    with pytest.raises(InputError, match=r"'seen' is declared date and holds text, 2 rows or more of another form"):
+        anonymize(wrong, proposed)
 
 
 def test_what_cannot_be_proposed_is_refused(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ class IntervalDecoder:
 
 
 def _end_type(plain: pa.DataType, widened: list[float]) -> pa.DataType:
-    if is_date(plain):
+    if is_date(plain) or pa.types.is_string(plain):
         return plain
     whole = pa.types.is_integer(plain) and all(float(number).is_integer() for number in widened)
     return pa.int64() if whole else pa.float64()

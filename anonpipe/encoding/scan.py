@@ -34,7 +34,7 @@ from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.outermost import Outermost, most_for
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
-from anonpipe.encoding.values import as_dictionary, numbers
+from anonpipe.encoding.values import as_dictionary, numbers, of_days
 from anonpipe.errors import InputError
 from anonpipe.partition.unit_sets import Units, UnitSets
 from anonpipe.types import IntArray
@@ -234,7 +234,8 @@ def scan_batch(
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
         else:
-            scans[name], arrays[name] = scan_numbers(array, columns[name]), array
+            arrays[name] = _known_days(name, array)
+            scans[name] = scan_numbers(arrays[name], columns[name])
     together = (
         np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
     )
@@ -264,6 +265,23 @@ def scan_batch(
     scored = tuple(scored_by), *_scored(arrays, columns, [codes[name] for name in scored_by])
     total, everybody = fingerprint(lanes, first_row), population(lanes, kept)
     return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored, outermost, **by_unit)
+
+
+def _known_days(name: str, array: pa.Array) -> pa.Array:
+    """Texts of days as dates, once for all that is counted.
+
+    Raises
+    ------
+    InputError
+        Some are none.
+    """
+    days, wrong = of_days(array)
+    if wrong:
+        raise InputError(
+            f"column {name!r} is declared date and holds text, {_rows(wrong)} or more of another form than 1990-01-31 "
+            "(or of days that no month has); correct the input, or, of dates with times, cut them to the day"
+        )
+    return days
 
 
 def _outermost(array: pa.Array, which: IntArray | None, size: int, most: int) -> Outermost:

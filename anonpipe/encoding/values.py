@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import numpy.typing as npt
@@ -88,14 +89,21 @@ def positions(array: pa.Array, null: int) -> IntArray:
 
 
 def numbers(array: pa.Array) -> FloatArray:
-    """The values as float64, NaN where missing, shape (n,).
+    """The values as float64, NaN where missing, shape (n,); of texts of days their days.
+
+    Raises
+    ------
+    InputError
+        A text is none; the scan has told of these, with the column's name.
 
     Examples
     --------
     >>> numbers(pa.array([3, None])), numbers(pa.array([86_400_000], pa.timestamp("ms")))
     (array([ 3., nan]), array([1.]))
     """
-    array = plain(array)
+    array, wrong = of_days(array)
+    if wrong:
+        raise InputError(f"{wrong:,} texts of a column of dates are no ISO dates such as 1990-01-31; correct the input")
     if not is_date(array.type):
         return np.array(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     missing = array.is_null().to_numpy(zero_copy_only=False)
@@ -110,6 +118,47 @@ def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
     """The stored numbers of dates or timestamps; anything where null."""
     stored = array.view(pa.int32()) if pa.types.is_date32(array.type) else array.view(pa.int64())
     return np.asarray(pc.fill_null(stored, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+ISO_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+"""How a text of a day is written; others are no dates."""
+
+_FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0
+"""0001-01-01 and 9999-12-31: what has four digits of a year."""
+
+
+def of_days(array: pa.Array) -> tuple[pa.Array, int]:
+    """Texts of days (1990-01-31) as dates, null where a text is none, and how many are none; others as they are.
+
+    Examples
+    --------
+    >>> days, wrong = of_days(pa.array(["1970-01-02", None, "1970-02-30", "2.1.1970"]))
+    >>> days.to_pylist(), wrong
+    ([datetime.date(1970, 1, 2), None, None, None], 2)
+    """
+    array = plain(array)
+    if not pa.types.is_string(array.type):
+        return array, 0
+    texts = array.dictionary_encode()
+    days = _as_days(texts.dictionary)
+    found = days.take(texts.indices)
+    return found, found.null_count - array.null_count
+
+
+def _as_days(texts: pa.Array) -> pa.Array:
+    """Distinct texts as dates, null where they are none."""
+    formed = pc.if_else(pc.match_substring_regex(texts, ISO_DAY), texts, pa.scalar(None, pa.string()))
+    try:
+        return formed.cast(pa.date32())
+    except pa.ArrowInvalid:  # days that no month has: each by itself
+        return pa.array([_day(text) for text in formed.to_pylist()], pa.date32())
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def units_per_day(kind: pa.DataType) -> int:
@@ -131,7 +180,7 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     step
         The column's step; dates and timestamps are put on it exactly.
     """
-    plain = plain_type(field.type)
+    plain = _stored(field.type)
     missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
     present = np.where(missing, 0.0, values)
     if is_date(plain):
@@ -143,6 +192,12 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     else:
         array = pa.array(_integers(present, plain.to_pandas_dtype()), mask=missing)
     return encoded(array, field.type)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """The plain type by which numbers of a column become values: of texts these are days."""
+    found = plain_type(kind)
+    return pa.date32() if pa.types.is_string(found) else found
 
 
 def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.integer]:
@@ -178,6 +233,8 @@ def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.A
 
 def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """A plain array in the wanted type; a dictionary holds the values that occur, in their order of occurrence."""
+    if pa.types.is_string(plain_type(kind)) and is_date(array.type):
+        array = array.cast(pa.string())
     if not pa.types.is_dictionary(kind):
         return array if array.type == kind else array.cast(kind)
     found = array.dictionary_encode()
@@ -288,6 +345,8 @@ def grid_of(column: Column, kind: pa.DataType) -> Grid:
 def _type_limits(kind: pa.DataType) -> tuple[float | None, float, float]:
     """The smallest step, the smallest and the largest value of a type, in natural units."""
     plain = plain_type(kind)
+    if pa.types.is_string(plain):
+        return 1.0, _FIRST_DAY, _LAST_DAY
     if pa.types.is_integer(plain):
         limits = np.iinfo(plain.to_pandas_dtype())
         return 1.0, float(limits.min), float(limits.max)

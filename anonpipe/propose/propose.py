@@ -25,11 +25,12 @@ import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.pandas_types import is_index
-from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, plain, plain_type
+from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.errors import JobError
 from anonpipe.evaluate.risk import least_shown
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, Survival, needs_of
 from anonpipe.job.model import Measure, RecipientAnalysis
+from anonpipe.propose.forms import Form, form_of
 from anonpipe.propose.repeating import Sureness, repeating
 from anonpipe.propose.steps import common_step
 from anonpipe.source import Source, Unit, opened, read_batches
@@ -131,8 +132,10 @@ class Look:
         Position among the distinct values, -1 where null, shape (n_rows,).
     distinct, filled
         Number of distinct values and of rows that are not null.
-    comma
-        Whether it holds texts that are all numbers, some with a comma.
+    form
+        How its texts are written where they stand for numbers or dates; None elsewhere.
+    days
+        Whether it holds texts of days, as 1990-01-31, and nothing else.
     levels
         See `declared_order`.
     """
@@ -143,7 +146,8 @@ class Look:
     codes: npt.NDArray[np.int64]
     distinct: int
     filled: int
-    comma: bool = False
+    form: Form | None = None
+    days: bool = False
     levels: tuple[Scalar, ...] = ()
 
     @property
@@ -154,7 +158,7 @@ class Look:
     @property
     def date(self) -> bool:
         """Whether it holds dates or points in time."""
-        return is_date(plain_type(self.type))
+        return self.days or is_date(plain_type(self.type))
 
     @property
     def whole(self) -> bool:
@@ -470,13 +474,17 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found = None
+    found, form, days = None, None, False
+    if pa.types.is_string(values.type):
+        as_days, wrong = of_days(values)
+        days = wrong == 0 and len(encoded.dictionary) > 0
+        form = None if days else form_of(encoded.dictionary)
+        values = as_days if days else values
     if is_number(values.type) or is_date(values.type):
         found = numbers(values)
         found[np.abs(found) > LARGEST] = np.nan
-    comma = pa.types.is_string(values.type) and _with_commas(encoded.dictionary)
     filled, levels = len(values) - values.null_count, declared_order(column)
-    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, comma, levels)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, form, days, levels)
 
 
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
@@ -503,15 +511,6 @@ def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
     if as_they_come or not alike or len(entries) > MANY_CATEGORIES or entries.null_count:
         return ()
     return tuple(plain(entries).to_pylist())
-
-
-_COMMA_NUMBER = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
-
-
-def _with_commas(texts: pa.Array) -> bool:
-    """Whether all texts are numbers, and some have a comma: another country's way to write them."""
-    numeric = pc.all(pc.match_substring_regex(texts, _COMMA_NUMBER)).as_py()
-    return bool(numeric and pc.any(pc.match_substring(texts, ",")).as_py())
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
@@ -566,7 +565,12 @@ _MAYBE_UNIT = (
 
 def _may_number(look: Look, guessed: Guess) -> bool:
     """Whether a column may number units: whole numbers or texts that no name says something else of."""
-    if guessed.role not in (Role.MASKED, Role.DROPPED) or look.date or look.comma or look.distinct >= look.filled:
+    if (
+        guessed.role not in (Role.MASKED, Role.DROPPED)
+        or look.date
+        or (look.form is not None and look.form.never_codes)
+        or look.distinct >= look.filled
+    ):
         return False
     if look.numbers is not None and not look.whole:
         return False
@@ -657,23 +661,20 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, "values of this type cannot be released")
     if look.distinct < 2:
         return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
-    if look.comma:
-        return Guess(Kind.CONTINUOUS, Role.DROPPED, _DECIMAL_COMMAS)
+    form = look.form if look.form is not None and (look.form.never_codes or _too_many(look)) else None
+    if form is not None and not form.whole and not _names_unit(look.name):
+        return Guess(Kind.DATE if form.date else Kind.CONTINUOUS, Role.DROPPED, form.reason)
     if is_index(look.name) and look.distinct == look.filled:
         return Guess(kind, Role.DROPPED, _INDEX)
     if reason := _identifying(look):
         return Guess(kind, Role.UNIT if reason is _REPEATING else Role.IDENTIFIER, reason)
+    if form is not None:
+        return Guess(Kind.INTEGER, Role.DROPPED, form.reason)
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     return Guess(kind, Role.MASKED)
-
-
-_DECIMAL_COMMAS = (
-    "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
-    "they are codes, kind: categorical, role: masked"
-)
 
 
 _INDEX = (

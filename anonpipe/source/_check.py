@@ -105,7 +105,11 @@ def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
     if kind.coded:
         return None
     if kind is Kind.DATE:
-        return None if is_date(plain) else "needs dates; convert the column, or declare another kind"
+        return (
+            None
+            if is_date(plain) or pa.types.is_string(plain)
+            else "needs dates; convert the column, or declare another kind"
+        )
     if is_number(plain):
         return None
     remedies = {"date": "declare kind: date", "bool": "declare kind: binary"}

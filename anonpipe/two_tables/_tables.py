@@ -162,6 +162,9 @@ def _left_out(original: Named, release: Named, known: Mapping[str, Column]) -> d
     return found
 
 
+_CODED, _DAYS = ("texts", "truth values"), ("texts", Kind.DATE)
+
+
 def _what(kind: pa.DataType) -> str:
     if is_date(kind):
         return "dates"
@@ -173,7 +176,7 @@ def _check_types(first: Named, other: Named, columns: Mapping[str, Column]) -> N
         if name not in other.source.schema.names:
             raise InputError(f"{other.url} does not have column {name!r}; give a table of the same columns")
         told, found = (_what(table.type(name)) for table in (first, other))
-        if told != found or (told in ("texts", "truth values") and not column.kind.coded):
+        if told != found or (told in _CODED and not column.kind.coded and (told, column.kind) != _DAYS):
             raise InputError(
                 f"column {name!r} holds {told} in {first.url} and {found} in {other.url}, as kind {column.kind.value}; "
                 "write both tables with one type, or correct the job"

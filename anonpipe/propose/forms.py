@@ -1,0 +1,110 @@
+"""Texts that stand for numbers or dates: how they are written, and how to convert them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_AS_TEXT = "looks like numbers that are stored as text; convert them (in a query: CAST(name AS REAL)) and write kind:"
+_NUMBER = r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How texts are written.
+
+    Attributes
+    ----------
+    every, some
+        Patterns: all texts meet the first, one or more the second.
+    reason
+        What to tell the steward.
+    never_codes
+        Whether texts so written are no categories, however few they are.
+    date
+        Whether they stand for dates.
+    whole
+        Whether they are whole numbers, which may number persons.
+    """
+
+    every: str
+    some: str
+    reason: str
+    never_codes: bool = False
+    date: bool = False
+    whole: bool = False
+
+
+FORMS = (
+    Form(
+        rf"^\s*{_NUMBER}\s*$",
+        r"^\s*[+-]?\d{1,3}(,\d{3})+(\.\d+)?\s*$",
+        "CHECK: looks like numbers with commas between thousands; take the commas out (in a query: "
+        "CAST(REPLACE(name, ',', '') AS REAL)) and write kind: continuous, role: masked; if they are decimal commas, "
+        "convert them to points",
+        never_codes=True,
+    ),
+    Form(
+        r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$",
+        r",",
+        "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
+        "they are codes, kind: categorical, role: masked",
+        never_codes=True,
+    ),
+    Form(
+        rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
+        r"[€$£%]",
+        "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
+        "role: masked",
+    ),
+    Form(
+        rf"^\s*{_NUMBER}\s*$",
+        r"\.",
+        f"CHECK: {_AS_TEXT} continuous, role: masked",
+    ),
+    Form(
+        r"^\s*[+-]?\d+\s*$",
+        r"",
+        f"CHECK: {_AS_TEXT} integer, role: masked; if they are codes, classify them first",
+        whole=True,
+    ),
+    Form(
+        r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}",
+        r"",
+        "CHECK: looks like dates with times that are stored as text; cut them to the day (in a query: "
+        "SUBSTR(name, 1, 10)) and write kind: date, role: masked",
+        date=True,
+    ),
+    Form(
+        r"^\s*\d{1,4}\s*[./-]\s*\d{1,2}\s*[./-]\s*\d{1,4}\s*$",
+        r"",
+        "CHECK: looks like dates that are not written as 1990-01-31; convert them and write kind: date, role: masked",
+        date=True,
+    ),
+)
+
+
+def form_of(texts: pa.Array) -> Form | None:
+    """The first form that all of some distinct texts have; None for none.
+
+    Examples
+    --------
+    >>> for texts in (["1,234.56", "7"], ["1,5", "2"], ["1.2.2003"], ["a"]):
+    ...     found = form_of(pa.array(texts))
+    ...     print(None if found is None else found.reason[:44])
+    CHECK: looks like numbers with commas betwee
+    CHECK: looks like numbers with decimal comma
+    CHECK: looks like dates that are not written
+    None
+    """
+    texts = texts.drop_null()
+    if not len(texts):
+        return None
+    for form in FORMS:
+        if pc.all(pc.match_substring_regex(texts, form.every)).as_py() and (
+            pc.any(pc.match_substring_regex(texts, form.some)).as_py()
+        ):
+            return form
+    return None
