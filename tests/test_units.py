@@ -121,7 +121,7 @@ def test_units_stay_whole_in_every_partition_and_stratum(tmp_path, method):
     columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
     given = {"strata": {"by": ["place"]}, "partition": {"rows": 1_000, "sample_rows": 500}}
     for units, checks in (("whole", [0]), ("split", [])):
-        job = small.job(tmp_path / units, _table(600), columns, cluster={"method": method, "units": units}, **given)
+        job = small.job(tmp_path / units, _table(600, 8), columns, cluster={"method": method, "units": units}, **given)
         split, checked, groups, fewest = _kept_whole(job)
         assert (split == 0) == (units == "whole") and checked == checks and fewest >= 5 and groups >= 60
 
@@ -136,6 +136,12 @@ def test_units_with_rows_in_two_strata_cannot_stay_whole(tmp_path):
     for way in (small.run, preview):
         with pytest.raises(InputError, match="up to 2 units of column 'person' have rows in more than one"):
             way(small.job(tmp_path, table, columns, **given))
+    one = {"income": COLUMNS["income"], "person": {"role": "unit"}}
+    with pytest.raises(
+        JobError, match=r"how many rows a unit has as one more column: cluster\.method optimal_univariate"
+    ):
+        way = given["cluster"] | {"method": "optimal_univariate"}
+        preview(small.job(tmp_path, _table().select(list(one)), one, cluster=way))
     with pytest.raises(JobError, match="give the column that names the unit role unit"):
         small.job(tmp_path, table, COLUMNS | {"person": {"role": "dropped"}}, cluster=given["cluster"])
 

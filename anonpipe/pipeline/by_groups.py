@@ -138,8 +138,9 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> li
     if encoders.unit is not None:
         _check_units(job, encoders.unit)
     refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
-    whole = encoders.unit is not None and job.whole_units
-    refuse(GROUPINGS[methods.cluster.method], methods.cluster, replace(told, width=told.width + 1) if whole else told)
+    refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
+    if encoders.unit is not None and job.whole_units:
+        _check_whole(job, told)
     _check_classes(job, encoders, strata)
     chosen = _synthesis(job, told)
     exact = chosen.guarantee.scope == "group"
@@ -169,6 +170,19 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
             f"{unit.most:,} rows: make one row of each unit, or leave it out (a grouping method without classes, such "
             "as mdav, forms groups of k units)"
         )
+
+
+def _check_whole(job: Job, told: Features) -> None:
+    """Refuse a method that cannot take the number of a unit's rows as one more column.
+
+    Raises
+    ------
+    JobError
+        What it says, and why.
+    """
+    options = job.by_groups.cluster
+    if problem := GROUPINGS[options.method].refuses(options, replace(told, width=told.width + 1)):
+        raise JobError(f"cluster.units: whole takes how many rows a unit has as one more column: {problem}")
 
 
 def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:
