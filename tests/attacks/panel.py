@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.job.model import Job
+from anonpipe.methods.grouping import cluster, unit_points
 from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.pipeline.staged import partition_cells
 from anonpipe.pipeline.steps import last_channels
@@ -106,6 +107,22 @@ def after(folder: Path, table: pa.Table, k: int = K, **changes: Any) -> Found:
     return attack(small.job(folder, table, columns, k=k, partition={"rows": 1_500}, **changes), table)
 
 
+def of_half(units: int = 2_000, seed: int = 0) -> tuple[float, float]:
+    """The share of groups of whole units of which one unit has over half, with and without how many rows units have."""
+    rng = np.random.default_rng(seed)
+    rows = np.maximum(1, rng.lognormal(1.0, 1.0, units).astype(int))
+    own = np.repeat(np.arange(units), rows)
+    features = rng.normal(size=(units, 3))[own] + 0.3 * rng.normal(size=(len(own), 3))
+    points, _ = unit_points(features, own)
+    found = []
+    for each in (points, np.ascontiguousarray(points[:, :3])):
+        labels = cluster(each, K, "mdav", rng=rng)
+        largest = np.zeros(int(labels.max()) + 1)
+        np.maximum.at(largest, labels, rows)
+        found.append(float((largest > 0.5 * np.bincount(labels, rows)).mean()))
+    return found[0], found[1]
+
+
 def main() -> None:
     """Print a line a way of counting."""
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +131,8 @@ def main() -> None:
         print("before, k counts rows: ", before(Path(folder), table))
         print("after, k counts firms: ", after(Path(folder), table))
         print("firms kept whole:      ", after(Path(folder), table, cluster={"method": "mdav", "units": "whole"}))
+    shares = ", ".join(f"{share:.1%}" for share in of_half())
+    print(f"2,000 units of unequal rows, whole: one has over half of {shares} (by features alone) of the groups")
 
 
 if __name__ == "__main__":
