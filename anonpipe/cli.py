@@ -236,7 +236,9 @@ def demo(
 
 @app.command()
 def summary(
-    source: Annotated[Path, typer.Argument(help="The job file of a release, or the internal report.json of a run")],
+    source: Annotated[
+        Path, typer.Argument(help="The job file of a release, its output folder, or the internal report.json of a run")
+    ],
     settings: Setting = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
     as_json: AsJson = False,
@@ -248,8 +250,12 @@ def summary(
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
+    if settings and (source.suffix == ".json" or source.is_dir()):
+        raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
     if source.suffix == ".json":
         made = _compared(source)
+    elif source.is_dir():
+        made = _compared(str(source))
     else:
         job = _load(source, settings, {})
         for notice in job.notices:

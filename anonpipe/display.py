@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -430,6 +431,20 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
 # --- settings side by side ------------------------------------------------------------------------------------------
 
 
+def _heading(name: str) -> str:
+    r"""A long name of a figure on lines that end between its words.
+
+    Examples
+    --------
+    >>> _heading("reidentification_rate"), _heading("k")
+    ('reidentification_\nrate', 'k')
+    """
+    return escape(re.sub(r"(?<=[._])(?=.)", "\n", name) if len(name) > _LONG_HEADING else name)
+
+
+_LONG_HEADING = 16
+
+
 def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
     """The table of a comparison, why settings failed, and the setting to take.
 
@@ -445,7 +460,7 @@ def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
     table.add_column("k", justify="right")
     table.add_column("gates", no_wrap=True)
     for axis in study.axes:
-        table.add_column(escape(axis.name), overflow="fold")
+        table.add_column(_heading(axis.name), overflow="fold")
     front = study.front
     for row in study.rows:
         style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None

@@ -204,6 +204,10 @@ def test_summary_hides_categories_under_k(call, tmp_path):
     assert "pairs of columns" in answer.out and "survival" not in answer.out
     told = json.loads(call("summary", job, "--json").out)["beside_chance"]
     assert told.keys() == {"columns", "pairs of columns"} and all(value > 0 for value in told.values())
+    output = content["output"]
+    assert call("summary", output, "--json").out == call("summary", job, "--json").out
+    assert "give the job file" in call("summary", output, "--set", "k=4").err
+    assert "is a folder" in call("plan", output).err
     quiet = call("summary", job, "--quiet").out
     assert f"what chance allows: columns {told['columns']:.4g}, pairs of columns" in quiet
 

@@ -41,7 +41,7 @@ def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, mo
     assert outcome.verdict.passed, [check for check in outcome.verdict.lines if check.outcome == "failed"]
     cells = small.released(job).to_pandas().groupby(["area", "place"], dropna=False).size()
     assert cells.min() >= 5 and ("A", "west") in cells.index and ("B", "west") not in cells.index
-    assert any("under k in their stratum" in warning for warning in outcome.warnings)
+    assert any("fewer than k=5 records of a stratum" in warning for warning in outcome.warnings)
 
 
 def test_counts_inside_strata_do_not_depend_on_the_cut_and_are_written():
@@ -69,9 +69,9 @@ def test_the_scan_afterwards_is_that_of_the_changed_cells(dropped):
 
 
 ALL_MISSING = "are released as missing"
-AS_FEW = "are released as the commonest category, as fewer than k=5 would be missing in their stratum"
+AS_FEW = "are released as the commonest category, as fewer than k=5 would be missing there"
 NO_NULLS = "are released as the commonest category, as the input's schema allows no nulls there"
-BOTH = "are released 6 as missing, 2 as the commonest category, as fewer than k=5 would be missing in their stratum"
+BOTH = "are released 6 as missing, 2 as the commonest category, as fewer than k=5 would be missing there"
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,6 @@ def test_what_rare_categories_are_released_as_is_told(rare, nullable, told):
     strata = Strata((1,), (2,), (0, 1), (0, 1), (50 + rare[0], 50 + rare[1]), 0)
     _, _, warnings = suppress_rare(scan, columns, {"place": nullable}, 5, strata)
     assert warnings == [
-        f"column 'place': {sum(rare)} records of categories under k in their stratum (or missing) {told}"
+        f"column 'place': {sum(rare)} records have a category, or none, that fewer than k=5 records of a stratum have, "
+        f"and {told}"
     ]

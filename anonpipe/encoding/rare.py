@@ -233,11 +233,16 @@ def _filled(name: str, nulls: int, k: int) -> str:
 
 def _suppressed(name: str, moved: int, gone: int, k: int, nullable: bool, *, stratified: bool) -> str:
     """What becomes of records that are rare, of which so many are released as missing."""
-    where = " in their stratum" if stratified else ""
-    why = f"as fewer than k={k} would be missing{where}" if nullable else "as the input's schema allows no nulls there"
+    where = " of a stratum" if stratified else ""
+    there = " there" if stratified else ""
+    why = f"as fewer than k={k} would be missing{there}" if nullable else "as the input's schema allows no nulls there"
     common = f"{'' if gone == 0 else f'{moved - gone} '}as the commonest category, {why}"
     ends = [f"{'' if gone == moved else f'{gone} '}as missing"] * (gone > 0) + [common] * (gone < moved)
-    return f"column {name!r}: {moved} records of categories under k{where} (or missing) are released {', '.join(ends)}"
+    records, are = ("1 record has", "is") if moved == 1 else (f"{moved} records have", "are")
+    return (
+        f"column {name!r}: {records} a category, or none, that fewer than k={k} records{where} have, and {are} "
+        f"released {', '.join(ends)}"
+    )
 
 
 def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> tuple[IntArray, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -221,7 +222,8 @@ else:
     )
 
 
-_Percent = Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? ?%$")]
+_PERCENT = r"^[0-9]+([.][0-9]+)? ?%$"
+_Percent = Annotated[str, Field(pattern=_PERCENT)]
 
 
 class Scenario(Options):
@@ -233,6 +235,19 @@ class Scenario(Options):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
     knows: tuple[str, ...] = Field(min_length=1)
     within: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
+
+    @field_validator("within", mode="before")
+    @classmethod
+    def _numbers_or_shares(cls, within: Any) -> Any:
+        """In words of the job: the model's own tell of both forms, each by itself."""
+        for name, far in within.items() if isinstance(within, dict) else ():
+            number = isinstance(far, int | float) and not isinstance(far, bool)
+            if not (number and 0 < far < math.inf) and not (isinstance(far, str) and re.fullmatch(_PERCENT, far)):
+                raise ValueError(
+                    f"of {name!r} {far!r} was given; it takes a number above 0, in the unit of the column (of a date "
+                    "days), or a part of the value, such as 10%"
+                )
+        return within
 
     @property
     def tolerances(self) -> list[tuple[float, float]]:
@@ -742,9 +757,16 @@ class Job(Options):
                 )
             if len(set(each.knows)) < len(each.knows):
                 raise ValueError(f"{where}: a column is named twice in knows; name each once")
-            if odd := [name for name in each.within if name not in each.knows or self.columns[name].kind.coded]:
+            if unknown := [name for name in each.within if name not in each.knows]:
+                what = "is not in its knows" if unknown[0] in self.columns else "is no column of the job"
                 raise ValueError(
-                    f"{where}: within is for numbers and dates of knows, and {odd[0]!r} is none; leave it out"
+                    f"{where}: within names {unknown[0]!r}, which {what}; it is for numbers and dates among "
+                    f"{', '.join(each.knows)}"
+                )
+            if odd := [name for name in each.within if self.columns[name].kind.coded]:
+                raise ValueError(
+                    f"{where}: within is for numbers and dates, and {odd[0]!r} is {self.columns[odd[0]].kind.value}; "
+                    "leave it out"
                 )
             if none := [
                 name
@@ -1153,6 +1175,8 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except IsADirectoryError:
+        raise JobError(f"{path} is a folder, and not a job file; give the file, such as job.yaml") from None
     except OSError:
         raise JobError(
             f"the job file {path} cannot be read; make one with: anonpipe init data.parquet > {path}"
