@@ -323,7 +323,7 @@ def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None
 def test_ages_costs_days_codes_and_places_number_no_units() -> None:
     rng, rows = np.random.default_rng(5), 3_000
     place, income = rng.integers(10_000, 10_600, rows), rng.lognormal(10, 0.5, rows).round()
-    chapter = rng.integers(0, 60, rows)
+    chapter, hour, minute = (rng.integers(0, most, rows) for most in (60, 24, 60))
     table = {
         "age": rng.integers(18, 99, rows),
         "zipcode": place,
@@ -338,6 +338,9 @@ def test_ages_costs_days_codes_and_places_number_no_units() -> None:
         "chapter": chapter,
         "icd": [f"C{one:02d}.{two}" for one, two in zip(chapter, rng.integers(0, 9, rows), strict=True)],
         "sex": rng.choice(["f", "m"], rows),
+        "clock": 100 * hour + minute,
+        "hour": hour,
+        "minute": minute,
     }
     found = guess(look_at(pa.table(table)))
     assert [name for name, guessed in found.items() if guessed.role.names_persons or "person" in guessed.reason] == []

@@ -528,7 +528,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
 
     Where a name says which column names units, the others are asked about, too.
     """
-    codes = {look.name: look.codes for look in looks}
+    codes = {look.name: _in_order(look) for look in looks}
     asked = [look for look in looks if _may_number(look, guesses[look.name])]
     found = repeating(codes, [look.name for look in asked])
     if not found:
@@ -548,6 +548,14 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
         else:
             changed[name] = replace(guessed, reason=_MAYBE_UNIT)
     return changed
+
+
+def _in_order(look: Look) -> npt.NDArray[np.int64]:
+    """Codes of the values, of numbers in their order."""
+    if look.numbers is None:
+        return look.codes
+    codes = np.unique(look.numbers, return_inverse=True)[1].reshape(-1)
+    return np.where(np.isnan(look.numbers), -1, codes)
 
 
 COARSER = 0.8

@@ -3,7 +3,7 @@
 Rows of one person agree in what does not change about the person: sex, year of birth, treatment. So a column whose
 values repeat a few times each is taken for such a number where rows of one value agree in others that have nothing
 to do with each other. A code of places or diagnoses also has columns that follow from it (town, county), but these
-follow from each other, too.
+follow from each other, too; and of a time or a day as one number (1342, 20240131) others are parts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
     Parameters
     ----------
     columns
-        Position of each value among the distinct ones, -1 where null, shape (n_rows,), in the order of the table.
+        Position of each value among the distinct ones, of numbers in their order, -1 where null, shape (n_rows,), in
+        the order of the table.
     candidates
         Names of columns that may number units: whole numbers and texts.
 
@@ -63,7 +64,7 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
             continue
         others = {other: values for other, values in columns.items() if other != name}
         same = [other for other, values in others.items() if _agrees(values, first, second)]
-        own = _apart([others[other] for other in same])
+        own = _apart(_no_parts(codes, [others[other] for other in same]))
         if own >= 2:
             found[name] = Sureness.CERTAIN
         elif own == 1 and np.mean(second - first == 1) >= TOGETHER:
@@ -101,6 +102,18 @@ def _agrees(values: IntArray, first: IntArray, second: IntArray) -> bool:
     if chance > COMMON or len(first) * np.log(chance) > np.log(BY_CHANCE):
         return False
     return bool(np.mean(values[first] == values[second]) >= AGREES)
+
+
+def _no_parts(codes: IntArray, columns: Sequence[IntArray]) -> list[IntArray]:
+    """Those that are no parts of the value, which rise with it, one inside the other: hour and minute of 1342."""
+    order, rest = np.argsort(codes, kind="stable"), list(columns)
+    asked = np.diff(codes[order]) > 0  # neighbours that differ, and not in a part that was found
+    while asked.sum() >= FEWEST:
+        rising = [at for at, one in enumerate(rest) if (np.diff(one[order])[asked] >= 0).all()]
+        if not rising:
+            break
+        asked &= np.diff(rest.pop(rising[0])[order]) == 0
+    return rest
 
 
 def _apart(columns: Sequence[IntArray]) -> int:

@@ -106,8 +106,7 @@ def flights() -> Table:
         "month": [1, 12], "day": [1, 31], "dep_time": [1, 2400], "arr_time": [1, 2400], "hour": [0, 24],
         "minute": [0, 59], "air_time": [0, None], "distance": [0, None],
     }  # fmt: skip
-    no_unit = ("columns.dep_time.kind=integer", "columns.dep_time.role=masked")  # rows of one minute agree in others
-    return Table("flights", _csv("flights_num10.csv"), "air_time", (*_bounded(bounds), *no_unit))
+    return Table("flights", _csv("flights_num10.csv"), "air_time", _bounded(bounds))
 
 
 def thyroid() -> Table:
