@@ -354,6 +354,7 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
         "narrow": pa.array(rng.normal(27, 4, 300).round(1).astype(np.float32)),
         "half": np.rint(rng.normal(60, 9, 300)) + rng.integers(0, 2, 300) / 2,
         "cost": rng.lognormal(8, 2, 300).round(2),
+        "dose": rng.choice([0.5, 1.0, 1.5, 5.0], 300),
         "all": rng.normal(size=300),
         "large": pa.array(rng.normal(5e6, 1e5, 300).astype(np.float32)),
     }
@@ -365,6 +366,7 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
         "narrow": 0.1,
         "half": 0.5,
         "cost": 0.01,
+        "dose": 0.1,
     }
     assert "# CHECK: all values of the sample are multiples of it" in text
     assert {found[name]["kind"] for name in ("all", "bmi", "cost")} == {"continuous"}

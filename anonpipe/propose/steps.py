@@ -7,7 +7,7 @@ import numpy as np
 from anonpipe.types import FloatArray
 
 FEWEST = 20
-"""Distinct numbers below which a common step may be chance."""
+"""Numbers, two of them distinct, below which nothing is said; and distinct ones below which fives may be chance."""
 DIGITS = 6
 """Most decimals that are looked for."""
 COARSER = (25, 5, 2)
@@ -34,8 +34,9 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
     >>> common_step(tenths / 2), common_step(np.sqrt(tenths)), common_step(np.arange(50) * 0.25)
     (0.05, None, 0.25)
     """
-    values = np.unique(values[np.isfinite(values)])
-    if len(values) < FEWEST:
+    values = values[np.isfinite(values)]
+    many, values = len(values), np.unique(values)
+    if many < FEWEST or len(values) < 2:
         return None
     kind = np.float32 if single else np.float64
     spacing = float(np.spacing(kind(np.abs(values).max())))
@@ -45,7 +46,8 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
             return None
         if not _multiples(values, step, kind):
             continue
-        return next((round(n * step, digits) for n in COARSER if _multiples(values, n * step, kind)), step)
+        coarser = COARSER if len(values) >= FEWEST else ()
+        return next((round(n * step, digits) for n in coarser if _multiples(values, n * step, kind)), step)
     return None
 
 
