@@ -29,6 +29,7 @@ _USUAL_UMASK = os.umask(0o077)  # Prefect writes its own files readable by all
 import contextlib
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -79,7 +80,27 @@ def _without_data(stage: str) -> Iterator[None]:
     except Exception as error:
         failure = engine.account(error, f"stage {stage}")
     if failure is not None:
-        failure.raise_it()
+        replace(failure, message=under_prefect(failure.message)).raise_it()
+
+
+def under_prefect(message: str) -> str:
+    """What the command line has an option for, as it is done here.
+
+    Examples
+    --------
+    >>> under_prefect("the disk is full; free space, then --resume")
+    'the disk is full; free space, then retry the run'
+    """
+    for pattern, here in _UNDER_PREFECT.items():
+        message = re.sub(pattern, here, message)
+    return message
+
+
+_UNDER_PREFECT = {
+    "(go on|run again|run|try again,) with --resume": "retry the run",
+    "then --resume": "then retry the run",
+    "run again without --resume": "run it anew with the parameter resume off",
+}
 
 
 def _may_help(_task: Any, _task_run: Any, state: Any) -> bool:
@@ -133,10 +154,7 @@ def verify(run: Run) -> Verdict:
     with _without_data("verify"):
         verdict = pipeline.verify(run)
     create_table_artifact(
-        [
-            {"outcome": c.outcome.value, "measured": c.measured, "limit": c.limit, "check": c.name}
-            for c in _failed_first(verdict)
-        ],
+        [_row(check) for check in _failed_first(verdict.checks)],
         key="anonpipe-verdict",
         description=f"verdict: {verdict.word}" + ("" if verdict.passed else ", nothing was released"),
     )
@@ -153,9 +171,21 @@ def publish(run: Run, verdict: Verdict, keep: int) -> Outcome:
     return outcome
 
 
-def _failed_first(verdict: Verdict) -> list[Any]:
-    """The lines of a verdict; the page cuts off what is long, and shows few at once."""
-    return sorted(verdict.lines, key=lambda line: line.outcome is not CheckOutcome.FAILED)
+def _failed_first(checks: Iterable[Any]) -> list[Any]:
+    """Checks, or lines of a verdict; the page shows few at once."""
+    return sorted(checks, key=lambda each: each.outcome is not CheckOutcome.FAILED)
+
+
+def _row(check: Check) -> dict[str, str]:
+    """A check for the table of the page, which cuts off what is on the right: the long text is there."""
+    limited, full = check.reason is None, words.named(check)
+    return {
+        "check": textwrap.shorten(words.name(check), 50, placeholder="…"),
+        "outcome": check.outcome.value,
+        "measured": words.measured(check, short=True),
+        "limit": words.limit(check, short=True) if limited else "",
+        "in full": full if limited else f"{full}: {words.limit(check)}",
+    }
 
 
 def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
@@ -274,7 +304,7 @@ def in_words(outcome: Outcome) -> str:
     lines += ["", "## Verdict", "", "| outcome | measured | limit | check |", "|---|---|---|---|"]
     lines += [
         f"| {c.outcome.value} | {_text(c.measured)} | {_text(c.limit)} | {_text(c.name)} |"
-        for c in _failed_first(outcome.verdict)
+        for c in _failed_first(outcome.verdict.lines)
     ]
     lines += ["", "## Notes", "", *_list(outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"

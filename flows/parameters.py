@@ -1,6 +1,6 @@
 """What Prefect checks parameters against, and draws its form from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from pydantic import GetJsonSchemaHandler
@@ -23,16 +23,39 @@ _TYPES = {
 
 
 class _AsForm:
-    """Lets parameters pass that a deployment stored under a job's old names, and names the alternatives of a key."""
+    """Lets a job's old names pass, as deployments store them; names alternatives of a key; keeps the order of keys."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         schema = handler(core)
         aliases.let_in(handler.resolve_ref_schema(schema), handler.resolve_ref_schema)
         name_alternatives(schema, handler.resolve_ref_schema)
+        keep_order(schema, handler.resolve_ref_schema)
         return schema
 
 
-def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
+def keep_order(schema: Schema, resolve: Callable[[Schema], Schema]) -> None:
+    """Give each key its place in the form: Postgres sorts the keys of what it stores by their length.
+
+    Parameters
+    ----------
+    schema
+        Changed, and so is what it refers to.
+    resolve
+        Of a reference, what it refers to; of another schema, itself.
+
+    Examples
+    --------
+    >>> job = {"properties": {"input": {"type": "string"}, "k": {"type": "integer"}}}
+    >>> keep_order(job, lambda schema: schema)
+    >>> [each["position"] for each in job["properties"].values()]
+    [0, 1]
+    """
+    for part in _parts(schema, resolve):
+        for position, field in enumerate(part.get("properties", {}).values()):
+            field["position"] = position
+
+
+def name_alternatives(schema: Schema, resolve: Callable[[Schema], Schema]) -> None:
     """Give each alternative of each key a title, which is what the form writes on its button.
 
     Methods are called as in a job. The form knows `anyOf` alone, so that `oneOf`
@@ -53,19 +76,25 @@ def name_alternatives(schema: Any, resolve: Callable[[Schema], Schema]) -> None:
     >>> [each["title"] for each in kept["anyOf"]]
     ['not given', 'mdav']
     """
+    for part in _parts(schema, resolve):
+        if "anyOf" in part:
+            found = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
+            part["anyOf"] = sorted(found, key=lambda each: each.get("type") != "null")
+            for each in part["anyOf"]:
+                _name(resolve(each))
+
+
+def _parts(schema: Schema, resolve: Callable[[Schema], Schema]) -> Iterator[Schema]:
+    """The schema, what is in it, and what it refers to, each once; parts may be changed as they come."""
     seen: set[int] = set()
-    todo = [schema]
+    todo: list[Any] = [schema]
     while todo:
         part = todo.pop()
         if isinstance(part, list):
             todo += part
         elif isinstance(part, dict) and id(part) not in seen:
             seen.add(id(part))
-            if "anyOf" in part:
-                found = [one for each in part["anyOf"] for one in each.get("oneOf", [each])]
-                part["anyOf"] = sorted(found, key=lambda each: each.get("type") != "null")
-                for each in part["anyOf"]:
-                    _name(resolve(each))
+            yield part
             todo += [resolve(part) if "$ref" in part else None, *part.values()]
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import psutil
 import yaml
 
+import anonpipe
 from anonpipe.job.model import load_job
 from anonpipe.pipeline.opening import run_id
 from anonpipe.pipeline.run import MAPPED_STAGES
 from anonpipe.storage.staging import Staging, lock
+from flows.anonymize import under_prefect
 from tests import runs
 from tests.flows.poison import Poison, console, staging
 
@@ -74,6 +78,20 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
     _check_runs(tmp_path, server)
 
 
+def test_no_message_names_an_option_of_the_command_line():
+    """Every text of the package that a flow can end with."""
+    found = 0
+    for path in Path(anonpipe.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in told else None
+            if isinstance(text, str) and "-resume" in text and path.name != "cli.py":
+                found += 1
+                assert "-resume" not in under_prefect(text), (path, text)
+    assert found > 10
+
+
 def _check_runs(folder, server):
     gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
     assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
@@ -84,8 +102,11 @@ def _check_runs(folder, server):
     assert not (folder / "gated" / "release").exists()
     (table,) = server.artifacts(gated["id"], "anonpipe-verdict")
     rows = json.loads(table["data"])
-    assert [row["outcome"] for row in rows].index("passed") > 0 and list(rows[0])[-1] == "check"  # long texts are cut
+    assert [row["outcome"] for row in rows].index("passed") > 0
+    assert all(next(iter(row)) == "check" for row in rows)  # the page cuts off what is on the right
+    assert all(len(row["check"]) <= 50 and len(row["limit"]) <= 20 for row in rows)
     outcomes = {row["check"]: row["outcome"] for row in rows}
+    assert len(outcomes) == len(rows)
     assert outcomes["share of a category"] == "failed" and outcomes["smallest group"] == "passed"
     (text,) = server.artifacts(released["id"], "anonpipe-release")
     assert "3,000 rows" in text["data"] and str(folder / "out" / "versions") in text["data"]

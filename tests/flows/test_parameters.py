@@ -13,6 +13,7 @@ from prefect.utilities.schema_tools import validate
 from prefect.utilities.schema_tools.validation import ValidationError
 
 from anonpipe.errors import JobError
+from anonpipe.job.model import Job
 from flows.anonymize import anonymize, anonymize_file
 from flows.compare import compare_settings
 from tests.flows.poison import Poison
@@ -115,6 +116,14 @@ def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
     assert ran == [(10, "/data/other", True, 24.0, 3)]
     with pytest.raises(JobError, match="cannot be read"):
         anonymize_file.fn(str(tmp_path / "no.yaml"))
+
+
+def test_keys_keep_the_order_of_the_job_in_a_database_that_sorts_them():
+    schema = parameter_schema(anonymize).model_dump_for_openapi()
+    keys = schema["definitions"]["Job"]["properties"]
+    assert [keys[name]["position"] for name in Job.model_fields] == list(range(len(Job.model_fields)))
+    kept = [part["properties"].values() for part in schema["definitions"].values() if "properties" in part]
+    assert len(kept) > 20 and all([key["position"] for key in keys] == list(range(len(keys))) for keys in kept)
 
 
 def test_each_alternative_has_a_name_of_its_own():
