@@ -401,12 +401,14 @@ def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
 class _Shared:
     """What two sketches of the same subject share: records with equal content, and the chance of as much.
 
-    `same` is whether all that both hold agrees, and both tables have as many rows.
+    `same` is whether all that both hold agrees, and both tables have as many
+    rows; `sampled` whether they hold a part of the contents only.
     """
 
     records: float
     chance: float
-    same: bool = False
+    same: bool
+    sampled: bool
 
 
 def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
@@ -417,7 +419,7 @@ def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
     share = rows[0] / max(1, rows[0] + rows[1])
     same = rows[0] == rows[1] and bool((one == other).all()) and len(one) > 0
     records = float(rows[0]) if same else shared_records(one, other, level, rows)
-    return _Shared(records, chance_of(one, other, share), same)
+    return _Shared(records, chance_of(one, other, share), same, level > 0)
 
 
 @dataclass(frozen=True)
@@ -467,11 +469,12 @@ def _overlap(
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
+    samples = ", as far as samples of the records tell" if any(each.sampled for each in shared.values()) else ""
     return (
         f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
         f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal, min(then, now))} records "
-        f"are equal, {_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone; "
-        f"{_COLUMNS.format(**_columns_since(trace, secret, line))}, "
+        f"are equal, {_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone"
+        f"{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
 
