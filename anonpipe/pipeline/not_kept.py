@@ -40,8 +40,7 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
     """What became of extremes of columns on a scale of their own."""
     few = f"of fewer than {fitted.least} records" + (" of a stratum" if fitted.job.strata.by else "")
     for name, moved in fitted.extremes.moved.items():
-        much = abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd
-        lost = "they made up much of its mean, and its" if much else "its"
+        lost = "they made up much of its mean, and its" if _much(fitted, name, moved) else "its"
         yield (
             f"column {name!r}: values {few} that stand apart are drawn in to the next ones, as a mean of k would give "
             f"them away; {lost} mean, sum and variance are those without: tell the recipients, or keep them by "
@@ -52,6 +51,11 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
             f"column {name!r}: extremes: keep, so that values {few} that stand apart, and sums of them, may be given "
             "away by the means of their groups"
         )
+
+
+def _much(fitted: Fitted, name: str, moved: float) -> bool:
+    """Whether the mean of a column on its own scale is moved that far."""
+    return bool(abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd)
 
 
 def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
@@ -70,5 +74,6 @@ def not_to_be_added_up(fitted: Fitted) -> tuple[str, ...]:
     if fitted.job.repeat.growing:
         return ()
     scored = () if fitted.scores is None else fitted.scores.columns
-    lost = {each.name for each in scored if _lost(fitted, each) & {"drawn", "clipped"}} | set(fitted.extremes.moved)
+    lost = {each.name for each in scored if _lost(fitted, each) & {"drawn", "clipped"}}
+    lost |= {name for name, moved in fitted.extremes.moved.items() if _much(fitted, name, moved)}
     return tuple(name for name in fitted.cells.names if name in lost)
