@@ -22,7 +22,11 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.propose import propose
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
-from anonpipe.propose.propose import SAMPLE_ROWS, declared_order, derived, guess, look_at, propose_job
+from anonpipe.propose.follows import derived
+from anonpipe.propose.guesses import Guess, guess
+from anonpipe.propose.looks import SAMPLE_ROWS, declared_order, look_at, sample_of
+from anonpipe.propose.names import quoted
+from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
 
 ROWS = 3_000
@@ -594,7 +598,7 @@ def test_the_sample_is_bounded_and_spread(tmp_path: Path) -> None:
     table = pa.table({"year": np.arange(rows) // (rows // 4), "x": np.random.default_rng(12).normal(size=rows)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows // 10)
     source = open_source(str(tmp_path / "a.parquet"))
-    sample, rows = propose._sample(source), source.rows
+    sample, rows = sample_of(source), source.rows
     assert sample.num_rows == SAMPLE_ROWS
     assert set(sample["year"].to_pylist()) == {0, 1, 2, 3}
     found = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
@@ -605,7 +609,7 @@ def test_a_long_csv_is_sampled_over_its_blocks(tmp_path: Path) -> None:
     rows = SAMPLE_ROWS + 20_000
     text = [f"remark {n % 7} " + "-" * 90 for n in range(rows)]
     pa.csv.write_csv(pa.table({"n": np.arange(rows), "text": text}), tmp_path / "a.csv")
-    seen = propose._sample(open_source(str(tmp_path / "a.csv")))["n"].to_numpy()
+    seen = sample_of(open_source(str(tmp_path / "a.csv")))["n"].to_numpy()
     assert 0.9 * SAMPLE_ROWS < len(seen) <= SAMPLE_ROWS and seen[0] == 0 and seen[-1] > rows - 4_096
     assert np.all(np.diff(seen) > 0)
 
@@ -788,11 +792,9 @@ ODD_NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.
 def test_whatever_the_names_the_proposal_reads_back(names: list[str]) -> None:
     """Names stand as keys, in reasons and in strata; a line break in a comment would make a key of what follows."""
     *others, time, state = names
-    guesses = {
-        name: propose.Guess(Kind.CATEGORICAL, Role.DROPPED, f"a copy of {propose._quoted(time)}") for name in others
-    }
-    guesses[time] = propose.Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
-    guesses[state] = propose.Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
+    guesses = {name: Guess(Kind.CATEGORICAL, Role.DROPPED, f"a copy of {quoted(time)}") for name in others}
+    guesses[time] = Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
+    guesses[state] = Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
     job = parse_job(yaml.safe_load(propose._write(names[1] + ".csv", "out" + names[0], 5, guesses)) | _PATHS)
     assert list(job.columns) == names and job.strata.by == (state,)
     assert job.columns[state].event == (names[0], 1)

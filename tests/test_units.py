@@ -19,7 +19,8 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.staged import partition_units, released_labels, released_rows
 from anonpipe.pipeline.steps import last_channels
-from anonpipe.propose.propose import guess, look_at
+from anonpipe.propose.guesses import guess
+from anonpipe.propose.looks import look_at
 from anonpipe.storage import release
 from tests import small
 from tests.attacks import panel

@@ -1,0 +1,215 @@
+"""Columns that follow from others: copies, lines, parts of dates, classes, and spans between two others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from anonpipe.propose.looks import FEW_CODES, MANY_CATEGORIES, Floats, Look
+from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, quoted, rank_of, words_of
+
+CLASS_ROWS = 10
+"""A class of a number has this many rows in its second largest category at least; less may be chance."""
+
+ENOUGH_ROWS = 20
+"""Fewer rows than this tell nothing about uniqueness or dependence."""
+
+THIN_ROWS = 1_000
+"""Rows of the first, quick look for a dependence."""
+
+NEARLY_ALL = 0.95
+"""Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it."""
+
+SAME_CORRELATION = 0.99999
+
+DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
+
+
+def derived(looks: list[Look]) -> dict[str, str]:
+    """Columns that follow from other columns, with the reason; what they follow from is never among them.
+
+    Four relations are looked for, in this order, among the columns still
+    left: a linear copy of a number or date; a part of a date; a class, each
+    category of which covers an interval of a number of its own; and two dates
+    and the time between them, where one of the dates is given up.
+    """
+    found: dict[str, str] = {}
+    for search in (_copies, _date_parts, _classes, _intervals):
+        for name, reason in search([look for look in looks if look.name not in found]):
+            found.setdefault(name, reason)
+    return found
+
+
+def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two linearly dependent columns the one that is no date, else the later one."""
+    numeric = [look for look in looks if look.numbers is not None and look.distinct > 2]
+    gone: set[str] = set()
+    for one, other in combinations(sorted(numeric, key=lambda look: not look.date), 2):
+        if one.name in gone or other.name in gone or not _same(one, other):
+            continue
+        gone.add(other.name)
+        yield other.name, f"a linear copy of {quoted(one.name)}"
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Whether a line joins the columns: for the bulk of the rows, not only by shared extreme codes."""
+    if not _line(*_together(_thin(one), _thin(other))):
+        return False
+    x, y = _together(one, other)
+    return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
+
+
+def _line(x: Floats, y: Floats) -> bool:
+    if len(x) < 2:
+        return False
+    dx, dy = x - x.mean(), y - y.mean()
+    xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
+    if xx <= 0 or yy <= 0 or xy * xy <= SAME_CORRELATION**2 * xx * yy:
+        return False
+    low, high = np.quantile(y, [0.25, 0.75])
+    return bool(np.median(np.abs(dy - dx * (xy / xx))) <= 0.01 * (high - low))
+
+
+def _thin(look: Look) -> Look:
+    """The column in about `THIN_ROWS` evenly spread rows: what fails there needs no second look."""
+    step = max(1, len(look.codes) // THIN_ROWS)
+    return replace(look, numbers=None if look.numbers is None else look.numbers[::step], codes=look.codes[::step])
+
+
+def _together(*looks: Look) -> tuple[Floats, ...]:
+    """The numbers of the rows where none of the columns is null."""
+    columns = [look.numbers for look in looks if look.numbers is not None]
+    present = ~np.isnan(np.array(columns)).any(axis=0)
+    return tuple(column[present] for column in columns)
+
+
+def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Numbers that are the month, the day, the weekday or the quarter of a date (years are classes)."""
+    dates = [look for look in looks if look.date]
+    parts = [look for look in looks if look.numbers is not None and look.whole and not look.date]
+    for part in parts:
+        for date in dates:
+            if not _part(*_together(_thin(date), _thin(part))):
+                continue
+            days, values = _together(date, part)
+            known = len(days) >= max(ENOUGH_ROWS, NEARLY_ALL * part.filled)
+            if known and np.ptp(values) > 0 and (name := _part(days, values)):  # any constant is a part of one month
+                yield part.name, f"the {name} of {quoted(date.name)}"
+                break
+
+
+def _part(days: Floats, values: Floats) -> str:
+    """Which part of the dates the values are, counted from any number; empty if none."""
+    if len(days) < 2:
+        return ""
+    stamps = np.floor(days).astype("datetime64[D]")
+    months = stamps.astype("datetime64[M]").astype(np.int64)
+    found = {
+        "month": months % 12,
+        "quarter": months % 12 // 3,
+        "day of the month": (stamps - stamps.astype("datetime64[M]")).astype(np.int64),
+        "day of the year": (stamps - stamps.astype("datetime64[Y]")).astype(np.int64),
+        "weekday": (stamps.astype(np.int64) + 3) % 7,
+    }
+    return next((name for name, part in found.items() if np.ptp(values - part) == 0), "")
+
+
+def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Categories (also years and other whole numbers) that are intervals of a number or date."""
+    finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
+    places = {look.name: place for place, look in enumerate(looks)}
+    for coarse in looks:
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or _second_size(coarse) < CLASS_ROWS:
+            continue
+        for fine in finest:
+            order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
+            if order and _is_class(coarse, fine):
+                yield coarse.name, f"a class of {quoted(fine.name)}"
+                break
+
+
+def _second_size(look: Look) -> int:
+    """Rows in the second largest category."""
+    return int(np.sort(np.bincount(look.codes[look.codes >= 0]))[-2])
+
+
+def _is_class(coarse: Look, fine: Look) -> bool:
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
+    return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
+
+
+def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Codes and numbers of the rows that have a category."""
+    present = coarse.codes >= 0
+    values = np.full(len(present), np.nan) if fine.numbers is None else fine.numbers
+    return coarse.codes[present], np.where(np.isnan(values), -np.inf, values)[present]
+
+
+def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
+    sizes = np.bincount(codes)
+    low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
+    np.minimum.at(low, codes, values)
+    np.maximum.at(high, codes, values)
+    used = np.flatnonzero(sizes)
+    order = used[np.lexsort((high[used], low[used]))]
+    return bool((high[order][:-1] < low[order][1:]).all())
+
+
+def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
+    """Of two dates and the time between them, one date."""
+    dates = [look for look in looks if look.date]
+    spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
+    triples = [
+        (span, *ends, unit) for pair in combinations(dates, 2) for span in spans for ends, unit in _between(span, *pair)
+    ]
+    uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
+    gone: set[str] = set()
+    for span, begin, end, unit in sorted(triples, key=lambda triple: rank_of(triple[0].name, TIME_NAMES) is None):
+        if begin.name in gone or end.name in gone:
+            continue
+        drop = _dispensable(span, begin, end, uses)
+        kept = end if drop is begin else begin
+        gone.add(drop.name)
+        yield drop.name, f"follows from {quoted(kept.name)} and {quoted(span.name)}, the {unit} between"
+
+
+def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
+    """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
+    unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
+    if unit is None:
+        return
+    x, first, second = _together(span, one, other)
+    if len(x) >= max(ENOUGH_ROWS, span.filled / 2) and _unit(x, first, second) == unit:
+        yield ((one, other) if np.median(second - first) >= 0 else (other, one)), unit
+
+
+def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
+    """The unit in which `x` is the time between two days; None if it is none.
+
+    Rounded up, down, to the nearest or to the middle, what is left over spans one unit.
+    """
+    if len(x) < 2:
+        return None
+    for unit, length in DAYS_IN.items():
+        rest = x - np.abs(second - first) / length
+        low, high = np.quantile(rest, [0.005, 0.995])
+        if high - low <= 1.1 and rest.std() < 0.2 * x.std():
+            return unit
+    return None
+
+
+def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
+    """The date to give up: a birth, the end of a survival time, else the one less often needed."""
+    births = [date for date in (begin, end) if any(word.startswith(BIRTH_NAMES) for word in words_of(date.name))]
+    if births:
+        return births[0]
+    if rank_of(span.name, TIME_NAMES) is not None:
+        return end
+    if uses[begin.name] != uses[end.name]:
+        return begin if uses[begin.name] < uses[end.name] else end
+    first, last = _together(begin, end)
+    return begin if np.median(last - first) > 15 * DAYS_IN["years"] else end

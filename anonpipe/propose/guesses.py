@@ -1,0 +1,316 @@
+"""Kind and role of each column, from its name, its type and what a sample holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anonpipe.columns import Kind, Role, Scalar
+from anonpipe.encoding.pandas_types import is_index
+from anonpipe.encoding.values import is_supported
+from anonpipe.job.analyses import Needs, Survival
+from anonpipe.propose.follows import ENOUGH_ROWS, derived
+from anonpipe.propose.looks import FEW_CODES, MANY_CATEGORIES, Look
+from anonpipe.propose.names import (
+    PUBLIC_DATES,
+    SEEN_NAMES,
+    STATUS_NAMES,
+    TIME_NAMES,
+    best_of,
+    names_unit,
+    quoted,
+    words_of,
+)
+from anonpipe.propose.repeating import Sureness, repeating
+
+MANY_SHARE = 0.10
+"""Texts with more distinct values than either are not categories."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the job will say of one column, and why.
+
+    Attributes
+    ----------
+    kind, role, reason
+        The reason is a comment.
+    event
+        Values of a survival status that mean the event; empty where the steward has to fill them in.
+    weight
+        In distances, in units of another column's, with its reason; None for 1.
+    ordered
+        Whether its categories have an order in the input, which the steward has to declare.
+    levels
+        This order, where the file declares it.
+    step
+        Of which all numbers are multiples; None where nothing is to be said.
+    """
+
+    kind: Kind
+    role: Role
+    reason: str = ""
+    event: tuple[Scalar, ...] = ()
+    weight: tuple[int, str] | None = None
+    ordered: bool = False
+    levels: tuple[Scalar, ...] = ()
+    step: float | None = None
+
+
+def guess(looks: list[Look]) -> dict[str, Guess]:
+    """Kind and role of each column, in the table's order."""
+    guesses = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    for name, reason in derived(masked).items():
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
+    _survival(looks, guesses)
+    return guesses
+
+
+def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
+    """Columns that number units by how their values repeat; of several the finest is the unit, others are asked about.
+
+    Where a name says which column names units, the others are asked about, too.
+    """
+    codes = {look.name: _in_order(look) for look in looks}
+    asked = [look for look in looks if _may_number(look, guesses[look.name])]
+    found = repeating(codes, [look.name for look in asked])
+    if not found:
+        return guesses
+    named = any(guessed.role is Role.UNIT for guessed in guesses.values())
+    certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
+    unit = None if named or not certain else max(certain, key=lambda look: look.distinct)
+    changed, values = dict(guesses), {look.name: look.distinct for look in asked}
+    for name in found:
+        guessed = guesses[name]
+        if unit is not None and name == unit.name:
+            changed[name] = replace(guessed, role=Role.UNIT, reason=_GOES_TOGETHER)
+        elif unit is not None and values[name] > COARSER * unit.distinct:
+            continue  # a measurement of these units
+        elif guessed.role is Role.DROPPED:
+            changed[name] = replace(guessed, reason=f"{guessed.reason}; {_MAYBE_UNIT}")
+        else:
+            changed[name] = replace(guessed, reason=_MAYBE_UNIT)
+    return changed
+
+
+def _in_order(look: Look) -> npt.NDArray[np.int64]:
+    """Codes of the values, of numbers in their order."""
+    if look.numbers is None:
+        return look.codes
+    codes = np.unique(look.numbers, return_inverse=True)[1].reshape(-1)
+    return np.where(np.isnan(look.numbers), -1, codes)
+
+
+COARSER = 0.8
+"""Of the units that were found, units of several of them (households of persons) are fewer than this."""
+
+_GOES_TOGETHER = (
+    "CHECK: is this the number of a person, household or the like? Its values repeat, and rows of one value agree in "
+    "other columns: k counts these units, of which each may have several rows; if not, write role: masked"
+)
+
+_MAYBE_UNIT = (
+    "CHECK: is this the number of a person, household or the like? Rows of one value agree in another column; if so, "
+    "write role: unit, so that k counts these units"
+)
+
+
+def _may_number(look: Look, guessed: Guess) -> bool:
+    """Whether a column may number units: whole numbers or texts that no name says something else of."""
+    if (
+        guessed.role not in (Role.MASKED, Role.DROPPED)
+        or look.date
+        or (look.form is not None and look.form.never_codes)
+        or look.distinct >= look.filled
+    ):
+        return False
+    if look.numbers is not None and not look.whole:
+        return False
+    return is_supported(look.type) and not any(word.startswith(SEEN_NAMES) for word in words_of(look.name))
+
+
+def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
+    """Of several columns that could be the unit the one of fewest values: of households and persons, households."""
+    units = sorted((look.distinct, look.name) for look in looks if guesses[look.name].role is Role.UNIT)
+    others = {name: Guess(guesses[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
+    return guesses | others
+
+
+def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
+    """Kind and role of each column where the recipients' analyses are known.
+
+    What no analysis names is proposed as dropped: a column that nobody needs
+    protects nobody. What one names is released, also where it follows from
+    others.
+    """
+    used = guess([look for look in looks if look.name in needs.users])
+    found: dict[str, Guess] = {}
+    own = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
+    for look in looks:
+        alone = own[look.name]
+        if look.name not in used:
+            gone = alone.role.names_persons or (alone.role is Role.DROPPED and alone.reason)
+            found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
+        elif alone.role is Role.MASKED:
+            found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
+        else:
+            found[look.name] = _wanted(look, alone, needs.users[look.name])
+    for survival in [needs.survival] if needs.survival else []:
+        _survival_of(survival, {look.name: look for look in looks}, found)
+    return _weighted(found, needs)
+
+
+def _needed(found: Guess, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names; roles of survival are given by the analyses alone."""
+    reason = f"needed by {_names(users)}"
+    if found.role is Role.DROPPED:
+        reason += f"; but it is {found.reason}, and the two may contradict each other: one of them should do"
+    return Guess(alone.kind, Role.MASKED, reason)
+
+
+def _wanted(look: Look, alone: Guess, users: tuple[str, ...]) -> Guess:
+    """A column that an analysis names, and that would not be released without: masked where that can be."""
+    if not is_supported(look.type) or look.distinct < 2:
+        return Guess(alone.kind, Role.DROPPED, f"CHECK: {alone.reason}; but needed by {_names(users)}")
+    return Guess(alone.kind, Role.MASKED, f"CHECK: needed by {_names(users)}; but {alone.reason}")
+
+
+def _names(users: tuple[str, ...]) -> str:
+    return ", ".join(quoted(name) for name in users)
+
+
+def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:
+    """Give the roles that the first Cox model asks for; without a plain time and status, none."""
+    time, status = survival.time, survival.status
+    if time is None or status is None or time == status or Role.DROPPED in (found[time].role, found[status].role):
+        return
+    if looks[time].numbers is None or looks[time].date:
+        return
+    whose = f"of the Cox model {quoted(survival.name)}"
+    kind = found[time].kind if not found[time].kind.coded else Kind.INTEGER
+    found[time] = Guess(kind, Role.SURVIVAL_TIME, f"the response {whose}")
+    found[status] = Guess(
+        found[status].kind, Role.SURVIVAL_STATUS, f"released unchanged: the event {whose}", survival.event
+    )
+
+
+def _weighted(found: dict[str, Guess], needs: Needs) -> dict[str, Guess]:
+    """Without a survival time, the response of the first other model weighs as much as all other columns together."""
+    if any(guessed.role is Role.SURVIVAL_TIME for guessed in found.values()):
+        return found
+    others = sum(guessed.role is Role.MASKED for guessed in found.values()) - 1
+    response = next((name for name in needs.responses if found[name].role is Role.MASKED), None)
+    if response is None or others < 2:
+        return found
+    why = f"in distances: the response of {quoted(needs.responses[response])} weighs as much as all else"
+    return found | {response: replace(found[response], weight=(others, why))}
+
+
+def _alone(look: Look) -> Guess:
+    """What a column's own name, type and distinct values say."""
+    kind = _kind(look)
+    if not is_supported(look.type) and not pa.types.is_null(look.type):
+        return Guess(kind, Role.DROPPED, "values of this type cannot be released")
+    if look.distinct < 2:
+        return Guess(kind, Role.DROPPED, "constant or empty in the sample: it tells nothing")
+    form = look.form if look.form is not None and (look.form.never_codes or _too_many(look)) else None
+    if form is not None and not form.whole and not names_unit(look.name):
+        return Guess(Kind.DATE if form.date else Kind.CONTINUOUS, Role.DROPPED, form.reason)
+    if is_index(look.name) and look.distinct == look.filled:
+        return Guess(kind, Role.DROPPED, _INDEX)
+    if reason := _identifying(look):
+        return Guess(kind, Role.UNIT if reason is _REPEATING else Role.IDENTIFIER, reason)
+    if form is not None:
+        return Guess(Kind.INTEGER, Role.DROPPED, form.reason)
+    if look.numbers is None and _too_many(look):
+        return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
+    if kind is Kind.CATEGORICAL and look.numbers is not None:
+        return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
+    return Guess(kind, Role.MASKED)
+
+
+_INDEX = (
+    "the index of a pandas table, without a name and with no value twice: row numbers tell of nobody; if it names "
+    "persons, write role: identifier"
+)
+
+
+def _kind(look: Look) -> Kind:
+    if look.date:
+        return Kind.DATE
+    if look.distinct == 2 or pa.types.is_boolean(look.type):
+        return Kind.BINARY
+    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES):
+        return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
+    return Kind.INTEGER if look.whole else Kind.CONTINUOUS
+
+
+def _identifying(look: Look) -> str:
+    """Why a column is an identifier; empty where it is none. Dates and fractions never are."""
+    if look.date or (look.numbers is not None and not look.whole):
+        return ""
+    unique = look.distinct == look.filled
+    if names_unit(look.name) and (unique or look.distinct > ENOUGH_ROWS):
+        return "its name says so" if unique else _REPEATING
+    if unique and look.filled >= ENOUGH_ROWS:
+        return "no value occurs twice in the sample; if it is a measurement, write role: masked"
+    return ""
+
+
+_REPEATING = (
+    "CHECK: its name says so, and its values repeat: k counts these units, of which each may have several rows; if "
+    "several persons share a value (surname), write role: dropped; if k is to count rows, rows_per_unit: many"
+)
+
+_SMALLER_UNIT = (
+    "CHECK: its values repeat, too, and k counts the units of the column with role unit; exchange the roles if these "
+    "are the persons to be protected"
+)
+
+
+def _too_many(look: Look) -> bool:
+    return look.distinct > min(MANY_CATEGORIES, max(FEW_CODES, MANY_SHARE * look.filled))
+
+
+def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
+    """Give the roles survival_time and survival_status where the names of both are found."""
+    masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
+    times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
+    states = [look.name for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
+    time, state = best_of(times, TIME_NAMES), best_of(states, STATUS_NAMES)
+    if time is not None and state is not None:
+        guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
+        guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def _duration(look: Look) -> bool:
+    if look.numbers is None or look.date or np.isnan(look.numbers).all():
+        return False
+    return bool(np.nanmin(look.numbers) >= 0)
+
+
+def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
+    """Released columns that somebody outside usually knows of a person, by their names, and those released unchanged.
+
+    None where no name says so: combinations of what is released unchanged are counted anyway.
+
+    Examples
+    --------
+    >>> masked, key = Guess(Kind.INTEGER, Role.MASKED), Guess(Kind.BINARY, Role.KEY)
+    >>> seen_by_others({"age": masked, "agency": masked, "income": masked, "kind": key})
+    ('age', 'kind')
+    """
+    released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
+    told = {name for name, guessed in released.items() if _is_seen(name, guessed)}
+    unchanged = {name for name, guessed in released.items() if guessed.role in (Role.KEY, Role.SURVIVAL_STATUS)}
+    return tuple(name for name in released if name in told | unchanged) if told else ()
+
+
+def _is_seen(name: str, guessed: Guess) -> bool:
+    starts = SEEN_NAMES + PUBLIC_DATES * (guessed.kind is Kind.DATE)
+    return any(word == "age" or word.startswith(starts) for word in words_of(name))

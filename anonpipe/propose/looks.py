@@ -1,0 +1,170 @@
+"""What a proposal knows of a table: a bounded sample of its rows, and of each column what can be seen in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anonpipe.columns import Scalar
+from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
+from anonpipe.propose.forms import Form, form_of
+from anonpipe.source import Source, Unit, read_batches
+
+Floats = npt.NDArray[np.float64]
+
+SAMPLE_ROWS = 50_000
+"""Rows that the guesses rest on."""
+
+SAMPLE_PIECES = 16
+"""Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
+
+_CSV_BATCH_ROWS = 4_096
+
+FEW_CODES = 10
+"""Whole numbers with no more distinct values than this are taken for codes."""
+
+MANY_CATEGORIES = 200
+
+LARGEST = 1e100
+"""Greater numbers, infinity among them, count as null: their squares overflow."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the sample shows of one column.
+
+    Attributes
+    ----------
+    numbers
+        Natural units (days for dates), NaN where null or beyond
+        `LARGEST`, shape (n_rows,); None where the values are no numbers.
+    codes
+        Position among the distinct values, -1 where null, shape (n_rows,).
+    distinct, filled
+        Number of distinct values and of rows that are not null.
+    form
+        How its texts are written where they stand for numbers or dates; None elsewhere.
+    days
+        Whether it holds texts of days, as 1990-01-31, and nothing else.
+    levels
+        See `declared_order`.
+    """
+
+    name: str
+    type: pa.DataType
+    numbers: Floats | None
+    codes: npt.NDArray[np.int64]
+    distinct: int
+    filled: int
+    form: Form | None = None
+    days: bool = False
+    levels: tuple[Scalar, ...] = ()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is a dictionary whose entries have an order."""
+        return bool(pa.types.is_dictionary(self.type) and self.type.ordered)
+
+    @property
+    def date(self) -> bool:
+        """Whether it holds dates or points in time."""
+        return self.days or is_date(plain_type(self.type))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all numbers are whole."""
+        if self.numbers is None:
+            return False
+        present = self.numbers[~np.isnan(self.numbers)]
+        return bool((present == np.floor(present)).all())
+
+
+def sample_of(source: Source) -> pa.Table:
+    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
+    pieces = [piece for unit in source.units for piece in _pieces(unit)]
+    places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
+    batches: list[pa.RecordBatch] = []
+    left = SAMPLE_ROWS
+    for index, place in enumerate(places):
+        wanted = left // (len(places) - index)
+        piece = pieces[place]
+        if not piece.row_groups:  # a CSV is read whole, to see the last rows of a sorted one too
+            share = min(1.0, wanted / max(1, piece.rows))
+            for _, batch in read_batches(source, piece, source.schema.names, _CSV_BATCH_ROWS):
+                batches.append(batch.slice(0, max(1, int(batch.num_rows * share))))
+            left -= wanted
+            continue
+        _, batch = next(read_batches(source, piece, source.schema.names, wanted))
+        batches.append(batch.slice(0, wanted))
+        left -= batches[-1].num_rows
+    return pa.Table.from_batches(batches)
+
+
+def _pieces(unit: Unit) -> Iterator[Unit]:
+    """The unit's row groups, each with rows; a CSV is one piece."""
+    if not unit.row_groups:
+        yield unit
+    for row_group in unit.row_groups:
+        yield replace(unit, row_groups=(row_group,))
+
+
+def look_at(table: pa.Table) -> list[Look]:
+    """What each column of a sample shows.
+
+    Examples
+    --------
+    >>> [look] = look_at(pa.table({"age": [40, 41, None, 40]}))
+    >>> look.distinct, look.filled, look.whole
+    (2, 3, True)
+    """
+    return [_look(field.name, table.column(index)) for index, field in enumerate(table.schema)]
+
+
+def _look(name: str, column: pa.ChunkedArray) -> Look:
+    if not is_supported(column.type):
+        return Look(name, column.type, None, np.full(len(column), -1, dtype=np.int64), 0, 0)
+    values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
+    encoded = pc.dictionary_encode(values)
+    codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    found, form, days = None, None, False
+    if pa.types.is_string(values.type):
+        as_days, wrong = of_days(values)
+        days = wrong == 0 and len(encoded.dictionary) > 0
+        form = None if days else form_of(encoded.dictionary)
+        values = as_days if days else values
+    if is_number(values.type) or is_date(values.type):
+        found = numbers(values)
+        found[np.abs(found) > LARGEST] = np.nan
+    filled, levels = len(values) - values.null_count, declared_order(column)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, form, days, levels)
+
+
+def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
+    """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows.
+
+    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number
+    them as they come: such an order is wrong, and tells of the first rows. So it is taken only where all
+    pieces agree and the values do not come in just this order. Of a dictionary without an order nobody
+    can tell whether somebody chose how it lies, or the rows did: its categories are released in the order of their
+    names.
+
+    Examples
+    --------
+    >>> stage = pa.DictionaryArray.from_arrays([1, 0, 1], ["low", "high"], ordered=True)
+    >>> declared_order(pa.chunked_array([stage])), declared_order(pa.chunked_array([stage[1:]]))
+    (('low', 'high'), ())
+    """
+    if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
+        return ()
+    first = column.chunk(0)
+    entries, coming = first.dictionary, pc.unique(first.indices.drop_null()).to_pylist()
+    as_they_come = coming == list(range(len(coming)))
+    alike = all(piece.dictionary.equals(entries) for piece in column.chunks)
+    if as_they_come or not alike or len(entries) > MANY_CATEGORIES or entries.null_count:
+        return ()
+    return tuple(plain(entries).to_pylist())

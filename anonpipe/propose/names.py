@@ -1,0 +1,80 @@
+"""What names of columns say: words of identifiers, times, statuses, births, and of what neighbours see."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+_IDENTIFYING = frozenset(
+    (
+        "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
+        "email", "mail", "phone", "telephone", "mobile", "fax", "address", "street",
+        "name", "surname", "forename", "firstname", "lastname", "fullname",
+    )
+)  # fmt: skip
+
+_UNIT_NUMBERS = frozenset(
+    f"{unit}{number}"
+    for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
+                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record")
+    for number in ("id", "no", "nr", "num", "number", "key")
+)  # fmt: skip
+"""Written without a mark between the two words."""
+
+_NO_SURVIVAL = frozenset(
+    ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
+)
+
+TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
+
+STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
+
+BIRTH_NAMES = ("birth", "born", "dob", "bdate")
+
+SEEN_NAMES = (
+    "sex", "gender", "race", "ethnic", "national", "marital", "married", "civil",
+    "region", "county", "district", "province", "municip", "canton", "city", "town", "village", "zip", "postal",
+    "postcode", "residence", "country", "occupation", "profession", "household", "children",
+    *BIRTH_NAMES,
+)  # fmt: skip
+"""What words begin with that name what neighbours, colleagues or a newspaper know of a person."""
+
+PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "accident", "wedding")
+"""The same of dates: of events that others hear of."""
+
+
+def names_unit(name: str) -> bool:
+    """Whether a name says that the column names persons, in a word of its own or at the end of one (UTILITYID)."""
+    words = words_of(name)
+    return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in words)
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column name, in lower case.
+
+    Examples
+    --------
+    >>> words_of("patientID"), words_of("SURV_mm")
+    (['patient', 'id'], ['surv', 'mm'])
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def rank_of(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
+    """The first rank that a word of the name begins with an entry of; None without any."""
+    words = words_of(name)
+    if _NO_SURVIVAL & set(words):
+        return None
+    return next((rank for rank, starts in enumerate(ranks) if any(word.startswith(starts) for word in words)), None)
+
+
+def best_of(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:
+    """The first of the names whose words rank highest; None where no word is among them."""
+    ranked = [(rank, place) for place, name in enumerate(names) if (rank := rank_of(name, ranks)) is not None]
+    return names[min(ranked)[1]] if ranked else None
+
+
+def quoted(text: str) -> str:
+    """A text as a quoted YAML scalar on one line."""
+    return yaml.safe_dump(text, default_style='"', width=10**9, allow_unicode=True).rstrip("\n")

@@ -1,0 +1,184 @@
+"""By which mask, or in groups, a job is proposed to replace records, and which limits it is proposed to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from anonpipe.columns import Role
+from anonpipe.evaluate.risk import least_shown
+from anonpipe.job.model import Measure
+from anonpipe.propose.guesses import Guess
+from anonpipe.propose.looks import Floats, Look
+from anonpipe.propose.names import quoted
+
+FEW_RECORDS = 50
+"""Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)."""
+
+MERGED = 100
+"""Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)."""
+
+SMALL_STRATUM = 4
+"""Times k: in a smaller stratum categories that a quarter of its records have are of fewer than k."""
+
+BESIDE_CHANCE = 1
+"""Proposed limit of differences of distributions and survival curves, as a multiple of what chance allows."""
+
+LINKED = 0.09
+"""Proposed limit of the re-identification rate: the European Medicines Agency's (Policy 0070, external guidance)."""
+
+HELD_OUT, HELD_OUT_OF = 0.05, 10_000
+"""Share of the records that is set aside, of so many or more: 500 tell an area under the curve to 0.03."""
+
+TOLD = 0.6
+"""Proposed limit of that area for members and others: above what drawn records came to, and below groups of 5."""
+
+OF_STRATUM = 0.85
+"""Proposed limit of what is given away of a stratum: above what groups of 4 in the demonstration's eleven columns come
+to (0.69 to 0.79 in 1,500 records), so that nothing but near certainty is refused before the steward has chosen."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """How records are proposed to be replaced: by which mask, or in groups (None), and why not by `local_synthesis`.
+
+    With `merge`, strata that are too small for it join another; `told` is whether what they give away can be
+    measured (`tells_strata`).
+    """
+
+    mask: str | None
+    why: str = ""
+    merge: bool = False
+    told: bool = True
+
+
+IN_GROUPS = Road(None)
+"""Where nothing is known of the table."""
+
+
+def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> Road:
+    """`local_synthesis` where it can be had, else what suits; no figure of the data is told.
+
+    Masks count rows, and need two records more than feature columns in each stratum
+    (`by_mask.procedure`), and `FEW_RECORDS` for covariances that are worth more
+    than those of groups; a few persons whose status nearly nobody else has join
+    another stratum. Of categories alone there is nothing to form groups by, and
+    groups of equal records would hand them on: records of no person are drawn in
+    the spectral basis.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from anonpipe.propose.guesses import guess
+    >>> from anonpipe.propose.looks import look_at
+    >>> looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
+    >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
+    ('spectral_swap', None)
+    """
+    if several := _of_several(looks, guesses):
+        return Road(None, f"masks count rows, and {quoted(several)} names units of several: groups hold k of these")
+    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    width = sum(_width(look, guesses[look.name]) for look in masked)
+    strata = _strata(looks, guesses, rows)
+    least = max(FEW_RECORDS, width + 2)
+    merge = _can_join(strata, max(k, width + 2), max(MERGED, width + 2))
+    if strata.min() < least and not merge:
+        few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
+        return Road(None, few, _can_join(strata, k, k))
+    if all(guesses[look.name].kind.coded for look in masked):
+        why = "no masked column is a number or a date, and local_synthesis forms groups by these"
+        return Road("spectral_swap", why, merge)
+    return Road("local_synthesis", merge=merge)
+
+
+def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:
+    """The same with a status masked that nearly all have, and its time, where no strata can be made of it.
+
+    That is where a value of fewer than k persons can join no other, which ends the run, or of a few k, whose other
+    categories would be suppressed inside the stratum; and where so few have another value than most that nobody could
+    measure what groups give away of it (`tells_strata`), and a mask, which could do without groups, has too few.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from anonpipe.propose.guesses import guess
+    >>> from anonpipe.propose.looks import look_at
+    >>> looks = look_at(pa.table({"time": np.arange(800) / 7, "dead": np.arange(800) < 1}))
+    >>> [guessed.role.value for guessed in without_rare_status(looks, guess(looks), 800).values()]
+    ['masked', 'masked']
+    """
+    status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
+    strata = _strata(looks, guesses, rows)
+    if _can_join(strata, k, k):
+        strata = strata[strata >= k]
+    if status is None:
+        return guesses
+    if strata.min() >= SMALL_STRATUM * k and (strata.min() >= FEW_RECORDS or tells_strata(looks, guesses, rows)):
+        return guesses
+    found = dict(guesses)
+    for name, guessed in guesses.items():
+        if guessed.role is Role.SURVIVAL_TIME:
+            found[name] = replace(guessed, role=Role.MASKED, reason=_TIME_OF_FEW)
+        elif guessed.role is Role.SURVIVAL_STATUS:
+            found[name] = replace(guessed, role=Role.MASKED, reason=_RARE_STATUS, event=())
+    return found
+
+
+_RARE_STATUS = (
+    "CHECK: nearly all have one value. Strata of so few would tell it of who is found, so that it is masked as any "
+    "other column; fewer than k who have a value are released with another. Survival curves of them would tell little"
+)
+
+_TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
+
+
+def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:
+    """Whether a run of the usual size can measure what strata give away, to the proposed limit at least.
+
+    Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
+    """
+    strata, held = _strata(looks, guesses, rows), share_held_out(rows)
+    if not held and _of_several(looks, guesses):
+        return False
+    asked = min(Measure().queries, rows)
+    return least_shown(1.0 - strata.max() / strata.sum(), asked, round(held * rows) or asked) <= OF_STRATUM
+
+
+def share_held_out(rows: int) -> float:
+    """Share of the records that is proposed to be set aside."""
+    return HELD_OUT if rows >= HELD_OUT_OF else 0.0
+
+
+def _of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
+    """The column that names units of several rows."""
+    for look in looks:
+        role = guesses[look.name].role
+        if role is Role.UNIT or (role is Role.IDENTIFIER and look.distinct < look.filled):
+            return look.name
+    return None
+
+
+def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:
+    """About how many records the proposed strata have, nulls being one."""
+    for look in looks:
+        if guesses[look.name].role is Role.SURVIVAL_STATUS:
+            counts = np.bincount(look.codes + 1)
+            return np.asarray(counts[counts > 0] * (rows / len(look.codes)))
+    return np.array([float(rows)])
+
+
+def _can_join(strata: Floats, small: int, large: int) -> bool:
+    """Whether some strata are small, and all others large: two or more, of which one may be of their event status."""
+    few, many = int((strata < small).sum()), int((strata >= large).sum())
+    return 0 < few == len(strata) - many and many > 1
+
+
+def _width(look: Look, guessed: Guess) -> int:
+    """Feature columns that a masked column takes, nulls of a category being one more."""
+    nulls = look.filled < len(look.codes)
+    if not guessed.kind.coded:
+        return 1 + nulls
+    found = look.distinct + nulls
+    return {1: 0, 2: 1}.get(found, found)
