@@ -40,6 +40,9 @@ def main() -> None:
         interface=given.interface,
         protocol="tls://",
         local_directory="$TMPDIR",
+        # The pages of logs and call stacks ask for no password.
+        scheduler_options={"dashboard_address": "127.0.0.1:0"},
+        worker_extra_args=["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
         job_extra_directives=["--export=" + ",".join(kept)],
         job_script_prologue=["umask 077", "export NUMBA_NUM_THREADS=1"],
     )

@@ -1,4 +1,4 @@
-"""Automations of the Prefect server: lost runs end as crashed, and somebody is told of runs that failed.
+"""Automations of the Prefect server: lost runs end as crashed, and somebody is told of runs that failed or are late.
 
 `python -m anonpipe_flows.watch --notify URL`, once; again, it replaces what
 it made before. A message holds the run's name, its state and where to look,
@@ -8,6 +8,7 @@ and nothing of what went wrong, which may hold counts of few records.
 import argparse
 import sys
 from datetime import timedelta
+from uuid import UUID
 
 from prefect.automations import Automation
 from prefect.blocks.webhook import Webhook
@@ -21,14 +22,20 @@ from anonpipe.errors import AnonpipeError, JobError
 
 from .access import refuse_open_api
 
-LOST, FAILED, BLOCK = "anonpipe: lost runs", "anonpipe: failed runs", "anonpipe-failed-runs"
+LOST, FAILED, LATE = "anonpipe: lost runs", "anonpipe: failed runs", "anonpipe: late runs"
+BLOCK = "anonpipe-failed-runs"
 BEATS = 4
 """Heartbeats that stay away until a run counts as lost."""
 
 _ENDS = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
 _BEAT = "prefect.flow-run.heartbeat"
 _RUNS = ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]})
+_BEGUN = {f"prefect.flow-run.{state}" for state in ("Pending", "Running")}
 _MESSAGE = '{"text": "anonpipe: run {{ flow_run.name }} ended as {{ flow_run.state.name }}; see {{ flow_run|ui_url }}"}'
+_NOT_STARTED = (
+    '{"text": "anonpipe: run {{ flow_run.name }} was not started in time, and is {{ flow_run.state.name }} now; is a '
+    'worker up? {{ flow_run|ui_url }}"}'
+)
 
 
 def crash_lost(silence: timedelta) -> Automation:
@@ -49,9 +56,26 @@ def crash_lost(silence: timedelta) -> Automation:
     )
 
 
-def tell_failed(url: str) -> Automation:
-    """A request to `url` for every run that failed or crashed."""
-    block = Webhook(url=url).save(BLOCK, overwrite=True)
+def tell_late(told: UUID, patience: timedelta) -> Automation:
+    """A request to the webhook `told` for every late run that does not begin; who waits for another run is not late."""
+    return Automation(
+        name=LATE,
+        description="Made by anonpipe_flows.watch.",
+        trigger=EventTrigger(
+            match=_RUNS,
+            after={"prefect.flow-run.Late"},
+            expect=_BEGUN | _ENDS,
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=patience,
+        ),
+        actions=[CallWebhook(block_document_id=told, payload=_NOT_STARTED)],
+    )
+
+
+def tell_failed(told: UUID) -> Automation:
+    """A request to the webhook `told` for every run that failed or crashed."""
     return Automation(
         name=FAILED,
         description="Made by anonpipe_flows.watch.",
@@ -63,7 +87,7 @@ def tell_failed(url: str) -> Automation:
             threshold=1,
             within=timedelta(0),
         ),
-        actions=[CallWebhook(block_document_id=block, payload=_MESSAGE)],
+        actions=[CallWebhook(block_document_id=told, payload=_MESSAGE)],
     )
 
 
@@ -81,6 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Make the automations; 0, or 2 where the server cannot be trusted or reached."""
     parser = argparse.ArgumentParser(prog="python -m anonpipe_flows.watch", description=__doc__)
     parser.add_argument("--notify", metavar="URL", help="a POST with JSON goes there for each run that failed")
+    parser.add_argument("--late", type=int, default=300, metavar="SECONDS", help="that a late run has (%(default)s)")
     parser.add_argument("--silence", type=int, metavar="SECONDS", help="without a heartbeat; default: four of them")
     given = parser.parse_args(arguments)
     settings = get_current_settings()
@@ -90,13 +115,17 @@ def main(arguments: list[str] | None = None) -> int:
         refuse_open_api()
         beat = settings.flows.heartbeat_frequency
         silence = given.silence or (BEATS * beat if beat else None)
-        if silence is None or silence < 10:
-            raise JobError("heartbeats are off, or --silence is under 10: set PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30")
+        if silence is None or min(silence, given.late) < 10:
+            raise JobError(
+                "heartbeats are off, or --silence or --late is under 10: set PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30"
+            )
         put(crash_lost(timedelta(seconds=silence)))
         print(f"runs without a heartbeat for {silence} s end as Crashed")
         if given.notify:
-            put(tell_failed(given.notify))
-            print("runs that failed or crashed are told to the URL given")
+            told = Webhook(url=given.notify).save(BLOCK, overwrite=True)
+            put(tell_failed(told))
+            put(tell_late(told, timedelta(seconds=given.late)))
+            print(f"runs that failed or crashed, or are late by {given.late} s, are told to the URL given")
     except AnonpipeError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

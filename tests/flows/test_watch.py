@@ -86,20 +86,27 @@ def beat(server, run):
     send(server, "events", [event])
 
 
-def running(server, flow, name):
-    """A run that somebody has begun."""
-    state = {"type": "RUNNING", "name": "Running", "message": POISON.text}
+def begun(server, flow, name, state):
+    """A run in a state."""
+    state |= {"message": POISON.text}
     return send(server, "flow_runs/", {"flow_id": flow["id"], "name": name, "state": state})["id"]
 
 
-def test_lost_runs_crash_and_failed_ones_are_told(tmp_path, server, listening, forgotten):
+def test_lost_runs_crash_and_failed_or_late_ones_are_told(tmp_path, server, listening, forgotten):
     for _ in range(2):  # a second time it replaces what it made
-        done = watch(tmp_path, server, "--silence", "12", "--notify", listening)
+        done = watch(tmp_path, server, "--silence", "12", "--late", "12", "--notify", listening)
         assert done.returncode == 0, done.stderr[-3000:]
     made = [each["name"] for each in server.ask("automations")]
-    assert sorted(made) == ["anonpipe: failed runs", "anonpipe: lost runs"]
+    assert sorted(made) == ["anonpipe: failed runs", "anonpipe: late runs", "anonpipe: lost runs"]
     flow = send(server, "flows/", {"name": "watched"})
-    lost, alive, failed = (running(server, flow, name) for name in ("lost-one", "living-one", "failed-one"))
+    lost, alive, failed = (
+        begun(server, flow, name, {"type": "RUNNING", "name": "Running"})
+        for name in ("lost-one", "living-one", "failed-one")
+    )
+    late, started = (
+        begun(server, flow, name, {"type": "SCHEDULED", "name": "Late"}) for name in ("late-one", "started-one")
+    )
+    send(server, f"flow_runs/{started}/set_state", {"state": {"type": "PENDING", "name": "Pending"}, "force": True})
     beat(server, lost)
     state = {"type": "FAILED", "name": "Failed", "message": POISON.text}
     send(server, f"flow_runs/{failed}/set_state", {"state": state, "force": True})
@@ -109,12 +116,14 @@ def test_lost_runs_crash_and_failed_ones_are_told(tmp_path, server, listening, f
         states = {
             one["id"]: one["state_type"] for one in server.ask("flow_runs", flows={"name": {"any_": ["watched"]}})
         }
-        if states[lost] == "CRASHED" and len(Told.messages) >= 2:
+        if states[lost] == "CRASHED" and len(Told.messages) >= 3:
             break
         time.sleep(2)
-    assert states == {lost: "CRASHED", alive: "RUNNING", failed: "FAILED"}
+    wanted = {lost: "CRASHED", alive: "RUNNING", failed: "FAILED", late: "SCHEDULED", started: "PENDING"}
+    assert states == wanted
     told = sorted(Told.messages)
-    assert len(told) == 2 and "failed-one ended as Failed" in told[0] and "lost-one ended as Crashed" in told[1]
+    assert len(told) == 3 and "failed-one ended as Failed" in told[0] and "lost-one ended as Crashed" in told[2]
+    assert "late-one was not started in time, and is Late now" in told[1]
     assert POISON.text not in "".join(told)
 
 
