@@ -33,8 +33,7 @@ _RUNS = ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]})
 _BEGUN = {f"prefect.flow-run.{state}" for state in ("Pending", "Running")}
 _MESSAGE = '{"text": "anonpipe: run {{ flow_run.name }} ended as {{ flow_run.state.name }}; see {{ flow_run|ui_url }}"}'
 _NOT_STARTED = (
-    '{"text": "anonpipe: run {{ flow_run.name }} was not started in time, and is {{ flow_run.state.name }} now; is a '
-    'worker up? {{ flow_run|ui_url }}"}'
+    '{"text": "anonpipe: run {{ flow_run.name }} was not started in time: no worker? see {{ flow_run|ui_url }}"}'
 )
 
 
