@@ -38,7 +38,7 @@ def forgotten(server):
     """Automations that are gone afterwards: the server is that of other tests, too."""
     yield
     for made in server.ask("automations"):
-        server.send("DELETE", f"automations/{made['id']}", None)
+        send(server, f"automations/{made['id']}", None, "DELETE")
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def watch(tmp_path, server, *arguments):
     )
 
 
-def send(server, path, content):
+def send(server, path, content, method="POST"):
     """A request to the server, which asks for another try where its database is busy, as Prefect's clients have it."""
     for _ in range(20):
         try:
-            return server.send("POST", path, content)
+            return server.send(method, path, content)
         except HTTPError as error:
             if error.code != 503:
                 raise
