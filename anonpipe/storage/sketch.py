@@ -152,7 +152,9 @@ def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, 
     whose squared differences add up to their sums; so what is missing of that
     is shared. Where every record is another one, this counts what both have.
     What a sample of contents tells is a share of its records, and is taken for
-    that of all: how many records a sample happens to have does not matter.
+    that of all: how many records a sample happens to have does not matter. Of
+    the shares of both tables that counts which has more: none is missing of a
+    table to which records were added, or from which some were taken.
     Records without the identifier that a sketch is of count as the others.
 
     Parameters
@@ -168,13 +170,13 @@ def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, 
     --------
     >>> shared_records(np.array([1, 1, 0, 1]), np.array([1, 0, 1, 1]), 1, (6, 6))
     4.0
-    >>> shared_records(np.array([1, 1, 1]), np.array([1, 1, 1]), 1, (7, 8))  # all that the sample has, so all
+    >>> shared_records(np.array([1, 1, 1, 0]), np.array([1, 1, 1, 1]), 1, (7, 8))  # all of the first are in both
     7.0
     """
     together, all_rows = one + other, sum(rows)
     alike = (together * (together - 1)).sum() / max(1, all_rows * (all_rows - 1))
     lacking = (together - np.square(one - other)).sum() + (rows[0] - rows[1]) ** 2 * alike
-    of_all = all_rows / max(1, together.sum()) if level else 1.0
+    of_all = max(rows[0] / max(1, one.sum()), rows[1] / max(1, other.sum())) if level else 1.0
     return float(min(max(0.0, lacking * of_all / 2.0), *rows))
 
 
