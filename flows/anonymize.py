@@ -162,13 +162,17 @@ def verify(run: Run) -> Verdict:
 
 
 @task(name="publish", description="Publish what passed, or keep the verdict of what did not.", **_ONCE)
-def publish(run: Run, verdict: Verdict, keep: int) -> Outcome:
-    """Publish what passed, or keep the verdict only; not tried again, as it may have published already."""
+def publish(run: Run, verdict: Verdict, keep: int) -> None:
+    """Publish what passed, or keep the verdict and fail; not tried again, as it may have published already."""
     with _without_data("publish"), _usual_umask():
         outcome = _pruned(pipeline.finish(run, verdict), run.job, keep)
     with contextlib.suppress(Exception):  # a server that is gone does not undo a release
         create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
-    return outcome
+    if outcome.version is None:
+        raise GateError(
+            f"a gate failed: {'; '.join(map(_line, outcome.verdict.failed))}; nothing was released, "
+            "see the artifact anonpipe-verdict"
+        )
 
 
 def _failed_first(checks: Iterable[Any]) -> list[Any]:
@@ -236,15 +240,10 @@ def _anonymize(job: Job, resume: bool, stage_hours: float, keep: int) -> None:
     with _without_data("anonymize"):
         require_secret("a flow")
         refuse_open_api()
-        outcome = _run(job, resume, 3600.0 * stage_hours, keep)
-    if outcome.version is None:
-        raise GateError(
-            f"a gate failed: {'; '.join(map(_line, outcome.verdict.failed))}; nothing was released, "
-            "see the artifact anonpipe-verdict"
-        )
+        _run(job, resume, 3600.0 * stage_hours, keep)
 
 
-def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> Outcome:
+def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> None:
     with contextlib.ExitStack() as stack:
         with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
             run = stack.enter_context(pipeline.open_run(job, resume))
@@ -252,7 +251,7 @@ def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> Outcome:
             for stage in STAGES:
                 run = stage.with_options(timeout_seconds=stage_seconds)(run, executor)
         verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
-        return publish(run, verdict, keep)
+        publish(run, verdict, keep)
 
 
 @contextlib.contextmanager

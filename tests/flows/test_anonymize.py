@@ -96,6 +96,8 @@ def _check_runs(folder, server):
     gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
     assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
     assert "share of a category" in gated["state"]["message"]
+    tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [gated["id"]]}})
+    assert [task["name"].rsplit("-", 1)[0] for task in tasks if task["state_name"] == "Failed"] == ["publish"]
     (text,) = server.artifacts(gated["id"], "anonpipe-release")
     assert "Nothing was released" in text["data"] and "What helps:" in text["data"]
     assert "share of a category, most in column 'region' (failed" in text["data"]
@@ -166,7 +168,8 @@ def gone(*_, **__):
     raise ConnectionError
 anonymize.pipeline.finish = lambda run, verdict: Outcome(verdict, "version", 1, ())
 anonymize.create_markdown_artifact = gone
-print(anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0).version)
+anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0)
+print("released")
 """
     told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
-    assert told.stdout.strip() == "version", told.stderr
+    assert told.stdout.strip() == "released", told.stderr
