@@ -94,7 +94,10 @@ def _options(
 @app.command()
 def init(
     source: Annotated[str, typer.Argument(help="The data: a file, folder, glob or URL, or an SQL file")],
-    output: Annotated[str, typer.Option(help="Where releases will be published")] = "release-folder",
+    output: Annotated[
+        str | None,
+        typer.Option(help="Where releases will be published; NAME-release, by the name of the data, if not given"),
+    ] = None,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     analyses: Annotated[
         Path | None,
@@ -105,14 +108,14 @@ def init(
 
     It holds column names and no value of the data, but the levels that a file declares of an ordered column.
     """
-    from anonpipe.propose.propose import propose_job
+    from anonpipe.propose.propose import propose_job, usual_output
 
     wanted: tuple[Any, ...] = ()
     if analyses is not None:
         from anonpipe.job.analyses import read_analyses
 
         wanted = read_analyses(analyses)
-    sys.stdout.write(propose_job(source, output, k, wanted))
+    sys.stdout.write(propose_job(source, output or usual_output(source), k, wanted))
     sys.stdout.flush()
 
 

@@ -304,7 +304,7 @@ def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None
     who = np.repeat(np.arange(400), rng.poisson(1.7, 400) + 1)
     rows = len(who)
     columns = {
-        "person_nr": who + 1,
+        "who": who + 1,
         "sex": rng.choice(["f", "m"], 400)[who],
         "grown": rng.integers(150, 190, 400)[who],
         "weight": rng.normal(70_000, 9_000, 400).round()[who],
@@ -312,7 +312,7 @@ def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None
         "cost": rng.lognormal(5, 1, rows).round(),
     }
     if how == "text":
-        columns["person_nr"] = np.array([f"Z{each * 7919 % 10007}" for each in who])
+        columns["who"] = np.array([f"Z{each * 7919 % 10007}" for each in who])
     if "one column" in how:
         del columns["grown"], columns["weight"]
     if "shuffled" in how:
@@ -320,8 +320,8 @@ def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None
         columns = {name: values[order] for name, values in columns.items()}
     found = guess(look_at(pa.table(columns)))
     asked = {name for name, guessed in found.items() if "number of a person" in guessed.reason}
-    assert asked == (set() if how == "one column, shuffled" else {"person_nr"})
-    assert found["person_nr"].role is (Role.MASKED if "one column" in how else Role.UNIT)
+    assert asked == (set() if how == "one column, shuffled" else {"who"})
+    assert found["who"].role is (Role.MASKED if "one column" in how else Role.UNIT)
 
 
 def test_ages_costs_days_codes_and_places_number_no_units() -> None:
@@ -808,3 +808,11 @@ def test_numbers_beyond_all_bounds_are_no_reason_to_fail(tmp_path: Path, name: s
     path = tmp_path / "t.csv"
     path.write_text(f"{name},dead\n" + "\n".join(f"{1 + i % 30}.5e300,{i % 2}" for i in range(120)))
     assert yaml.safe_load(propose_job(str(path), "out", 5))["columns"][name]["role"] == "masked"
+
+
+@pytest.mark.parametrize("name", ["patient_nr", "patient_number", "PatientNr", "Patientennummer", "pat_no"])
+def test_one_person_twice_leaves_his_number_a_number_of_persons(name: str) -> None:
+    number = np.append(np.arange(400) + 1, 7)
+    age = np.random.default_rng(1).integers(18, 99, 401)
+    found = guess(look_at(pa.table({name: number, "age": age})))[name]
+    assert found.role is Role.UNIT and found.reason.startswith("CHECK: its name says so")

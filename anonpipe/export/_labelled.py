@@ -50,7 +50,7 @@ def export_labelled(where: Place, manifest: dict[str, Any], target: Path) -> Exp
     _check(schema, manifest, target)
     table = pa.Table.from_batches(list(batches(where, manifest)), schema)
     told = manifest["columns"]
-    codes = {name: told[name]["codes"] for name in table.column_names if told[name].get("codes")}
+    codes = _ordered(table) | {name: told[name]["codes"] for name in table.column_names if told[name].get("codes")}
     try:
         with drafted(target, private=False) as draft:
             _writer(target)(
@@ -64,6 +64,19 @@ def export_labelled(where: Place, manifest: dict[str, Any], target: Path) -> Exp
     else:
         return Exported(str(target), table.num_rows, 1)
     raise OutputError(f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV")
+
+
+def _ordered(table: pa.Table) -> dict[str, Codes]:
+    """Of categories in an order their places, which keep it."""
+    kinds = {field.name: field.type for field in table.schema if pa.types.is_dictionary(field.type)}
+    unified = table.unify_dictionaries()
+    return {
+        name: {
+            str(value): float(at) for at, value in enumerate(unified.column(name).chunk(0).dictionary.to_pylist(), 1)
+        }
+        for name, kind in kinds.items()
+        if kind.ordered and pa.types.is_string(kind.value_type) and table.num_rows
+    }
 
 
 def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:

@@ -107,6 +107,7 @@ def open_run(
     engine.no_core_dumps()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
+        refuse_other_table(job)
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
     source = find_query(job.input) or open_source(job.input, job.columns)
@@ -128,6 +129,26 @@ def open_run(
             write_atomic(staging.file(sealed.START), start.encode())
             begun = () if why is None else (why,)
             yield Run(job, staging, start, logged(on_progress), begun, repeats)
+
+
+def refuse_other_table(job: Job) -> None:
+    """Refuse an output whose readers have another table: they would find this one in its place, and that one deleted.
+
+    Raises
+    ------
+    InputError
+        The release that is there has few of this job's columns.
+    """
+    try:
+        told = release.read_manifest(release.resolve(job.output))["columns"]
+    except (AnonpipeError, KeyError):  # nothing is there, or no release
+        return
+    then = {each.get("column", name) for name, each in told.items()}
+    if 2 * len(then & set(job.released)) < min(len(then), len(job.released)):
+        raise InputError(
+            f"{job.output} holds a release of another table: of its {len(then)} columns this job has "
+            f"{len(then & set(job.released))}; give another output, or delete what is there"
+        )
 
 
 def check_input(job: Job, source: Source) -> None:

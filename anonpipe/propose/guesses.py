@@ -81,9 +81,9 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     found = repeating(codes, [look.name for look in asked])
     if not found:
         return guesses
-    named = any(guessed.role is Role.UNIT for guessed in guesses.values())
+    named = [look for look in looks if guesses[look.name].role is Role.UNIT]
     certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
-    unit = None if named or not certain else max(certain, key=lambda look: look.distinct)
+    unit = max(named or certain, key=lambda look: look.distinct, default=None)
     changed, values = dict(guesses), {look.name: look.distinct for look in asked}
     for name in found:
         guessed = guesses[name]

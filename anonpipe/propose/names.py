@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import yaml
 
@@ -17,8 +18,9 @@ _IDENTIFYING = frozenset(
 _UNIT_NUMBERS = frozenset(
     f"{unit}{number}"
     for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
-                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record")
-    for number in ("id", "no", "nr", "num", "number", "key")
+                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record",
+                 "patienten", "personen", "versicherten", "haushalts", "fall")
+    for number in ("id", "no", "nr", "num", "number", "key", "nummer")
 )  # fmt: skip
 """Written without a mark between the two words."""
 
@@ -47,7 +49,8 @@ PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "a
 def names_unit(name: str) -> bool:
     """Whether a name says that the column names persons, in a word of its own or at the end of one (UTILITYID)."""
     words = words_of(name)
-    return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in words)
+    together = (*words, *map("".join, pairwise(words)))  # patientno, and patient_no
+    return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in together)
 
 
 def words_of(name: str) -> list[str]:

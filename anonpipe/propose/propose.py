@@ -104,6 +104,19 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     return _write(source_url, output, k, guesses, needs, replace(chosen, told=told), rows)
 
 
+def usual_output(source_url: str) -> str:
+    """A folder by the name of the data: two tables in one output would take each other's place.
+
+    Examples
+    --------
+    >>> usual_output("in/registry.parquet"), usual_output("s3://clinic/visits/"), usual_output("in/*.csv")
+    ('registry-release', 'visits-release', 'in-release')
+    """
+    parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
+    name = parts[-1].split(".")[0] if parts else ""
+    return f"{name or 'table'}-release"
+
+
 def guess_columns(source: Source) -> dict[str, Column]:
     """Kind of each column of a table that something can be measured of, and role of those that name persons.
 

@@ -161,3 +161,11 @@ def test_recipients_are_not_told_in_which_column_a_figure_is_worst():
     (told,) = released_measures([one], 1)
     assert told.value == 0.4 and told.worst == ()
     assert released_measures([replace(one, columns=2)], 1) == ()
+
+
+def test_pairs_that_do_not_go_together_are_told_where_no_limit_says_so():
+    pair = measured("pairs.beyond_chance", 40.0, worst=("admitted", "discharged"))
+    told = " ".join(notes(Assessment((pair,)), {"pair_shapes": None}))
+    assert "'admitted' and 'discharged' go together up to 40 times further" in told
+    assert "further" not in " ".join(notes(Assessment((pair,)), {"pair_shapes": 1.0}))
+    assert "further" not in " ".join(notes(Assessment((replace(pair, value=0.9),)), {"pair_shapes": None}))

@@ -61,6 +61,7 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             if each.comparison.released.problem is not None
         ),
         *([UPPER_ENDS] if ends else []),
+        *([] if limits.get("pair_shapes") is not None else _loose_pairs(assessment)),
         *(
             f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
             f"limits on risk that can be held here: {instead}"
@@ -75,6 +76,20 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             and isnan(_judged(name, measured))
         ),
     )
+
+
+def _loose_pairs(assessment: Assessment) -> list[str]:
+    """That columns do not go together as they did, where no limit would say so."""
+    found = gated("pair_shapes", assessment.measured)
+    if found is None or not _judged("pair_shapes", found) > 1:
+        return []
+    which = " and ".join(map(repr, found.worst)) or "of one pair"
+    return [
+        f"columns {which} go together up to {_judged('pair_shapes', found):.3g} times further from the original than "
+        "chance allows, and gates.pair_shapes has no limit: what follows from another column, as a stay from its two "
+        "days or a total from its parts, is not kept; release the difference or the parts in place of one of them, or "
+        "tell the recipients"
+    ]
 
 
 def gated(name: str, measured: tuple[Measurement, ...]) -> Measurement | None:
