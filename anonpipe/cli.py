@@ -127,16 +127,21 @@ def plan(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the warnings alone")] = False,
 ) -> None:
-    """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates."""
+    """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates.
+
+    It ends with the exit code that the run would end with, as far as reading the input tells.
+    """
     from anonpipe.pipeline.preview import preview
 
     form = _form(as_json, quiet)
     content = preview(_load(job, settings, {"run.workers": workers}))
     if form is Form.JSON:
         display.as_json(content.to_dict())
-        return
-    for text in content.lines() if form is Form.TABLES else content.warning_lines():
-        display.line(text)
+    else:
+        for text in content.lines() if form is Form.TABLES else content.warning_lines():
+            display.line(text)
+    if content.exit_code:
+        raise typer.Exit(content.exit_code)
 
 
 @app.command()

@@ -146,7 +146,9 @@ def test_from_init_to_verify(call, tmp_path):
     first = os.readlink(tmp_path / "out" / "release")
 
     changed = ("--set", "k=6", "--set", "mask.tails=t")
-    assert "the run will be refused: the same records were released at" in call("plan", job, *changed).out
+    for form in ("--workers=1", "--quiet", "--json"):
+        answer = call("plan", job, *changed, form)
+        assert "the run will be refused: the same records were released at" in answer.out and answer.code == 2
     answer = call("run", job, *changed)
     assert answer.code == 2 and "under another job" in answer.err and "repeat: {allow:" in answer.err
     assert os.readlink(tmp_path / "out" / "release") == first and small.stagings() == []

@@ -86,3 +86,38 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
     assert small.run(fine).version is not None
     moments = small.released(fine)["seen"].cast(pa.int64()).to_numpy()
     assert not np.any(moments % 3_600_000_000) and len(np.unique(moments % 86_400_000_000)) == 24
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"k": 29, "gates": LOOSE | {"local_suppression_rate": 0.01}}, 3),
+        ({"k": 29, "gates": LOOSE | {"local_suppression_rate": 0.01}, "repeat": {"allow": "a trial"}}, 3),
+        ({"k": 6, "repeat": {}}, 2),
+        ({"k": 6, "repeat": {"allow": "a trial"}}, 0),
+    ],
+)
+def test_a_plan_ends_with_the_exit_code_of_its_run(tmp_path, changes, code):
+    """Of a table of which 3 of 60 records are in a category of their own; k=6 and k=5 are two releases of it."""
+    columns = {"x": NUMBER, "y": NUMBER, "w": CATEGORY}
+    given = table(60).select(list(columns))
+    if changes.get("k") == 6:
+        assert small.run(small.job(tmp_path, given, columns, gates=LOOSE)).version is not None
+    job = small.job(tmp_path, given, columns, **{"gates": LOOSE, **changes})
+    planned = preview(job)
+    assert planned.exit_code == planned.to_dict()["exit_code"] == code
+    assert any("the run will be refused" in line for line in planned.warnings) == bool(code)
+    try:
+        ended = 0 if small.run(job).version else 3
+    except AnonpipeError as error:
+        ended = error.exit_code
+    assert ended == code
+
+
+def test_a_plan_refuses_the_output_of_another_table_as_its_run_does(tmp_path):
+    first = small.job(tmp_path, table(60).select(["x", "y"]), {"x": NUMBER, "y": NUMBER}, gates=LOOSE)
+    assert small.run(first).version is not None
+    other = small.job(tmp_path, pa.table({"p": range(60), "q": range(60)}), {"p": NUMBER, "q": NUMBER}, gates=LOOSE)
+    told = refusal(preview, other)
+    assert "holds a release of another table" in told and told == refusal(small.run, other)

@@ -21,7 +21,7 @@ from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
-from anonpipe.errors import JobError
+from anonpipe.errors import GateError, JobError
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
@@ -31,13 +31,13 @@ from anonpipe.pipeline.fit import check_whole, counted_of, job_digest, resolve, 
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_of_units, held_rows
 from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.opening import check_input
+from anonpipe.pipeline.opening import check_input, refuse_other_table
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.scan import unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
-from anonpipe.storage.release_log import REMEDY, Trace, look
+from anonpipe.storage.release_log import REMEDY, Found, Trace, look, refusal
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import scratch
 from anonpipe.storage.unit_sums import UnitSums
@@ -77,6 +77,8 @@ class Preview:
     scenarios
         What the original gives away to who knows the columns of the job's scenarios, before rare categories are
         suppressed: for the steward alone.
+    exit_code
+        What the run would end with, as far as the scan tells: 0, or that of what `warnings` say it is refused for.
     """
 
     job: Job
@@ -93,6 +95,7 @@ class Preview:
     warnings: tuple[str, ...]
     methods: tuple[tuple[str, str], ...]
     scenarios: tuple[ScenarioRisk, ...]
+    exit_code: int = 0
 
     def lines(self) -> list[str]:
         """The preview as text."""
@@ -137,6 +140,7 @@ class Preview:
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
             "scenarios": [one.to_dict() for each in self.scenarios for one in each.measurements()],
+            "exit_code": self.exit_code,
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
         }
@@ -201,6 +205,7 @@ def preview(job: Job) -> Preview:
         As the run would.
     """
     release.check_writable(release.place(job.output, job.report.internal))
+    refuse_other_table(job)
     with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
         check_input(job, source)
         scanned = _scan(job, source, folder)
@@ -220,6 +225,8 @@ def preview(job: Job) -> Preview:
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
     kept = sum(strata.rows)
+    failing = [*_too_rare(fitted), *_untold_strata(fitted, source.rows)]
+    found = look(trace, steward_secret(), release.place(job.output, job.report.internal))
     return Preview(
         job=job,
         source=source,
@@ -241,14 +248,21 @@ def preview(job: Job) -> Preview:
             *job.warnings(),
             *of_units,
             *resolved.warnings,
-            *_too_rare(fitted),
-            *_untold_strata(fitted, source.rows),
+            *failing,
             *map(_unmet, scanned.unmet),
-            *_repeats(job, trace),
+            *_repeats(job, found),
         ),
         methods=method.lines,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
+        exit_code=_exit_code(job, found, failing),
     )
+
+
+def _exit_code(job: Job, found: Found, failing: Sequence[str]) -> int:
+    """What the run would end with: it looks for earlier releases before it works, and at the gates at its end."""
+    if found.problems and job.repeat.allow is None:
+        return refusal(found).exit_code
+    return GateError.exit_code if failing else 0
 
 
 def _too_rare(fitted: Fitted) -> list[str]:
@@ -293,9 +307,8 @@ _FEW_OTHERS = (
 )
 
 
-def _repeats(job: Job, trace: Trace) -> list[str]:
+def _repeats(job: Job, found: Found) -> list[str]:
     """What the release logs say of a run."""
-    found = look(trace, steward_secret(), release.place(job.output, job.report.internal))
     problems = list(found.problems)
     if problems and job.repeat.allow is None:
         problems = [*(f"the run will be refused: {problem}" for problem in problems), REMEDY]
