@@ -129,7 +129,7 @@ def _draw_survival(axis: Any, panels: Sequence[Panel]) -> None:
             panel.group, (panel.times[-1], panel.original[-1]), xytext=(0, 7), textcoords="offset points",
             ha="right", fontsize=7,
         )  # fmt: skip
-    axis.set(ylim=(0, 1.03), yticks=[0, 0.5, 1])
+    axis.set(ylim=(0, 1.03), yticks=[0, 0.5, 1], yticklabels=["0 %", "50 %", "100 %"])  # as in the report
     axis.set_xlim(left=0)
 
 

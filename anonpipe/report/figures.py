@@ -199,19 +199,24 @@ def _categories(name: str, picture: Picture) -> Markup:
 
 def sizes(lines: Sequence[SizeLine]) -> Markup:
     """Groups by size."""
+    labels = [_range(line.smallest, line.largest) for line in lines]
     known = [line.groups for line in lines if isinstance(line.groups, int)]
-    width = _scale(0.0, float(max([*known, 1])), 0.0, 190.0)
+    left = 12.0 + _LETTER * max(map(len, labels), default=0)
+    width = _scale(0.0, float(max([*known, 1])), 0.0, max(20.0, WIDTH - left - 100.0))
     parts = []
-    for at, line in enumerate(lines):
+    for at, (line, label) in enumerate(zip(lines, labels, strict=True)):
         y, long = 4.0 + 20.0 * at, width(line.groups) if isinstance(line.groups, int) else 0.0
-        label = str(line.smallest) if line.smallest == line.largest else f"{line.smallest} to {line.largest}"
         groups = f"{line.groups:,}" if isinstance(line.groups, int) else line.groups
         parts += [
-            _text(74, y + 11, label, "end"),
-            tag("rect", x=80, y=y, width=long, height=14, class_="bar"),
-            _text(86 + long, y + 11, groups),
+            _text(left - 6, y + 11, label, "end"),
+            tag("rect", x=left, y=y, width=long, height=14, class_="bar"),
+            _text(left + 6 + long, y + 11, f"{groups} group{'' if line.groups == 1 else 's'}"),
         ]
     return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
+
+
+def _range(smallest: int, largest: int) -> str:
+    return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
 def changes(correlations: Correlations) -> list[tuple[str, str, float, float]]:
@@ -332,7 +337,7 @@ def survival(panel: Panel) -> Markup:
         tag("path", d=f"M40 8V130H{WIDTH - 12}", class_="axis frame"),
         _text(36, 14, "100 %", "end"),
         _text(36, 73, "50 %", "end"),
-        _text(36, 130, "0", "end"),
+        _text(36, 130, "0 %", "end"),
         _text(40, 145, "0"),
         _text(WIDTH - 12, 145, number(panel.times[-1]), "end"),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anonpipe.report import internal
-from anonpipe.report.before_after import _curves, draw_comparison
+from anonpipe.report.before_after import _curves, _draw_survival, draw_comparison
 from anonpipe.report.content import Panel, SurvivalPart
 from tests.report import made
 
@@ -42,3 +42,11 @@ def test_names_are_drawn_as_they_are(tmp_path, text):
     report = internal(made.facts(), "v").model_copy(update={"survival": (_part(WHOLE, *stages),)})
     draw_comparison(report, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_shares_that_survive_are_per_cent_as_in_the_report():
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    _draw_survival(axis, [WHOLE])
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["0 %", "50 %", "100 %"]

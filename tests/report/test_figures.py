@@ -50,6 +50,7 @@ def test_survival_curves_fall_from_the_top_in_time():
     shape = re.search(r'd="M([^"]*)" class="original"', drawn)[1]
     assert shape == "40.0 130L40.0 8.0L184.0 69.0L328.0 99.5V130Z"
     assert "survival of stage II" in drawn and ">20<" in drawn
+    assert [f">{share}<" in drawn for share in ("0 %", "50 %", "100 %")] == [True] * 3
 
 
 def test_dates_are_dates():
@@ -137,4 +138,15 @@ def test_gauges_hold_value_interval_and_baseline():
 
 def test_group_sizes_hide_small_numbers():
     drawing = figures.sizes([SizeLine(smallest=5, largest=9, groups="fewer than 5")])
-    assert "5 to 9" in drawing and "fewer than 5" in drawing
+    assert "5 to 9<" in drawing and ">fewer than 5 groups<" in drawing
+
+
+def test_group_sizes_are_read_whole_whatever_their_length():
+    lines = [SizeLine(smallest=7, largest=7, groups=1), SizeLine(smallest=1_000_000, largest=22_890_000, groups=1_200)]
+    drawing = figures.sizes(lines)
+    assert ">7<" in drawing and ">1 group<" in drawing
+    assert ">1,000,000 to 22,890,000<" in drawing and ">1,200 groups<" in drawing
+    texts = re.findall(r'<text x="([0-9.]+)" y="[0-9.]+"( text-anchor="end")?>([^<]*)<', drawing)
+    for x, ends, text in texts:
+        begin, end = (float(x) - 6.2 * len(text), float(x)) if ends else (float(x), float(x) + 6.2 * len(text))
+        assert begin >= 0 and end <= figures.WIDTH

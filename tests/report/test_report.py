@@ -19,6 +19,7 @@ from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
 from anonpipe.evaluate.utility import Analysis, Curve, Distribution, compare_models
 from anonpipe.report import Report, documents, external, internal, read_report, render, words
+from anonpipe.report.content import SizeLine
 from anonpipe.verify.check import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
@@ -233,6 +234,9 @@ def test_what_is_promised_fits_the_method():
     assert [method.name for method in told.methods] == ["noise", ""]
     no_sizes = told.model_copy(update={"group_sizes": ()})
     assert "There are no groups." in render(no_sizes) and "There are no groups." not in render(grouped)
+    few = told.model_copy(update={"group_sizes": (SizeLine(smallest=762, largest=2289, groups="fewer than 5"),)})
+    page = render(few)
+    assert "fewer than 5 groups" in page and "762 to 2,289" in page and "ranges hold at least" not in page
 
 
 def test_gates_carry_measured_value_limit_and_bytes(reports):
