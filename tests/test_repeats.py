@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anonpipe.api import anonymize
 from anonpipe.columns import Column
@@ -93,6 +95,28 @@ def test_one_person_more_or_less_is_refused_with_numbers(out):
     told = said(look(trace(pa.concat_tables([whole.slice(0, 1_500), people(700, 5)])), SECRET, out))
     assert "about 1,500 records are equal, 0 changed, 700 added, 500 gone" in told
     assert "columns: 4 as then, 0 added, 0 left out, 0 with new values" in told
+
+
+def test_what_changed_adds_up_to_the_rows(tmp_path):
+    """Of 401 rows one is of a person who was not there, and one is of another age."""
+    out = place(str(tmp_path / "out"))
+    note_release(trace(people(400)), SECRET, out, "v1")
+    joined = pa.concat_tables([people(400), people(1, 5)])
+    ages = joined["age"].to_numpy().copy()
+    ages[7] += 1
+    changed = joined.set_column(joined.schema.get_field_index("age"), "age", pa.array(ages))
+    told = said(look(trace(changed), SECRET, out))
+    assert "about 399 records are equal, 1 changed, 1 added, 0 gone; columns" in told
+
+
+@given(st.floats(0, 1e7), st.floats(0, 1e7), st.integers(1, 10**7), st.integers(1, 10**7))
+def test_whatever_the_sketches_tell_adds_up(equal, common, then, now):
+    parts = release_log._parts(equal, common, then, now)
+    same, changed, added, gone = parts
+    assert same + changed + added == now and same + changed + gone == then and min(parts) >= 0
+    if equal <= common <= min(then, now):
+        assert abs(same - equal) <= 0.06 * (then + now - 2 * equal) + 1
+        assert abs(gone - (then - common)) <= 0.06 * (min(then, now) - common) + 1
 
 
 @pytest.mark.parametrize(

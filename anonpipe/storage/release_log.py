@@ -13,7 +13,6 @@ import base64
 import contextlib
 import fcntl
 import json
-import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -470,10 +469,11 @@ def _overlap(
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
     samples = ", as far as samples of the records tell" if any(each.sampled for each in shared.values()) else ""
+    same, changed, added, gone = _parts(equal, common, then, now)
     return (
         f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
-        f"two tells of single persons: {then:,} rows then, {now:,} now; about {_about(equal, min(then, now))} records "
-        f"are equal, {_about(common - equal)} changed, {_about(now - common)} added, {_about(then - common)} gone"
+        f"two tells of single persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, "
+        f"{changed:,} changed, {added:,} added, {gone:,} gone"
         f"{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
@@ -503,15 +503,32 @@ def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
     )
 
 
-def _about(number: float, most: float = math.inf) -> str:
-    """Two digits: more the sketches do not tell; and no more than there are.
+def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, int, int]:
+    """Records that are equal, changed, added and gone: numbers that add up to the rows of either table.
+
+    What changed, and the fewer of those added and gone, have two digits, as more the sketches do not tell; the
+    others follow.
+
+    Parameters
+    ----------
+    equal, common
+        About how many records both tables have, and how many with those that changed.
+    then, now
+        Rows of the tables.
 
     Examples
     --------
-    >>> _about(11_987.0), _about(3.0)
-    ('12,000', '3')
+    >>> _parts(5_999.0, 6_000.0, 6_000, 6_001), _parts(11_321.0, 15_000.0, 15_000, 16_000)
+    ((5999, 1, 1, 0), (11300, 3700, 1000, 0))
     """
-    return f"{min(float(f'{max(0.0, number):.2g}'), most):,.0f}"
+    least = min(then, now)
+    apart = min(_two_digits(least - common), least)
+    changed = min(_two_digits(common - equal), least - apart)
+    return least - apart - changed, changed, now - least + apart, then - least + apart
+
+
+def _two_digits(number: float) -> int:
+    return round(float(f"{max(0.0, number):.2g}"))
 
 
 def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted: Sequence[str] = ()) -> list[str]:
