@@ -34,7 +34,7 @@ from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.outermost import Outermost, most_for
 from anonpipe.encoding.radix import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
-from anonpipe.encoding.values import as_dictionary, numbers, of_days
+from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
 from anonpipe.errors import InputError
 from anonpipe.partition.unit_sets import Units, UnitSets
 from anonpipe.types import IntArray
@@ -557,6 +557,11 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
         )
     if column.kind is Kind.ORDINAL and column.levels is None and scanned.holds_text:
         found.append(f"column {name!r} is ordinal text without levels: its order is alphabetical; declare levels")
+    if _all_happened(name, column, scanned):
+        found.append(
+            f"column {name!r}: its event lists every value that the column has, so that nobody is censored; list under "
+            "event only what means that it happened"
+        )
     rare = int(np.count_nonzero((scanned.code_counts > 0) & (scanned.code_counts < k)))
     if rare and column.role.unchanged:
         found.append(
@@ -564,6 +569,15 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
             "the gate on combinations of key variables will fail; coarsen or mask it"
         )
     return found
+
+
+def _all_happened(name: str, column: Column, scanned: ColumnScan) -> bool:
+    """Whether a survival status has several values, and all of them are the event."""
+    if not column.event or scanned.categories is None or scanned.counts is None:
+        return False
+    present = scanned.categories.filter(pa.array(scanned.counts > 0))
+    events = level_array(name, column.event, present.type)
+    return len(present) > 1 and bool((code_of(present, events) < len(events)).all())
 
 
 def _rows(count: int) -> str:

@@ -297,6 +297,26 @@ def test_warnings(values, column, message):
     assert len(warnings) == 1 and message in warnings[0] and "CANARY" not in warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("values", "event", "censored"),
+    [
+        (["Alive", "Dead", "Dead"], ["Dead"], True),
+        (["Alive", "Dead", "Dead"], ["Dead", "Alive"], False),
+        (["Alive", "Dead", None, None], ["Dead", "Alive", "Lost"], False),
+        (pa.array([0, 1, 1, 2]), [1], True),
+        (pa.array([0, 1, 1, 2]), [2, 1, 0], False),
+        (pa.array([True, False, True]), [True, False], False),
+        (pa.array(["Alive", "Dead"]).dictionary_encode(), ["Alive", "Dead"], False),
+        (["Dead", "Dead", None], ["Dead"], True),  # one value only: there is none that could have been left out
+    ],
+)
+def test_a_status_of_which_every_value_is_the_event_is_told(values, event, censored):
+    status = Column(kind="categorical", role="survival_status", event=tuple(event))
+    told = check({"x": values}, {"x": status}, k=1)
+    assert ["nobody is censored" in line for line in told] == ([] if censored else [True])
+    assert all("'x'" in line and not any(value in line for value in ("Alive", "Dead", "Lost")) for line in told)
+
+
 def test_good_input_gives_no_warning():
     assert check({"x": [1, 2, 3], "y": ["a", "a", "a"]}, {"x": Column(kind="integer")}) == []
 
