@@ -98,6 +98,28 @@ def test_a_variance_that_is_not_kept_is_told_though_its_mean_is(tmp_path, spread
         assert ("'income'" in named) == lost
 
 
+@pytest.mark.parametrize(
+    ("codes", "bounds", "told"),
+    [
+        ([], None, ""),
+        ([7_777], None, "1 record stands"),
+        ([7_777] * 3, None, "3 records stand"),
+        ([-7_777, 7_777], None, "2 records stand"),
+        ([7_777] * 3, [0, 120], ""),  # they are outside their bounds, which is told
+        ([7_777] * 5, None, ""),  # k records have it: it is released as it is
+        ([130] * 3, None, ""),  # none is further out than the others are wide
+    ],
+)
+def test_few_that_stand_far_apart_are_told_however_large_the_table(tmp_path, codes, bounds, told):
+    """Of 30,000 ages three codes move the mean by less than a tenth of its standard deviation."""
+    ages = np.append(np.random.default_rng(3).integers(18, 100, 30_000), codes)
+    columns = {"age": {"kind": "integer", "bounds": bounds}, "other": NUMBER}
+    job = small.job(tmp_path, pa.table({"age": ages, "other": np.arange(float(len(ages)))}), columns)
+    found = [line for line in preview(job).warnings if "than these are wide" in line]
+    assert [line.split(" further")[0] for line in found] == ([f"column 'age': {told}"] if told else [])
+    assert "7777" not in str(found) and "7,777" not in str(found)
+
+
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
     table = months()
     columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})

@@ -155,6 +155,8 @@ class ScoredColumn:
         code of the status, shape (n_strata, n_codes).
     ranks, quantiles
         Of each class.
+    apart
+        Records that are further from all that is released than that is wide: they were drawn in.
     """
 
     name: str
@@ -164,6 +166,7 @@ class ScoredColumn:
     classes: IntArray
     ranks: tuple[Ranks, ...]
     quantiles: tuple[Quantiles, ...]
+    apart: int = 0
 
     @property
     def moved(self) -> tuple[float, float]:
@@ -381,6 +384,7 @@ def _fitted(
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
+    quantiles = tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept)
     return ScoredColumn(
         name,
         position,
@@ -388,8 +392,24 @@ def _fitted(
         status,
         joined[fine],
         tuple(map(Ranks.of, each)),
-        tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept),
+        quantiles,
+        _apart(each, quantiles, grid),
     )
+
+
+def _apart(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid) -> int:
+    """See `ScoredColumn.apart`; values outside the bounds count as these."""
+    ends = [(float((q.centres - q.halves).min()), float((q.centres + q.halves).max())) for q in released if q.rows]
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
+    width = most - least
+    if width <= 0.0:
+        return 0
+    outside = 0
+    for one in found:
+        above = np.minimum(one.smallest, grid.high) - most > width
+        below = least - np.maximum(one.largest, grid.low) > width
+        outside += int(one.counts[above | below].sum())
+    return outside
 
 
 def _signed(found: Radix, grid: Grid) -> tuple[float, float]:

@@ -33,7 +33,18 @@ def moments_not_kept(fitted: Fitted) -> list[str]:
                 "releases means of k or more in their place, and inside the bounds, so that its standard deviation, "
                 "variance and ordinary correlations are not kept: tell the recipients"
             )
+        if each.apart and "drawn" not in lost:
+            found.append(_drawn_in(each))
     return found
+
+
+def _drawn_in(column: ScoredColumn) -> str:
+    """Few that stand far from all others, though their share of the mean is small."""
+    records, are = ("1 record stands", "is") if column.apart == 1 else (f"{column.apart:,} records stand", "are")
+    return (
+        f"column {column.name!r}: {records} further from all others than these are wide, and {are} released among "
+        'them, as so few would be given away; if that value is a code for "unknown", make it a null in the input'
+    )
 
 
 def _extremes(fitted: Fitted) -> Iterator[str]:
