@@ -21,6 +21,7 @@ from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.propose import propose
+from anonpipe.propose.codes import FEWEST_OTHERS, code_for_unknown
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.follows import derived
 from anonpipe.propose.guesses import Guess, guess
@@ -374,6 +375,51 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
     }
     assert "# CHECK: all values of the sample are multiples of it" in text
     assert {found[name]["kind"] for name in ("all", "bmi", "cost")} == {"continuous"}
+
+
+@pytest.mark.parametrize(
+    ("codes", "end"),
+    [
+        ({}, ""),
+        ({-400_000: 400}, "low"),
+        ({9_999: 2}, "high"),
+        ({9_999: 1}, ""),
+        ({-9_999: 30, 9_998: 20, 9_999: 10}, "low and high"),
+        ({150: 30}, ""),
+    ],
+)
+@pytest.mark.parametrize("form", ["integer", "continuous", "date", "text"])
+def test_a_code_for_unknown_is_asked_about_and_not_told(
+    tmp_path: Path, codes: dict[int, int], end: str, form: str
+) -> None:
+    rng = np.random.default_rng(4)
+    values = np.concatenate([rng.integers(18, 96, 3_000), *(np.repeat(code, many) for code, many in codes.items())])
+    rng.shuffle(values)
+    column = {
+        "integer": pa.array(values),
+        "continuous": pa.array(np.where(np.abs(values) > 100, values, values + rng.random(len(values)))),
+        "date": pa.array(values.astype("datetime64[D]")),
+        "text": pa.array(values.astype("datetime64[D]").astype(str)),  # days, as in a CSV
+    }[form]
+    pq.write_table(pa.table({"x": column, "sex": rng.choice(["m", "f"], len(values))}), tmp_path / "in.parquet")
+    text = propose_job(str(tmp_path / "in.parquet"), "out", 5)
+    (asked,) = [line for line in text.splitlines() if "occurs again and again" in line] or [""]
+    assert asked.startswith(f"    # CHECK: at its {end} end one value") if end else asked == ""
+    told = [str(code) for code in codes if abs(code) > 1_000] + [f"{code:,}" for code in codes]
+    assert not any(code in text for code in told)
+    assert yaml.safe_load(text)["columns"]["x"]["role"] == "masked"
+
+
+@given(st.lists(st.integers(-40, 40), max_size=60), st.lists(st.sampled_from([-999, -998, 998, 999]), max_size=9))
+def test_codes_are_found_where_they_are_rare_or_not(values: list[int], codes: list[int]) -> None:
+    """A slow twin of the usual case: many others, and of each code two or more."""
+    others, repeated = set(values), all(codes.count(code) > 1 for code in codes)
+    found = code_for_unknown(np.array([*values, *codes], dtype=float))
+    if len(others) >= FEWEST_OTHERS and repeated:
+        ends = [name for name, sign in (("low", -1), ("high", 1)) if any(code * sign > 0 for code in codes)]
+        assert found == " and ".join(ends)
+    elif not codes and len(others) < FEWEST_OTHERS:
+        assert found == ""
 
 
 def test_the_demonstration_table(tmp_path: Path) -> None:

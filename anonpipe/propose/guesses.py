@@ -49,6 +49,8 @@ class Guess:
         This order, where the file declares it.
     step
         Of which all numbers are multiples; None where nothing is to be said.
+    code_at
+        At which end of its numbers a code for "unknown" may stand: low, high, both; empty where none does.
     """
 
     kind: Kind
@@ -59,6 +61,7 @@ class Guess:
     ordered: bool = False
     levels: tuple[Scalar, ...] = ()
     step: float | None = None
+    code_at: str = ""
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:

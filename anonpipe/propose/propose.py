@@ -24,6 +24,7 @@ from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, needs_of
 from anonpipe.job.model import RecipientAnalysis
+from anonpipe.propose.codes import code_for_unknown
 from anonpipe.propose.guesses import Guess, guess, guess_for, seen_by_others
 from anonpipe.propose.looks import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.names import quoted
@@ -94,7 +95,11 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
     for look in looks:
         guesses[look.name] = replace(
-            guesses[look.name], ordered=look.ordered, levels=look.levels, step=_step(look, guesses[look.name])
+            guesses[look.name],
+            ordered=look.ordered,
+            levels=look.levels,
+            step=_step(look, guesses[look.name]),
+            code_at=_code_at(look, guesses[look.name]),
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
@@ -138,6 +143,12 @@ def _step(look: Look, guessed: Guess) -> float | None:
     if look.numbers is None or not floats or guessed.kind is not Kind.CONTINUOUS:
         return None
     return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
+
+
+def _code_at(look: Look, guessed: Guess) -> str:
+    """Where a masked column of numbers or dates may have a code for "unknown"."""
+    masked = guessed.role.synthesized and not guessed.kind.coded
+    return "" if look.numbers is None or not masked else code_for_unknown(look.numbers)
 
 
 def _measured_as(role: Role) -> Role:
