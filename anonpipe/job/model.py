@@ -801,6 +801,11 @@ class Job(Options):
                     f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
                     "roles survival_time and survival_status, or list a Cox model under analyses"
                 )
+            if "groups" in needs and masker is not None and not masker.identical_rows:
+                raise ValueError(
+                    f"gates.{name} limits what is told of groups, and mask {self.replacing.name} forms none; limit "
+                    "membership_auc or attribute_inference instead, with measure.hold_out"
+                )
             if "sensitive" in needs and not (grouped and self.sensitive_columns):
                 raise ValueError(
                     f"gates.{name} needs groups, and a column with role sensitive that is not in strata.by"

@@ -69,9 +69,11 @@ class Gate:
         Of such a gate the key of what is told where nothing was measured.
     needs
         What else the job must have: of `measure` the part, `risk` or
-        `utility`, that is to be on; `hold_out`; `scenarios`; `sensitive`; `strata`; `survival`.
+        `utility`, that is to be on; `groups`; `hold_out`; `scenarios`; `sensitive`; `strata`; `survival`.
     example
         A limit to be named as an example.
+    told
+        Whether the figure is a line of the verdict where it has no limit; it is in the report in any case.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Gate:
     unmeasured: str = ""
     needs: tuple[str, ...] = ()
     example: float = 0.05
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -441,6 +444,26 @@ _GATED = (
     _of_measure(
         "risk",
         Gate(
+            "group_linkage",
+            None,
+            "records led to their own group",
+            "records whose closest released record was made from their own group: who finds it has not found the "
+            "person, and knows what the group has in common. By distances or by ranks, the worse of both",
+            least=0,
+            most=1,
+            figures=("linkage.group",),
+            beside=("rank_linkage.group",),
+            unmeasured="unmeasured.linkage",
+            needs=("groups",),
+            example=0.5,
+            told=False,
+        ),
+        "records led to their own group",
+        "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
             "tail_linkage",
             None,
             "the most extreme records linked correctly",
@@ -477,6 +500,66 @@ _GATED = (
         ),
         "persons linked by what a scenario knows",
         "coarsen or mask a column that the scenario knows and that is released unchanged, or take a larger k",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
+            "prediction_excess",
+            None,
+            "what the release predicts of its records beyond others",
+            "the standard of Lasko & Vinterbo (2010): by how much more records are predicted nearer, less ambiguously "
+            "or less uncertainly by the release than by the other records of the original, as the largest difference "
+            "of two cumulative shares; of the three measures the worst. They name 0.05 as an example",
+            least=0,
+            most=1,
+            figures=("lasko.distance",),
+            beside=("lasko.ambiguity", "lasko.uncertainty"),
+            unmeasured="unmeasured.lasko",
+            told=False,
+        ),
+        "records predicted better than by others",
+        "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never meet "
+        "a limit below 1",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
+            "known_attribute",
+            None,
+            "values recovered by who knows group and one attribute",
+            "values of a person that are recovered, within 0.1 standard deviations, by who knows the person's group "
+            "and one attribute, of those that are not recovered without the group: from the closest record, the "
+            "moments or the mean of the group, whichever gains most",
+            least=0,
+            most=1,
+            figures=("known_attribute.gained",),
+            unmeasured="unmeasured.known_attribute",
+            needs=("groups",),
+            example=0.3,
+            told=False,
+        ),
+        "values recovered by who knows the group and one attribute",
+        "a larger k gives away fewer",
+    ),
+    _of_measure(
+        "risk",
+        Gate(
+            "collusion",
+            None,
+            "values recovered by all other members of a group",
+            "values of a person that all other members of the group recover together, within 0.1 standard deviations, "
+            "from the sum of its released records, of those that the group's released mean does not tell",
+            least=0,
+            most=1,
+            figures=("collusion.gained",),
+            unmeasured="unmeasured.collusion",
+            needs=("groups",),
+            example=0.3,
+            told=False,
+        ),
+        "values recovered by all other members of the group",
+        "sums that are kept exactly give the last member away, whatever k is: synthesize.form independent, or moments: "
+        "expected, give away fewer",
     ),
     _of_measure(
         "risk",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked
-from anonpipe.evaluate.risk._interval import grouped_share
+from anonpipe.evaluate.risk._interval import beyond, grouped_share
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Curve, Measurement
@@ -53,7 +53,8 @@ class Collusion:
     of: int
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """The share recovered beside what the group's released mean alone gives."""
+        """The share recovered beside what the group's released mean alone gives, and what is gained over that."""
+        gained, (low, high) = beyond(self.share, self.low, self.high, self.from_group)
         return (
             Measurement(
                 name="collusion.recovered",
@@ -75,6 +76,22 @@ class Collusion:
                 ),
                 parts=self.by_column,
                 curves=(self.curve,),
+            ),
+            Measurement(
+                name="collusion.gained",
+                title="Gained by all other members of a person's group together, of what it does not tell anyway",
+                value=gained,
+                unit="share",
+                better="lower",
+                source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
+                records=self.records,
+                of=self.of,
+                audience=Audience.ENOUGH,
+                low=low,
+                high=high,
+                baseline=0.0,
+                baseline_is="no more than the group's released mean tells",
+                note="The baseline is taken as it was measured.",
             ),
         )
 
@@ -149,6 +166,6 @@ def _of_groups(known: Known) -> Measured | Reason:
 MEASURE = Measure(
     key="collusion",
     title="collusion of a group's members",
-    figures=("collusion.recovered",),
+    figures=("collusion.recovered", "collusion.gained"),
     function=_of_groups,
 )

@@ -14,6 +14,9 @@ import numpy.typing as npt
 
 from anonpipe.types import FloatArray
 
+Ends = tuple[float | None, float | None]
+"""Of an interval; None where there is none."""
+
 
 class Share(NamedTuple):
     """A share, and the ends of its interval."""
@@ -146,6 +149,27 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
         fewest, more = (math.log((1 - end) / (1 - control.value)) for end in (control.high, control.low))
         above, below = ratio * math.exp(math.hypot(most, fewest)), ratio * math.exp(-math.hypot(least, more))
     return 1 - ratio, 1 - above, 1 - below
+
+
+def beyond(share: float, low: float | None, high: float | None, baseline: float) -> tuple[float, Ends]:
+    """Of what a baseline does not give the share that is had, and its interval where the share has one.
+
+    The baseline is taken as it was measured; NaN where it gives everything.
+
+    Examples
+    --------
+    >>> beyond(0.75, 0.5, 1.0, 0.5)
+    (0.5, (0.0, 1.0))
+    >>> beyond(0.75, None, None, 0.5)
+    (0.5, (None, None))
+    """
+    if baseline == 1.0:
+        return math.nan, (None, None)
+
+    def left(end: float) -> float:
+        return (end - baseline) / (1.0 - baseline)
+
+    return left(share), (None if low is None else left(low), None if high is None else left(high))
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._group_guesses import by_closest, by_mean, by_moments
 from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked, others
-from anonpipe.evaluate.risk._interval import grouped_share
+from anonpipe.evaluate.risk._interval import beyond, grouped_share
 from anonpipe.evaluate.risk._known import Known
 from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Curve, Measurement
@@ -222,13 +222,36 @@ def _of_groups(known: Known) -> Measured | Reason:
         )
         for guess in GUESSES
     ]
-    return [each for one in found for each in one.measurements()]
+    return [*(each for one in found for each in one.measurements()), _gained(found)]
+
+
+def _gained(found: Sequence[KnownAttribute]) -> Measurement:
+    """What the best of the guesses gains over those that need no group."""
+    gained = [beyond(one.share, one.low, one.high, one.baseline) for one in found]
+    at = int(np.argmax([-1.0 if np.isnan(value) else value for value, _ in gained]))
+    (value, (low, high)), best = gained[at], found[at]
+    return Measurement(
+        name="known_attribute.gained",
+        title="Gained by who knows a person's group and one attribute, of what is not recovered without the group",
+        value=value,
+        unit="share",
+        better="lower",
+        source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
+        records=best.records,
+        of=best.of,
+        audience=Audience.ENOUGH,
+        low=low,
+        high=high,
+        baseline=0.0,
+        baseline_is="no more than is recovered without the group",
+        note=f"By the guess that gains most ({best.guess}). The baseline is taken as it was measured.",
+    )
 
 
 MEASURE = Measure(
     key="known_attribute",
     title="attack through a known attribute",
-    figures=tuple(f"known_attribute.{guess}" for guess in GUESSES),
+    figures=(*(f"known_attribute.{guess}" for guess in GUESSES), "known_attribute.gained"),
     function=_of_groups,
     counts_units=True,
 )
