@@ -28,8 +28,9 @@ def test_exact_sums_give_the_last_one_away(method):
     found = collusion(original, released, labels, tolerance=1e-9)
     assert found.share == 1.0 and found.median_error < 1e-12
     assert found.from_group < 0.01
-    (measured,) = found.measurements()
+    measured, gained = found.measurements()
     assert measured.value == 1.0 and measured.baseline == found.from_group and measured.low is None
+    assert gained.value == 1.0 and gained.baseline == 0.0 and gained.low is None
 
 
 def test_independent_noise_does_not():
