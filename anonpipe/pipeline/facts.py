@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from anonpipe.encoding.values import numbers
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures
 from anonpipe.job.analyses import endpoints_of
@@ -14,8 +16,7 @@ from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_table
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.partitioning import Cut
 from anonpipe.report.build import Facts
-from anonpipe.report.compared import Measured, compared
-from anonpipe.report.content import Compared
+from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from anonpipe.verify.verdict import Verdict
 
@@ -73,12 +74,12 @@ def gather(
         identical=fitted.procedure.one_row_a_group,
         group_sizes=manifest["group_sizes"],
         files=manifest["files"],
-        compared=_compared(work, fitted, cut),
+        **_of_all_records(work, fitted, cut),
         **pictures,
     )
 
 
-def _compared(work: Work, fitted: Fitted, cut: Cut) -> Compared:
+def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     """Figures of all records of both tables, in its order; columns that became probabilities are left out."""
     released, left_out = fitted.job.released, fitted.job.as_probabilities
     columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
@@ -87,4 +88,23 @@ def _compared(work: Work, fitted: Fitted, cut: Cut) -> Compared:
     both = Measured(
         fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
     )
-    return compared(both, columns, levels, fitted.suppression.before, fitted.least)
+    given = both, columns, levels, _before(fitted)
+    return {
+        "compared": compared(*given, fitted.least),
+        "categories": category_pictures(*given, bins_for_steward(fitted.least)),
+    }
+
+
+def _before(fitted: Fitted) -> dict[str, list[int]]:
+    """Of columns of which rare categories were suppressed, or small strata merged, the records of each code before."""
+    strata, names, scan = fitted.strata, fitted.job.strata.by, fitted.scan
+    if not names or strata.recoded == tuple(range(len(strata.recoded))):
+        return fitted.suppression.before
+    kept = np.where(np.asarray(strata.stratum) >= 0, scan.combination_counts(fitted.cells, names), 0)
+    counts = kept.reshape([len(scan.code_counts(name)) for name in names])
+    found = dict(fitted.suppression.before)
+    for at, name in enumerate(names):
+        own = counts.sum(axis=tuple(other for other in range(len(names)) if other != at))
+        codes = len(fitted.cells.categories[name])
+        found[name] = [*own[:codes].tolist(), int(own[codes:].sum())]
+    return found

@@ -7,7 +7,7 @@ from the steward's: a new fact is not in it before somebody puts it there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,8 @@ class Facts:
         Records that distributions and correlations were measured on.
     compared
         Figures of both tables, of all records, for the steward.
+    categories
+        Of columns of categories their distribution in all records, by name: of the original as it was, for the steward.
     """
 
     job: Job
@@ -109,6 +111,7 @@ class Facts:
     correlations: CorrelationMatrices | None
     pictured: int
     compared: Compared | None = None
+    categories: Mapping[str, Distribution] = field(default_factory=dict)
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
 
 
@@ -258,7 +261,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
             for line in facts.group_sizes or ()
         ),
-        "pictures": tuple(_picture(one, _treatment(job, one.name)) for one in facts.distributions.get(audience, ())),
+        "pictures": tuple(_pictures(facts, audience)),
         "survival": tuple(_survival(one) for one in facts.survival.get(audience, ())),
         "pictured": facts.pictured,
     }
@@ -285,18 +288,26 @@ def _treatment(job: Job, name: str) -> Treatment:
     return "unchanged" if name in job.columns and job.columns[name].role.unchanged else "synthetic"
 
 
-def _picture(one: Distribution, treatment: Treatment) -> Picture:
+def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
+    """The columns; of categories the steward sees all records, and what there was before anything was suppressed."""
+    of_all = facts.categories if audience == "internal" else {}
+    for one in facts.distributions.get(audience, ()):
+        yield _picture(of_all.get(one.name, one), _treatment(facts.job, one.name), one.name in of_all)
+
+
+def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False) -> Picture:
     return Picture(
         name=one.name,
         kind=one.kind.value,
         treatment=treatment,
         edges=one.edges if one.original else (),
         labels=one.labels if one.original else (),
-        original=_shares(one.original),
-        released=_shares(one.released),
+        original=_shares(one.original, one.original_records if of_all_rows else None),
+        released=_shares(one.released, one.released_records if of_all_rows else None),
         nulls_original=_null_share(one.original_nulls, one.original_records),
         nulls_released=_null_share(one.released_nulls, one.released_records),
         note=one.note,
+        of_all_rows=of_all_rows,
     )
 
 
@@ -316,8 +327,8 @@ def _survival(one: SurvivalPicture) -> SurvivalPart:
     return SurvivalPart(name=end.name, time=end.time, status=end.status, panels=panels, left_out=one.left_out)
 
 
-def _shares(counts: Sequence[int]) -> tuple[float, ...]:
-    total = sum(counts)
+def _shares(counts: Sequence[int], of: int | None = None) -> tuple[float, ...]:
+    total = sum(counts) if of is None else of
     return tuple(round(count / total, 6) if total else 0.0 for count in counts)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from anonpipe.columns import Column, Kind
+from anonpipe.evaluate.utility import Binning, Distribution, category_distribution
 from anonpipe.moments import PairwiseMoments
 from anonpipe.report.content import Compared, NumberLine, PairLine, ShareLine
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.view import View
 
 MOST_CATEGORIES = 12
@@ -125,6 +126,24 @@ class Measured:
         null = self.category(name, codes, None)
         return (0.0, 0.0) if null is None else self.means(null)
 
+    def counts(self, name: str, codes: int, before: Sequence[int] | None = None) -> IntArray | None:
+        """Records of each category in both tables, nulls last, shape (2, codes + 1); None where some are not measured.
+
+        Parameters
+        ----------
+        before
+            Those of the original, where it is not measured as it was.
+        """
+        known = [one for code in range(codes) if (one := self.category(name, code, None)) is not None]
+        if len(known) < codes:
+            return None
+        shares = np.array([self.means(one) for one in known]).reshape(codes, 2)
+        with_nulls = np.append(shares, [self.nulls(name, codes)], axis=0).T
+        found: IntArray = np.rint(with_nulls * [[side.rows] for side in self.sides]).astype(np.int64)
+        if before is not None:
+            found[0] = before
+        return found
+
     def _unit(self, at: int) -> FloatArray:
         weights = np.zeros(len(self.view.variables))
         weights[at] = 1.0
@@ -135,7 +154,7 @@ def compared(
     measured: Measured,
     columns: Mapping[str, Column],
     levels: Mapping[str, Any],
-    suppressed: Mapping[str, Sequence[int]],
+    before: Mapping[str, Sequence[int]],
     k: int,
 ) -> Compared:
     """Means, deviations, shares and correlations of both tables.
@@ -147,9 +166,9 @@ def compared(
     levels
         Of columns that are staged as codes the values in the order of the
         codes; of numbers and dates (days since 1970-01-01) float64.
-    suppressed
-        Of columns whose rare categories were suppressed, the records of each
-        code before.
+    before
+        Of columns of which some categories were released as others, the records of each
+        code before that, nulls last.
     k
         Categories of fewer original records are left out.
 
@@ -164,7 +183,7 @@ def compared(
     shown: dict[str, list[_Shown]] = {}
     for name, column in columns.items():
         if column.kind.coded:
-            found = _categories(measured, name, levels[name], suppressed.get(name), k)
+            found = _categories(measured, name, levels[name], before.get(name), k)
             shown |= {} if found is None else {name: found}
         else:
             number = measured.number(name) or measured.from_codes(name, np.asarray(levels.get(name, ())))
@@ -178,6 +197,22 @@ def compared(
         pairs_compared=len(pairs),
         left_out=tuple(name for name in columns if name not in numbers and name not in shown),
     )
+
+
+def category_pictures(
+    measured: Measured,
+    columns: Mapping[str, Column],
+    levels: Mapping[str, Any],
+    before: Mapping[str, Sequence[int]],
+    binning: Binning,
+) -> dict[str, Distribution]:
+    """The columns of categories as `compared` has them, all records counted, with names and meanings as there."""
+    counted = {name: measured.counts(name, len(levels[name]), before.get(name)) for name in columns if name in levels}
+    return {
+        name: category_distribution(name, columns[name].kind, levels[name], counts, binning)
+        for name, counts in counted.items()
+        if counts is not None and columns[name].kind.coded
+    }
 
 
 def _line(measured: Measured, one: Compound, column: Column, codes: int) -> NumberLine:

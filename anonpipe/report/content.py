@@ -100,11 +100,13 @@ class Picture(Part):
     labels
         Of categories; empty for numbers.
     original, released
-        Share of the records with a value in each bin or category, 0 to 1.
+        Share of the records with a value in each bin or category, 0 to 1; of all records with `of_all_rows`.
     nulls_original, nulls_released
         Share of nulls; None where it is not told.
     note
         What is not drawn.
+    of_all_rows
+        Whether all records were counted, those without a value among them; else a sample of those with one.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Picture(Part):
     nulls_original: float | None = None
     nulls_released: float | None = None
     note: str = ""
+    of_all_rows: bool = False
 
 
 class Panel(Part):
@@ -380,6 +383,7 @@ class Report(Part):
             "the overlap of intervals": [one.name for one in self.analyses if "overlap" in dict(one.shares)],
             "columns that are not released": [c.name for c in self.columns if c.treatment == "not released"],
             "declared limits": [c.name for c in self.columns if c.limits],
+            "counts before suppression": [p.name for p in self.pictures if p.of_all_rows],
             "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],
         }
         if filled := [name for name, content in empty.items() if content]:

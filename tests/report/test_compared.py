@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -177,3 +178,40 @@ def test_pictures_and_figures_are_in_the_order_of_the_table(tmp_path):
     found = report_of_release(job.output, None)
     assert [one.name for one in found.pictures] == names
     assert list(found.correlations.names) == [one.name for one in found.compared.numbers] == names[1:]
+
+
+@pytest.mark.parametrize("small_strata", ["merge", "drop"])
+def test_both_places_tell_the_same_original_as_it_was(tmp_path, small_strata):
+    """Of a category that is suppressed in every stratum, of one in some, and of a stratum that joins another."""
+    rng = np.random.default_rng(5)
+    rows = 900
+    place = np.array(["a", "b"])[(rng.random(rows) < 0.3).astype(int)].astype(object)
+    ward = np.where(np.arange(rows) < 600, "east", "west").astype(object)
+    place[[1, 2, 3, 601, 602, 603]] = "gone"  # three in each stratum
+    place[[*range(10, 20), 610, 611]] = "some"  # ten in one, two in the other
+    place[np.arange(30, 80)] = None
+    ward[800:804], place[800:804] = "tiny", "a"
+    table = pa.table({"x": rng.normal(size=rows), "place": pa.array(place), "ward": pa.array(ward)})
+    columns = {
+        "x": {"kind": "continuous"},
+        "place": {"kind": "categorical"},
+        "ward": {"kind": "categorical", "role": "key"},
+    }
+    measure = {"risk": False, "rows": 300}
+    strata = {"by": ["ward"], "small": small_strata}
+    job = small.job(tmp_path, table, columns, gates=LOOSE, strata=strata, measure=measure)
+    assert small.run(job).version is not None
+    report = report_of_release(job.output, None)
+    kept = table.to_pandas()[lambda frame: (frame["ward"] != "tiny") | (small_strata == "merge")]
+    told = {(one.column, one.category): one.original for one in report.compared.shares}
+    drawn = {one.name: one for one in report.pictures if one.labels}
+    assert {name: drawn[name].of_all_rows for name in drawn} == {"place": True, "ward": True}
+    for name, picture in drawn.items():
+        expected = {c: n / len(kept) for c, n in kept[name].value_counts().items() if n >= 5}
+        assert dict(zip(picture.labels, picture.original, strict=True)) == pytest.approx(expected, abs=1e-6)
+        assert {c: share for (column, c), share in told.items() if column == name} == pytest.approx(expected, abs=1e-6)
+    assert {"gone", "some"} < set(drawn["place"].labels) and drawn["place"].nulls_original == round(50 / len(kept), 6)
+    assert drawn["place"].released[drawn["place"].labels.index("gone")] == 0.0
+
+    external = read_report(Path(job.output) / "release" / "_report.json")
+    assert not any(one.of_all_rows or "gone" in one.labels for one in external.pictures)

@@ -207,6 +207,13 @@ def test_closed_ends_of_bins_are_refused(reports):
         Report.model_validate(content)
 
 
+def test_counts_before_suppression_are_refused(reports):
+    content = reports["external"].model_dump()
+    content["pictures"][0]["of_all_rows"] = True
+    with pytest.raises(ValidationError, match="counts before suppression"):
+        Report.model_validate(content)
+
+
 # --- what is in them ------------------------------------------------------------------------------------------------
 
 

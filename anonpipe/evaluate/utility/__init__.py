@@ -20,6 +20,7 @@ from anonpipe.evaluate.utility._distributions import (
     Binning,
     CorrelationMatrices,
     Distribution,
+    category_distribution,
     correlation_changes,
     distributions,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "abim",
     "abisd",
     "auc",
+    "category_distribution",
     "check_analysis",
     "columns_used",
     "compare_models",

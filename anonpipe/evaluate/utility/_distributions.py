@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,7 +144,8 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
     counts = np.zeros((2, 0), dtype=np.int64)
     enough = binning.enough(np.array([len(known[0]), len(known[1])]))
     if enough and column.kind.coded:
-        labels, counts = _by_category(column, binning)
+        sides = [np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in known]
+        labels, counts = _by_category(np.array(sides), column.levels, column.kind, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
         inner = round_edges(known[1] if binning.from_release else np.concatenate(known), whole)
@@ -212,18 +213,61 @@ def joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[Float
     return np.array(kept, dtype=np.float64), np.array(sums).T
 
 
-def _by_category(column: BothColumns, binning: Binning) -> tuple[tuple[str, ...], IntArray]:
-    """Names and counts; rare categories, and all but the most frequent, in one."""
-    counts = np.array([np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in column.known])
+def category_distribution(
+    name: str, kind: Kind, levels: Sequence[object], counts: IntArray, binning: Binning
+) -> Distribution:
+    """Counts of a column of categories, of which those of both tables are known.
+
+    Parameters
+    ----------
+    name, kind, levels
+        The column and its categories.
+    counts
+        Records of each category in both tables, nulls last, shape (2, n_levels + 1).
+    binning
+        What a category has to hold, and how counts are told.
+
+    Examples
+    --------
+    >>> counts = np.array([[9, 3, 1, 2], [9, 4, 0, 2]])
+    >>> shown = category_distribution("c", Kind.CATEGORICAL, ["a", "b", "c"], counts, Binning(2))
+    >>> shown.labels, shown.original, shown.released, shown.original_nulls
+    (('a', 'b'), (9, 3), (9, 4), 2)
+    """
+    values, nulls, records = counts[:, :-1], counts[:, -1], counts.sum(axis=1)
+    labels, shown = _by_category(values, levels, kind, binning, join=False)
+    left_out = bool((values.sum(axis=1) - shown.sum(axis=1)).any())
+    return Distribution(
+        name=name,
+        kind=kind,
+        edges=(),
+        labels=labels,
+        original=tuple(binning.told(int(count)) for count in shown[0]),
+        released=tuple(int(count) for count in shown[1]),
+        original_records=binning.told(int(records[0])),
+        released_records=int(records[1]),
+        original_nulls=None if 0 < nulls[0] < binning.least else binning.told(int(nulls[0])),
+        released_nulls=int(nulls[1]),
+        note=f"categories that fewer than {binning.least} records have are left out" if left_out else "",
+    )
+
+
+def _by_category(
+    counts: IntArray, levels: Sequence[object], kind: Kind, binning: Binning, join: bool = True
+) -> tuple[tuple[str, ...], IntArray]:
+    """Names and counts; rare categories, and all but the most frequent, in one.
+
+    Are these too few, the rarest of those that are shown joins them, or without `join` they are left out.
+    """
     order = np.argsort(-counts[1 if binning.from_release else 0], kind="stable")
     shown = [int(place) for place in order if binning.enough(counts[:, place])][: MOST_BINS - 1]
     other = counts.sum(axis=1) - counts[:, shown].sum(axis=1)
-    while shown and other.any() and not binning.enough(other):
+    while join and shown and other.any() and not binning.enough(other):
         other = other + counts[:, shown.pop()]
-    if column.kind in (Kind.ORDINAL, Kind.BINARY):
+    if kind in (Kind.ORDINAL, Kind.BINARY):
         shown.sort()
-    labels = tuple(_label(column.levels[place]) for place in shown)
-    if other.any():
+    labels = tuple(_label(levels[place]) for place in shown)
+    if other.any() and (join or binning.enough(other)):
         return (*labels, OTHER), np.column_stack([counts[:, shown], other])
     return labels, counts[:, shown]
 
