@@ -196,7 +196,8 @@ def compare(
         display.show_log()
     asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
     try:
-        with interrupts.stoppable(), display.progress_display() as on_progress:
+        pieces = "settings" if draws == 1 else "trials"
+        with interrupts.stoppable(), display.progress_display(pieces=pieces) as on_progress:
             study = comparing.compare(
                 loaded, asked, ks, draws=draws, utility=utility, risk=risk, refresh=refresh, on_progress=on_progress
             )

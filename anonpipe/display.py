@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
 from enum import Enum
@@ -157,10 +159,13 @@ def verdict_table(verdict: Verdict) -> Table:
 
 
 class progress_display:
-    """A live display of stages, pieces, rows/s and time left; silent when not on a terminal, or where asked."""
+    """A live display of stages, pieces, rows/s and time left; silent when not on a terminal, or where asked.
 
-    def __init__(self, silent: bool = False) -> None:
-        self._silent = silent
+    With `pieces`, what they are called, plain lines take its place where there is no terminal.
+    """
+
+    def __init__(self, silent: bool = False, pieces: str = "") -> None:
+        self._silent, self._pieces = silent, pieces
 
     def __enter__(self) -> Callable[[Any], None]:
         from rich.progress import (
@@ -184,7 +189,8 @@ class progress_display:
         )
         self._known: dict[str, Any] = {}
         self._bars.start()
-        return self._update
+        lines = self._pieces and not self._silent and not err.is_terminal
+        return _Lines(self._pieces) if lines else self._update
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
@@ -196,6 +202,20 @@ class progress_display:
         elapsed = next(t.elapsed for t in self._bars.tasks if t.id == task) or 0.0
         speed = f"{news.rows / elapsed:,.0f} rows/s" if elapsed > 0.05 and news.rows else ""
         self._bars.update(task, completed=news.done, speed=speed)
+
+
+class _Lines:
+    """A line when work begins, when pieces of it are done (not more often than once a second), and at its end."""
+
+    def __init__(self, pieces: str) -> None:
+        self._pieces, self._begun, self._told = pieces, time.monotonic(), -math.inf
+
+    def __call__(self, news: Any) -> None:
+        now = time.monotonic()
+        if now - self._told >= 1.0 or news.done == news.total:
+            self._told = now
+            done = f"{news.stage}: {news.done:,} of {news.total:,} {self._pieces} done, {now - self._begun:.0f} s"
+            err.print(done, markup=False, soft_wrap=True)
 
 
 def show_log() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import yaml
 
-from anonpipe import compare
+from anonpipe import compare, display
+from anonpipe.progress import Progress
 from tests import small
 
 
@@ -30,7 +33,9 @@ def test_it_explains_itself(call):
 def test_compare_prints_the_table_and_how_to_release_the_choice(call, job, quick, tmp_path):
     arguments = ["--methods", "mdav+centroid, crest+centroid", "--k", "5,6", "--out", tmp_path / "compared"]
     code, out, err = call("compare", job, *arguments)
-    assert code == 0 and err == "" and len(quick) == 2
+    assert code == 0 and len(quick) == 2
+    begun, *_, ended = err.splitlines()  # plain lines, as standard error is no terminal here
+    assert begun.startswith("compare: 0 of 2 settings done, ") and ended.startswith("compare: 2 of 2 settings done, ")
     assert (
         f"anonpipe run {job} --set k=5 --set 'cluster={{method: mdav, refine: false}}' "
         "--set 'synthesize={method: centroid}'" in out
@@ -42,6 +47,23 @@ def test_compare_prints_the_table_and_how_to_release_the_choice(call, job, quick
         "compare.png",
     ]
     assert not (tmp_path / "out").exists() and small.stagings() == []
+
+
+def test_lines_of_progress_are_few(monkeypatch, capsys):
+    """A second apart, but for the last; and none where there is nothing to be called by, as of a run."""
+    clock = iter([0.0, 0.0, 0.2, 0.9, 1.1, 1.2, 1.3])
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    lines = display._Lines("trials")
+    for done in range(6):
+        lines(Progress("compare", done, 5, 0))
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"compare: {done} of 5 trials done, {at} s" for done, at in ((0, 0), (3, 1), (5, 1))]
+
+
+def test_a_run_tells_no_progress_where_there_is_no_terminal(capsys):
+    with display.progress_display() as on_progress:
+        on_progress(Progress("scan", 1, 1, 10))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("arguments", [["--k", "5,x"], ["--k", ""], ["--methods", "mdav"], ["--set", "k"]])
