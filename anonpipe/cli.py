@@ -270,6 +270,8 @@ def summary(
         for notice in job.notices:
             display.warn(notice)
         made = _compared(job.output, job.report.internal)
+        if other := _of_other_job(made, job):
+            display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
     display.show_compared(made, form)
     if picture is not None:
         from anonpipe.report.before_after import draw_comparison
@@ -277,6 +279,22 @@ def summary(
         draw_comparison(made, picture)
         if form is Form.TABLES:
             display.line(f"picture: {picture}")
+
+
+def _of_other_job(made: Report, job: Job) -> str:
+    """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
+    if made.source is not None and _whole(made.source) != _whole(job.input):
+        return f"it was made from {made.source}"
+    if made.k != job.k:
+        return f"its k is {made.k}"
+    if made.job is not None and made.job != job.digest():
+        return "its columns, strata, methods or hold-out are others"
+    return ""
+
+
+def _whole(path: str) -> str:
+    """A path from the root on; a URL as it is."""
+    return path if "://" in path else str(Path(path).absolute())
 
 
 def _compared(source: str | Path, internal: str | None = None) -> Report:

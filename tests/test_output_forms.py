@@ -203,6 +203,35 @@ def test_a_summary_from_the_job_and_from_the_report_alone(call, job_file, tmp_pa
     assert all(line.startswith("largest change of a ") for line in out.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ([], ""),
+        (["gates.mean=0.5", "run.workers=1"], ""),  # the same release
+        (["k=6"], "its k is 5"),
+        (["cluster.method=kmeans"], "its columns, strata, methods or hold-out are others"),
+        (["columns.age.bounds=[0, 90]"], "its columns, strata, methods or hold-out are others"),
+        (["input=elsewhere.parquet"], "it was made from "),
+    ],
+)
+def test_a_summary_says_that_another_job_made_the_release(call, job_file, settings, said):
+    assert call("run", job_file)[0] == 0
+    code, out, err = call("summary", job_file, *(part for each in settings for part in ("--set", each)))
+    assert code == 0 and "numbers: original and release" in out
+    assert (len(err.splitlines()), "not made by this job as it stands" in err) == ((1, True) if said else (0, False))
+    assert said in err
+
+
+def test_a_summary_of_a_report_of_an_earlier_version_says_what_it_can(call, job_file):
+    report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
+    told = json.loads(open(report).read())
+    del told["job"]
+    with open(report, "w") as old:
+        json.dump(told, old)
+    assert call("summary", job_file, "--set", "cluster.method=kmeans")[2] == ""
+    assert "its k is 5" in call("summary", job_file, "--set", "k=7")[2]
+
+
 def test_a_summary_says_which_report_it_needs(call, job_file, tmp_path):
     report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
     recipients = (tmp_path / "out" / "release").resolve() / "_report.json"

@@ -129,6 +129,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.input,
         output=facts.job.output,
         version=version,
+        job=facts.job.digest(),
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,

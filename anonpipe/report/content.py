@@ -310,6 +310,8 @@ class Report(Part):
         there were.
     source, output, version
         Where the data came from and went to; for the steward only.
+    job
+        `Job.digest` of the job, likewise; None in reports of earlier versions.
     methods, columns, guarantees, not_guaranteed
         What was done, what that guarantees, and what it does not.
     checks, group_sizes
@@ -346,6 +348,7 @@ class Report(Part):
     source: str | None = None
     output: str | None = None
     version: str | None = None
+    job: str | None = None
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
@@ -373,6 +376,7 @@ class Report(Part):
             "source": self.source,
             "output": self.output,
             "version": self.version,
+            "job": self.job,
             "warnings": self.warnings,
             "notes": self.notes,
             "a disclosive measure": [figure.name for figure in (*self.utility, *self.risk) if figure.disclosive],

@@ -186,7 +186,7 @@ def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
 
 
 @pytest.mark.parametrize(
-    "field", ["source", "output", "version", "warnings", "notes", "correlations", "analyses", "risk"]
+    "field", ["source", "output", "version", "job", "warnings", "notes", "correlations", "analyses", "risk"]
 )
 def test_a_releasable_report_refuses_what_is_the_stewards(reports, field):
     inside = reports["internal"]
