@@ -83,6 +83,11 @@ def content(folder: Path, data: str, columns: dict[str, Any] | None = None, **ch
     return given | {"repeat": {"allow": "a test"}} | grouped | changes
 
 
+def changed(content: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The content with other options; with a mask it forms no groups."""
+    return content | ({"cluster": None} if "mask" in changes else {}) | changes
+
+
 def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = None, **changes: Any) -> Job:
     """A job for a table or a file."""
     path = data if isinstance(data, str) else write_table(folder, data)

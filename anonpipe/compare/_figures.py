@@ -368,7 +368,7 @@ def _axis(
 
 def _limits(name: str, job: Job) -> list[tuple[str, float]]:
     """What the job allows of a measure: its gates on risk, and the limits of its analyses."""
-    limit = job.gates.of_measures.get(name)
+    limit = job.limits.get(name)
     found = [] if limit is None else [(f"gates.{name}", limit)]
     prefix, _, share = name.rpartition(".")
     asked = [one for one in job.analyses if prefix in ("analyses", f"analysis.{one.name}")]

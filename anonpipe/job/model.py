@@ -174,6 +174,13 @@ class Decode(Options):
 _PROBABILITY_STEP = 0.001
 
 
+USUAL: Literal["usual"] = "usual"
+"""What a job says of a limit, or of the hold-out, that it leaves to anonpipe."""
+
+HELD_OUT, HELD_OUT_OF = 0.05, 10_000
+"""Usual share of the records that is set aside, of so many or more: 500 tell an area under the curve to 0.03."""
+
+
 class _Gates(Options):
     """Limits that the release must meet, measured on the written rows; each is a record of `verify.catalogue`.
 
@@ -181,33 +188,39 @@ class _Gates(Options):
     add to the method's own error; covariances of categories that are released
     as probabilities are reported without a limit.
 
-    Those on risk need `measure.risk`; without a limit they are measured and
-    judged by nobody. The upper end of a 95 % interval is held against the
-    limit.
+    Those on risk need `measure.risk`. `usual` is the limit of a risk of which a
+    job says nothing, and is held where the risk can be measured (`Job.limits`);
+    null is no limit: it is measured then, and judged by nobody. The upper end
+    of a 95 % interval is held against the limit.
     """
 
     @property
-    def limits(self) -> dict[str, Any]:
-        """Of each gate its limit, None for none."""
-        return {name: getattr(self, name) for name in GATES}
-
-    @property
-    def of_measures(self) -> dict[str, float | None]:
-        """The limits of measures."""
-        return {name: getattr(self, name) for name in MEASURED}
-
-    @property
-    def usual(self) -> dict[str, float]:
-        """The limits that every run has."""
+    def of_every_run(self) -> dict[str, float]:
+        """The limits on what every run measures."""
         return {name: getattr(self, name) for name in GATES if name not in MEASURED}
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits of measures that the job gives a number."""
+        every = {name: getattr(self, name) for name in MEASURED}
+        return {name: limit for name, limit in every.items() if limit is not None and limit != USUAL}
+
+    @property
+    def left_to_usual(self) -> tuple[str, ...]:
+        """Measures whose limit is the usual one."""
+        return tuple(name for name in MEASURED if getattr(self, name) == USUAL)
 
 
 def _field(gate: Gate) -> Any:
     """A gate as a field of the job."""
-    kind: Any = float | None if gate.usual is None else type(gate.usual)
     bounds = {"ge": gate.least, "gt": gate.above, "le": gate.most}
     given: Any = {name: bound for name, bound in bounds.items() if bound is not None}
-    return kind, Field(default=gate.usual, description=gate.meaning, **given)
+    if not gate.figures:
+        return type(gate.usual), Field(default=gate.usual, description=gate.meaning, **given)
+    number: Any = Annotated[float, Field(**given)]
+    if gate.usual is None:
+        return number | None, Field(default=None, description=gate.meaning)
+    return number | Literal["usual"] | None, Field(default=USUAL, description=gate.meaning)
 
 
 if TYPE_CHECKING:
@@ -272,7 +285,8 @@ class Measure(Options):
     keyed sample of `rows` records; `queries` records are looked for in the
     whole release. `hold_out` is a share of the records that is set aside
     before anything is formed or learnt, and not released: the control of the
-    attacks on membership and attributes. Of each of the `scenarios` the columns
+    attacks on membership and attributes; `usual` is 0.05 of 10,000 records or
+    more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
     that an intruder knows are key variables: who is single in them, and who is
     linked by them. `sampling_fraction` is the share of the population that is in
     the table, for the journalist's risk.
@@ -282,9 +296,14 @@ class Measure(Options):
     risk: bool = True
     rows: int = Field(default=50_000, ge=100)
     queries: int = Field(default=2_000, ge=50)
-    hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["usual"] = USUAL
     scenarios: tuple[Scenario, ...] = Field(default=(), max_length=20)
     sampling_fraction: float | None = Field(default=None, gt=0, le=1)
+
+    @property
+    def held_out(self) -> float:
+        """The share that is set aside; 0 as long as nobody knows of how many records (`Job.of_rows`)."""
+        return 0.0 if self.hold_out == USUAL else self.hold_out
 
     @model_validator(mode="after")
     def _held_for_something(self) -> Measure:
@@ -295,7 +314,7 @@ class Measure(Options):
                 "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "
                 "name one, or remove it"
             )
-        if self.hold_out and not self.risk:
+        if self.held_out and not self.risk:
             raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
         return self
 
@@ -536,6 +555,8 @@ class Job(Options):
     def _one_way(cls, content: Any) -> Any:
         if not isinstance(content, dict):
             return content
+        if content.get("mask") is None and _is_drawn_anew(content):
+            return content | {"mask": {"method": "local_synthesis"}}
         if content.get("mask") is None:
             return content | {name: _with_method(content.get(name), usual) for name, usual in _USUAL.items()}
         if given := [name for name in _USUAL if content.get(name) is not None]:
@@ -616,6 +637,41 @@ class Job(Options):
         if self.repeat.at_least is not None and self.repeat.at_least < self.k:
             raise ValueError(f"repeat.at_least is {self.repeat.at_least}, and k={self.k}; give k or more")
         return self
+
+    def of_rows(self, rows: int) -> Job:
+        """The same for a table of so many rows, on which the usual hold-out depends.
+
+        Examples
+        --------
+        >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
+        >>> job.of_rows(9_999).measure.hold_out, job.of_rows(10_000).measure.hold_out
+        (0.0, 0.05)
+        """
+        if self.measure.hold_out != USUAL:
+            return self
+        some = self.measure.risk and rows >= HELD_OUT_OF and not self.repeat.growing
+        return self.model_copy(
+            update={"measure": self.measure.model_copy(update={"hold_out": HELD_OUT if some else 0.0})}
+        )
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Of each measure the limit that is held, None for none.
+
+        What a job leaves to the usual one is no more than 0.09 linked (the
+        European Medicines Agency's threshold for published records, Policy
+        0070), or 1 / k where records are replaced in groups of k, whose k
+        has been chosen; a membership AUC of 0.6 is for masks.
+        """
+        grouped = self.mask is None or MASKERS[self.mask.method].identical_rows
+        found: dict[str, float | None] = dict.fromkeys(MEASURED, None) | self.gates.given
+        for name in self.gates.left_to_usual:
+            limit = float(MEASURED[name].usual or 0.0)
+            if name == "membership_auc":
+                found[name] = None if grouped else limit
+            else:
+                found[name] = max(limit, 1.0 / self.k) if grouped and name in _OF_GROUPS else limit
+        return found
 
     @property
     def fewest_changed(self) -> int | None:
@@ -778,7 +834,7 @@ class Job(Options):
 
     @model_validator(mode="after")
     def _gates_on_measures_fit(self) -> Job:
-        limited = [name for name, limit in self.gates.of_measures.items() if limit is not None]
+        limited = list(self.gates.given)
         masker = None if self.mask is None else MASKERS[self.mask.method]
         grouped = masker is None or masker.grouped or masker.identical_rows
         for name in limited:
@@ -787,7 +843,7 @@ class Job(Options):
                 if part in needs and not getattr(self.measure, part):
                     off = f"measure.{part} is off; switch it on"
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
-            if "hold_out" in needs and not self.measure.hold_out:
+            if "hold_out" in needs and not (self.measure.held_out or self.measure.hold_out == USUAL):
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
             if "scenarios" in needs and not self.measure.scenarios:
                 raise ValueError(
@@ -1031,7 +1087,7 @@ class Job(Options):
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if told := self.replacing.warns(self.replacing_options):
             found.append(told)
-        if self.gates.limits["reidentification_rate"] is not None and self.replacing.link == "none":
+        if "reidentification_rate" in self.gates.given and self.replacing.link == "none":
             found.append(
                 "gates.reidentification_rate cannot be held, and nothing will be released: after mask "
                 f"{self.replacing.name} no record stands for one person or group; limit membership_auc or "
@@ -1046,7 +1102,7 @@ class Job(Options):
         draw new noise for the same data; nor of what k is said to count. The share that is held out does
         decide.
         """
-        held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.hold_out else ()
+        held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         of_no_value = (
             "input",
             "output",
@@ -1081,6 +1137,9 @@ class Job(Options):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+_OF_GROUPS = ("reidentification_rate", "scenario_risk")
+"""Shares of records that are linked, of which groups of k stand for 1 / k."""
+
 _LOCAL = ("file://", "local://")
 
 
@@ -1102,6 +1161,21 @@ _USUAL: dict[str, dict[str, str]] = {
     "sensitive": {},
     "synthesize": {"method": "micro_perturbation"},
 }
+
+
+def _is_drawn_anew(content: Mapping[str, Any]) -> bool:
+    """Whether a job that names no method leaves it to anonpipe: not where it asks for what only groups have."""
+    if any(content.get(name) is not None for name in _USUAL):
+        return False
+    columns, decode = content.get("columns"), content.get("decode")
+    roles = (
+        [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
+        if isinstance(columns, Mapping)
+        else []
+    )
+    asked = decode if isinstance(decode, Mapping) else {}
+    only_groups = asked.get("restore_survival_times") or asked.get("categories") == "histogram"
+    return Role.UNIT not in roles and not only_groups
 
 
 def _with_method(options: Any, usual: dict[str, str]) -> Any:

@@ -220,10 +220,11 @@ def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str
     """
     warnings = check_repeats(found, job.k, job.rows_per_unit, job.unit_column)
     unit = next((UnitColumn.of(one) for one in found if one.name == job.unit_column and one.repeated), None)
-    if unit is not None and job.measure.hold_out and not job.unit_declared:
+    if unit is not None and job.measure.held_out and not job.unit_declared:
         raise InputError(
             f"column {unit.name!r} repeats, and measure.hold_out has to set aside all rows of a person together, which "
-            "must be known before the table is read: give the column role: unit"
+            "must be known before the table is read: give the column role: unit, or set nobody aside by "
+            "measure.hold_out: 0"
         )
     return unit, warnings
 
@@ -264,7 +265,7 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
         return None
     every = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
     return by_mask.needed(
-        MASKERS[job.mask.method], every.encoders.told(job.k, scanned.rows), job.gates.limits["covariance"]
+        MASKERS[job.mask.method], every.encoders.told(job.k, scanned.rows), job.gates.of_every_run["covariance"]
     )
 
 

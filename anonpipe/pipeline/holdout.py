@@ -53,8 +53,8 @@ def held_of_units(start_key: bytes, share: float, units: Units) -> BoolArray:
 def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
     """Which of these rows of the input this run holds out."""
     if work.job.unit_declared and units is not None:
-        return held_of_units(work.start_key, work.job.measure.hold_out, units)
-    return held_rows(work.start_key, work.job.measure.hold_out, contents)
+        return held_of_units(work.start_key, work.job.measure.held_out, units)
+    return held_rows(work.start_key, work.job.measure.held_out, contents)
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
@@ -65,7 +65,7 @@ def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) ->
 
 def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
     """Which rows are in the keyed sample of held-out rows: as many as are looked for."""
-    share = work.job.measure.hold_out
+    share = work.job.measure.held_out
     enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
     drawn = contents.keys(keyed(work.start_key, "of those held out"))
     return held_in(work, contents, units) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
@@ -130,7 +130,7 @@ def held_cells(work: Work, fitted: Fitted) -> FloatArray:
 
     Of units with several rows each has one: persons are counted, not rows.
     """
-    if not work.job.measure.hold_out:
+    if not work.job.measure.held_out:
         return np.empty((0, len(fitted.cells.names)))
     cells = np.concatenate([work.staging.read_array(_file(unit)) for unit in range(len(work.source.units))])
     width = len(fitted.cells.names)

@@ -126,6 +126,7 @@ def open_run(
         with _removed_if_hopeless(staging):
             if found is None:
                 _begin(staging, job, source, identity)
+            job = job.of_rows(Work(staging).source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
             begun = () if why is None else (why,)
             yield Run(job, staging, start, logged(on_progress), begun, repeats)
@@ -169,6 +170,7 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
     if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
         source = source.read(staging.file(_ANSWER))
         check_input(job, source)
+    job = job.of_rows(source.rows)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:

@@ -30,7 +30,7 @@ from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.fit import check_whole, counted_of, job_digest, resolve, unit_of
 from anonpipe.pipeline.fitted import Fitted
 from anonpipe.pipeline.holdout import FEWEST_HELD, held_of_units, held_rows
-from anonpipe.pipeline.job_text import options_text
+from anonpipe.pipeline.job_text import gates_text, options_text
 from anonpipe.pipeline.opening import check_input, refuse_other_table
 from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.scan import unit_in_strata, unit_tracer, units_in
@@ -116,7 +116,7 @@ class Preview:
             f"feature columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
-            _wrapped("gates", f"{options_text(job.gates)}; {_WIDER}"),
+            _wrapped("gates", f"{gates_text(job)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(each)) for each in self.scenarios),
             *(
@@ -208,6 +208,7 @@ def preview(job: Job) -> Preview:
     refuse_other_table(job)
     with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
         check_input(job, source)
+        job = job.of_rows(source.rows)
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
@@ -267,7 +268,7 @@ def _exit_code(job: Job, found: Found, failing: Sequence[str]) -> int:
 
 def _too_rare(fitted: Fitted) -> list[str]:
     """What the gate on local suppression will say, which is known from the scan."""
-    found, limit = fitted.suppression, fitted.job.gates.limits["local_suppression_rate"]
+    found, limit = fitted.suppression, fitted.job.gates.of_every_run["local_suppression_rate"]
     if found.largest_share <= limit:
         return []
     return [
@@ -279,11 +280,13 @@ def _too_rare(fitted: Fitted) -> list[str]:
 
 def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
     """What the gate on inference of the stratum will say, whatever is released, which is known from the scan."""
-    job, limit = fitted.job, fitted.job.gates.limits["stratum_inference"]
+    job, limit = fitted.job, fitted.job.limits["stratum_inference"]
     if limit is None or not job.strata.by:
         return []
-    refused, held = "the run will be refused: gates.stratum_inference", round(job.measure.hold_out * rows)
+    refused, held = "the run will be refused: gates.stratum_inference", round(job.measure.held_out * rows)
     if held < FEWEST_HELD and fitted.unit is not None:
+        if "stratum_inference" not in job.gates.given:  # a usual limit is of what can be measured
+            return []
         return [f"{refused} cannot be measured where units have several rows and none are set aside: {_NO_HELD}"]
     members = wanted_queries(job, sum(fitted.strata.rows))
     controls, found = held if held >= FEWEST_HELD else members, []
@@ -332,7 +335,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     """Read the input once (twice where records are held out)."""
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
     changed = unit_tracer(job, tracer.key)
-    share = job.measure.hold_out
+    share = job.measure.held_out
     merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
@@ -412,7 +415,7 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:
     """Which rows of a unit a run would hold out."""
     lanes = (row_lanes(batch, job.columns) for _, batch in read_batches(source, unit, list(job.released)))
-    return held_rows(key, job.measure.hold_out, contents_of(lanes, key))
+    return held_rows(key, job.measure.held_out, contents_of(lanes, key))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
 
 def read_columns(work: Work, fitted: Fitted) -> list[str]:
     """Columns that routing reads: those of the release, and the one that names the unit where somebody asks for it."""
-    name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.hold_out > 0
+    name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.held_out > 0
     asked = fitted.unit is not None or held_by_unit
     return [*fitted.cells.names, *([name] if name is not None and asked else [])]
 
@@ -107,7 +107,7 @@ class Aside:
         """The rows that are not held out."""
         keys, units = route_keys(self.work, contents), units_in(self.work.job, self.work.start_key, batch)
         batch = batch.select(list(self.fitted.cells.names))
-        if not self.work.job.measure.hold_out:
+        if not self.work.job.measure.held_out:
             return Kept(batch, keys, units)
         drawn = drawn_held(self.work, contents, units)
         self.held.append(comparable_cells(self.fitted, batch, drawn, None if self.fitted.unit is None else units))
@@ -116,7 +116,7 @@ class Aside:
 
     def keep(self, unit: int) -> None:
         """Leave the sample of a unit."""
-        if self.work.job.measure.hold_out:
+        if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 
 

@@ -216,15 +216,15 @@ MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
 def verify(run: Run) -> Verdict:
     """Hold all that was measured against the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
-    gates = run.job.gates
-    judged = judge(run.context.call(evidence), run.job.k, gates.usual)
+    judged = judge(run.context.call(evidence), run.job.k, run.job.gates.of_every_run)
     assessment = load_assessment(run.context.work)
-    measured = evaluation.checks(assessment, gates.of_measures)
+    limits = evaluation.limits_of(run.job, assessment)
+    measured = evaluation.checks(assessment, limits)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
     moved = moments_not_kept(run.context.fitted)
-    notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, gates.of_measures))
+    notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
     notes += repeat_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())

@@ -41,7 +41,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
         own = units_in(job, work.start_key, whole)
-        kept = ~held_in(work, part, own) if job.measure.hold_out else None
+        kept = ~held_in(work, part, own) if job.measure.held_out else None
         units = None if own is None else (own, job.k)
         if tracer is not None:
             tracer.add(whole, kept)

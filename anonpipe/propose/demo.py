@@ -408,8 +408,8 @@ def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
     k
         Smallest group size, at least 2.
     drawn
-        Whether records are drawn again by the method that `anonpipe init` proposes, within its limits. A job without
-        it names no method, and forms groups.
+        Whether records are drawn again by the method that `anonpipe init` proposes, within its limits; else the
+        records of groups of k are replaced.
 
     Returns
     -------
@@ -422,7 +422,7 @@ def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
     >>> print(demo_job("registry.parquet", "releases", 5).splitlines()[4])
     input: "registry.parquet"
     """
-    return (_JOB + _DRAWN if drawn else _JOB).format(
+    return (_JOB + (_DRAWN if drawn else _IN_GROUPS)).format(
         input=json.dumps(input),
         output=json.dumps(output),
         k=k,
@@ -498,12 +498,23 @@ strata:
 repeat: {{allow: "all persons are invented"}}
 """
 
+_IN_GROUPS = """
+# The records of each group of k near ones are replaced.
+cluster:
+  method: mdav
+"""
+
 _DRAWN = """
 # Records are drawn again, in few and large groups that a mixture forms in each stratum: what anonpipe init proposes.
-# Without these two lines the records of each group of k near ones are replaced (mdav, micro_perturbation), and more
-# of them are linked to their own than the limit below allows.
+# With cluster: {{method: mdav}} instead, the records of each group of k near ones are replaced (by micro_perturbation),
+# and more of them are linked to their own than the limit below allows.
 mask:
   method: local_synthesis
+
+# Of 10,000 records or more 5 of 100 are set aside before anything else: they are in no release, and what it tells of
+# them is held against what it tells of those who are in it.
+measure:
+  hold_out: usual
 
 # Limits beyond the usual ones: where one is missed, nothing is released. 1: no further from the original than another
 # sample of the same population; 0.09 of the records linked correctly is the European Medicines Agency's threshold.
@@ -511,5 +522,7 @@ gates:
   column_shapes: {chance}
   survival_curves: {chance}
   reidentification_rate: {linked}
+  # How well members are told from those set aside, an area under the curve: 0.5 is not at all; usual is 0.6.
+  membership_auc: usual
   stratum_inference: {of_stratum}
 """

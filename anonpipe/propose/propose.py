@@ -9,6 +9,7 @@ others are proposed as dropped, because masking them one by one would contradict
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -211,6 +212,8 @@ def _write(
         chance=BESIDE_CHANCE,
         of_stratum=OF_STRATUM,
         linked=LINKED,
+        of_groups=max(LINKED, 1 / k),
+        enough=math.ceil(1 / LINKED),
         held=share_held_out(rows),
         told=TOLD,
         usual_limits=USUAL_LIMITS,

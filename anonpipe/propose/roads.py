@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.columns import Role
 from anonpipe.evaluate.risk import least_shown
-from anonpipe.job.model import Measure
+from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, Measure
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.looks import Floats, Look
 from anonpipe.propose.names import quoted
@@ -28,9 +28,6 @@ BESIDE_CHANCE = 1
 
 LINKED = 0.09
 """Proposed limit of the re-identification rate: the European Medicines Agency's (Policy 0070, external guidance)."""
-
-HELD_OUT, HELD_OUT_OF = 0.05, 10_000
-"""Share of the records that is set aside, of so many or more: 500 tell an area under the curve to 0.03."""
 
 TOLD = 0.6
 """Proposed limit of that area for members and others: above what drawn records came to, and below groups of 5."""

@@ -195,7 +195,7 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
 def _wider(job: Job) -> list[str]:
     """What the steward allows beyond the usual, so that nobody takes these gates for the usual ones."""
     told = []
-    for name, limit in job.gates.usual.items():
+    for name, limit in job.gates.of_every_run.items():
         usual, least = GATES[name].usual, kind_of(name).at_least
         if usual is not None and (limit < usual if least else limit > usual):
             told.append(f"{GATES[name].limited} {limit:g} (usual {usual:g})")

@@ -22,7 +22,7 @@ from anonpipe.evaluate.utility import (
     utility,
 )
 from anonpipe.job.analyses import endpoints_of
-from anonpipe.job.model import Gates, Job, Measure
+from anonpipe.job.model import Job, Measure
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
 from anonpipe.pipeline.evaluation.samples import MODEL_ROWS
@@ -117,7 +117,7 @@ def evaluate_release(
 
 
 def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> Evaluated:
-    measure, gates = (Measure(), Gates()) if job is None else (job.measure, job.gates)
+    measure = Measure() if job is None else job.measure
     rows, least = (tables.original.rows, tables.release.rows), k or (USUAL_K if job is None else job.k)
     if least < 2:
         raise JobError(f"k is {least}; give at least 2")
@@ -132,8 +132,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     assessment = (
         _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
-    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, gates.of_measures))
-    notes = (*evaluation.notes(assessment, gates.of_measures), _UNTOLD)
+    limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
+    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits))
+    notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)
     report = of_two_tables(
@@ -259,7 +260,7 @@ def _of_columns(tables: Tables, job: Job | None, least: int) -> tuple[Check, ...
         names = ", ".join(tables.encoder.names[at] for at in keys)
         about = files | {"names": names, "k": least, "whom": "records"}
         rare = int(counts[counts < least].sum())
-        checks.append(held("keys.rare", rare, job.gates.usual["rows_under_k"], about=about))
+        checks.append(held("keys.rare", rare, job.gates.of_every_run["rows_under_k"], about=about))
     return tuple(checks)
 
 

@@ -53,7 +53,8 @@ class Gate:
     name
         Its key under `gates` of the job.
     usual
-        The limit where the job says nothing; None for none.
+        The limit where the job says nothing; None for none. Of a measure it is held where there is a figure, and may
+        depend on the job (`Job.limits`).
     limited
         What it limits, in words for a list.
     meaning
@@ -426,7 +427,7 @@ _GATED = (
         "risk",
         Gate(
             "reidentification_rate",
-            None,
+            0.09,
             "records linked correctly",
             "records whose closest released record is their own; of a group of n (of the same key variables) that "
             "has no single sources, each counts 1/n. Of several attackers the worst: by distances, by ranks, by "
@@ -486,7 +487,7 @@ _GATED = (
         "risk",
         Gate(
             "scenario_risk",
-            None,
+            0.09,
             "persons linked by what a scenario knows",
             "the share of persons who are linked rightly by who knows the columns of a scenario (measure.scenarios) "
             "and no others; of a group of n each counts 1/n. Of the worst scenario. For what is published the European "
@@ -581,7 +582,7 @@ _GATED = (
         "risk",
         Gate(
             "membership_auc",
-            None,
+            0.6,
             "membership inference, area under the curve",
             "the area under the curve of telling members from others, by distance or by a trained classifier: the "
             "worse of both",
@@ -656,7 +657,7 @@ _GATED = (
         "risk",
         Gate(
             "stratum_inference",
-            None,
+            0.85,
             "inference of the stratum",
             "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the other "
             "columns: of what others' records do not tell anyway, of the column of strata.by with most",
@@ -895,7 +896,7 @@ REASONS: dict[Reason, str] = {
     Reason.NO_ANALYSES: "the job lists none",
     Reason.PROBABILITIES: "released as probabilities (decode.categories)",
     Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
-    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out is 0)",
+    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: usual from 10,000 records on, of fewer 0.05, say)",
     Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
     "measure.hold_out",
     Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "

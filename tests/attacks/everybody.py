@@ -18,6 +18,7 @@ from anonpipe.pipeline.evaluation._checks import gated
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
+from tests import small
 
 ROWS, K = 4_000, 5
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -52,12 +53,12 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
     folder.mkdir(exist_ok=True)
     data = folder / "registry.parquet"
     write_registry(data, rows)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
     for name in unchanged:
         content["columns"][name]["role"] = "key"
     gates = {"rows_under_k": rows, "mean": 9, "covariance": 9, "covariance_with_keys": 9, "null_share": 1}
     content |= {"measure": {"utility": False, "queries": rows}, "gates": gates}
-    return parse_job(content | changes)
+    return parse_job(small.changed(content, **changes))
 
 
 def attack(job: Job) -> Found:

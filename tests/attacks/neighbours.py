@@ -19,6 +19,7 @@ from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
+from tests import small
 
 ROWS, K = 4_000, 5
 KNOWN = ("age", "sex", "region")
@@ -55,13 +56,13 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
     data = folder / "registry.parquet"
     if not data.exists():
         write_registry(data, rows)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
     for name in unchanged:
         content["columns"][name]["role"] = "key"
     scenarios = [{"name": "neighbour", "knows": list(KNOWN)}]
     content |= {"measure": {"utility": False, "queries": pq.read_metadata(data).num_rows, "scenarios": scenarios}}
     gates = {"rows_under_k": rows, "mean": 9, "covariance": 9, "covariance_with_keys": 9}
-    return parse_job(content | {"gates": gates, "partition": {"rows": 5_000}} | changes)
+    return parse_job(small.changed(content | {"gates": gates, "partition": {"rows": 5_000}}, **changes))
 
 
 def attack(job: Job) -> Found:

@@ -92,9 +92,9 @@ def job_of(folder: Path, table: pa.Table, **changes: Any) -> Job:
     """The demonstration's job for a night's table."""
     data = folder / "night.parquet"
     pq.write_table(table, data)
-    content = load_yaml(demo_job(str(data), str(folder / "out"), K)) | {"mask": None}
+    content = load_yaml(demo_job(str(data), str(folder / "out"), K))
     usual = {"measure": {"utility": False, "risk": False}, "partition": {"rows": 5_000}, "gates": {}}
-    return parse_job(content | usual | changes)
+    return parse_job(small.changed(content | usual, **changes))
 
 
 def released(folder: Path, table: pa.Table, **changes: Any) -> pd.DataFrame:

@@ -45,15 +45,17 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "stage": {"kind": "categorical"},
     "site": {"kind": "categorical"},
 }
-OPEN = dict.fromkeys(("mean", "covariance", "covariance_with_keys", "mean_in_unit"), 99.0) | dict.fromkeys(
-    ("unchanged_record_rate", "category_share", "null_share", "local_suppression_rate"), 1.0
-)
+OPEN: dict[str, float | None] = dict.fromkeys(
+    ("mean", "covariance", "covariance_with_keys", "mean_in_unit"), 99.0
+) | dict.fromkeys(("unchanged_record_rate", "category_share", "null_share", "local_suppression_rate"), 1.0)
+OPEN |= dict.fromkeys(("reidentification_rate", "membership_auc", "stratum_inference"))
+GROUPS = {"cluster": {"method": "mdav"}}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
-    "scores": ("normal_scores", {}),
+    "scores": ("normal_scores", GROUPS),
     "pca": ("normal_scores", {"synthesize": {"method": "pca", "moments": "expected"}}),
     "gaussian": ("normal_scores", {"k": 20, "synthesize": {"method": "gaussian", "moments": "expected"}}),
     "local_synthesis": ("normal_scores", {"mask": {"method": "local_synthesis"}}),
-    "none": ("none", {}),
+    "none": ("none", GROUPS),
 }
 FAMILIES = ("shapes.", "pairs.", "survival.")
 

@@ -52,7 +52,8 @@ COLUMNS: dict[str, Any] = {
 }
 HOW: dict[str, dict[str, Any]] = {
     "default": {},
-    "strata": {"strata": {"by": ["status"]}},
+    "groups": {"cluster": {"method": "mdav"}},
+    "strata": {"cluster": {"method": "mdav"}, "strata": {"by": ["status"]}},
     "pca expected": {"synthesize": {"method": "pca", "moments": "expected"}},
     "centroid": {"synthesize": {"method": "centroid"}},
     "local_synthesis": {"mask": {"method": "local_synthesis"}, "strata": {"by": ["status"]}},

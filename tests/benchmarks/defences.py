@@ -161,6 +161,7 @@ def figures(setting: Setting, rows: int, seed: int) -> FloatArray:
     gates = OPEN | {"rows_under_k": 10**9, "variance_in_unit": 99.0}
     job: dict[str, Any] = {"k": K, "columns": columns, "gates": gates}
     job |= {"measure": {"utility": False, "risk": False}, "strata": {"by": ["status"], "small": "merge"}}
+    job |= {} if "mask" in setting.changes else {"cluster": {"method": "mdav"}}
     with setting.without():
         new = anonymize(old, job | dict(setting.changes)).table
     if new is None:

@@ -47,6 +47,7 @@ def numeric_job(data: Path, output: Path, columns: list[str], workers: int) -> J
             "input": str(data),
             "output": str(output),
             "k": 5,
+            "cluster": {"method": "mdav"},
             "columns": {name: {"kind": "continuous"} for name in columns},
             "run": {"workers": workers, "staging": str(output.parent / "staging")},
         }

@@ -8,6 +8,7 @@ from math import isnan
 from typing import Any
 
 from anonpipe.evaluate.utility import Measurement
+from anonpipe.job.model import Job
 from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
@@ -36,6 +37,28 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
     found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment.measured)]
     found += [each.check for each in assessment.not_checked]
     return tuple(found)
+
+
+def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
+    """The limits that are held: the job's own in any case, usual ones where there is a figure to hold against them.
+
+    Examples
+    --------
+    >>> from anonpipe.job.model import parse_job
+    >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
+    >>> limits_of(job, Assessment())["reidentification_rate"] is None
+    True
+    >>> found = Measurement("linkage.first", "Linked", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
+    >>> limits_of(job, Assessment(risk=(found,)))["reidentification_rate"]
+    0.09
+    """
+
+    def told(name: str) -> bool:
+        found = gated(name, assessment.measured)
+        return found is not None and not isnan(_judged(name, found))
+
+    usual = job.gates.left_to_usual
+    return {name: limit if name not in usual or told(name) else None for name, limit in job.limits.items()}
 
 
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:

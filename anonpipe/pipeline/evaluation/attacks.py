@@ -223,7 +223,7 @@ class KnownOfRun:
 
     @property
     def _no_control(self) -> Reason | None:
-        if not self.fitted.job.measure.hold_out:
+        if not self.fitted.job.measure.held_out:
             return Reason.NO_HOLD_OUT
         return Reason.FEW_HELD if len(held_cells(self.work, self.fitted)) < FEWEST_HELD else None
 

@@ -235,7 +235,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= class_counts(fitted, rows, cut.rows)
-        if job.measure.hold_out and fitted.unit is None:  # without, nothing is tried that singles out
+        if job.measure.held_out and fitted.unit is None:  # without, nothing is tried that singles out
             kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
