@@ -178,7 +178,8 @@ def test_job_as_model_mapping_and_file(tmp_path):
 
 def test_progress_is_told():
     news = []
-    anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS, "measure": small.OFF}, on_progress=news.append)
+    job = {"k": 5, "columns": small.COLUMNS, "measure": small.OFF, "cluster": {"method": "mdav"}}
+    anonymize(small.plain_table(300), job, on_progress=news.append)
     assert [n.stage for n in news if n.done == n.total] == [
         "scan",
         "route",
@@ -227,7 +228,7 @@ import os, anonpipe
 from tests import small
 anonpipe.anonymize(
     small.plain_table(300), {"k": 5, "columns": small.COLUMNS, "measure": small.OFF},
-    on_progress=lambda news: os.kill(os.getpid(), 9) if news.stage == "group" else None,
+    on_progress=lambda news: os.kill(os.getpid(), 9) if news.stage == "route" else None,
 )
 """
     monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)

@@ -34,6 +34,7 @@ COLUMNS = {
 }
 NUMBERS = list(COLUMNS)[:7]
 ROWS, K = 1_200, 6
+MDAV = {"cluster": {"method": "mdav"}}
 OPEN = {"unchanged_record_rate": 1, "covariance": 9, "covariance_with_keys": 9, "mean": 0.1}
 """Gates that are not about distributions: some methods keep no covariance, and a small k leaves equal rows."""
 
@@ -115,7 +116,7 @@ def test_records_of_a_centroid_stay_alike_where_strata_do_not_follow_the_status(
 
 def test_correlations_of_ranks_stay():
     frame = table()
-    made, verdict, _ = anonymize(frame, {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN})
+    made, verdict, _ = anonymize(frame, {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN, **MDAV})
     apart = (frame[NUMBERS].corr("spearman") - made[NUMBERS].corr("spearman")).abs().to_numpy()
     assert verdict.passed and apart.max() < 0.08
 
@@ -123,7 +124,7 @@ def test_correlations_of_ranks_stay():
 def test_one_top_income_is_not_released_and_its_column_keeps_its_shape():
     frame = table()
     frame.loc[7, "income"] = 98_765_432.0
-    made, verdict, _ = anonymize(frame, {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN})
+    made, verdict, _ = anonymize(frame, {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN, **MDAV})
     assert verdict.passed
     assert made["income"].max() < 5e6 and distance(frame["income"], made["income"])[0] < 0.02
     top = made["income"].nlargest(K)
@@ -134,7 +135,7 @@ def test_an_extreme_that_is_drawn_in_does_not_fail_the_gate_on_means_in_units():
     """It makes up most of the mean of so few records; how much of it leaves is known before any draw."""
     frame = pd.DataFrame({"a": [*range(10, 20), 48_151_623.0], "b": range(11)})
     columns = {name: {"kind": "continuous", "bounds": [None, None], **SCORED} for name in frame}
-    made, verdict, _ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF, "gates": OPEN})
+    made, verdict, _ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF, "gates": OPEN, **MDAV})
     assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
     assert made["a"].max() < 100
 
@@ -270,7 +271,11 @@ def test_strata_of_k_records_and_of_fewer_than_k_values(values):
     frame = strata_of_few()
     frame.loc[frame.index[frame["place"] == "y"][:values], "b"] = 1.0
     columns = {name: {"kind": "continuous", "bounds": [None, None], **SCORED} for name in "abcd"}
-    job = {"k": 5, "columns": columns | {"place": {"kind": "categorical", "role": "key"}}, "measure": small.OFF}
+    job = {
+        "k": 5,
+        "columns": columns | {"place": {"kind": "categorical", "role": "key"}},
+        "measure": small.OFF,
+    } | MDAV
     made, verdict, _ = anonymize(frame, job | {"strata": {"by": ["place"]}, "gates": OPEN})
     assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
     assert made.groupby("place")["b"].count().to_dict() == frame.groupby("place")["b"].count().to_dict()
@@ -298,13 +303,15 @@ def test_no_value_is_released_on_the_other_side_of_0(sign):
     values = sign * np.append(rng.uniform(0.1, 0.5, 6), rng.uniform(40, 60, 94))
     frame = pd.DataFrame({"a": values, "b": rng.normal(size=100)})
     columns = {name: {"kind": "continuous"} for name in frame}
-    made, *_ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF, "gates": OPEN})
+    made, *_ = anonymize(frame, {"k": 5, "columns": columns, "measure": small.OFF, "gates": OPEN, **MDAV})
     assert (sign * made["a"] > 0).all()
 
 
 def one_check(frame, key, **changes):
     columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in frame}
-    _, verdict, _ = anonymize(frame, {"k": K, "columns": columns, "measure": small.OFF, "gates": OPEN} | changes)
+    _, verdict, _ = anonymize(
+        frame, {"k": K, "columns": columns, "measure": small.OFF, "gates": OPEN, **MDAV} | changes
+    )
     return next(check for check in verdict.checks if check.key == key)
 
 

@@ -187,10 +187,11 @@ def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_somethi
     few = tmp_path / "few.csv"
     pa.csv.write_csv(pa.table({"height": np.arange(30) / 7, "site": ["a", "b", "c"] * 10}), few)
     drawn = {"column_shapes": 1, "reidentification_rate": 0.09}
-    assert proposed(csv) == {**drawn, "survival_curves": 1, "stratum_inference": 0.85}
+    assert proposed(csv) == {**drawn, "survival_curves": 1, "stratum_inference": 0.85, "scenario_risk": 0.09}
     assert proposed(plain) == drawn
-    assert proposed(few) == {"column_shapes": 1}  # groups link up to 1 in k
-    assert "# reidentification_rate: 0.09" in propose_job(str(few), "out", 5)
+    assert proposed(few) == {"column_shapes": 1, "reidentification_rate": 0.2}  # groups link up to 1 in k
+    told = propose_job(str(few), "out", 5)
+    assert "to keep to 0.09 take k: 12 or more" in told and yaml.safe_load(told)["cluster"] == {"method": "mdav"}
 
 
 def test_a_scenario_of_what_others_know_is_proposed(tmp_path: Path) -> None:
@@ -208,12 +209,12 @@ def test_a_scenario_of_what_others_know_is_proposed(tmp_path: Path) -> None:
     pa.csv.write_csv(table, path)
     text = propose_job(str(path), "out", 5)
     job = tmp_path / "job.yaml"
-    job.write_text(text.replace("# scenario_risk", "scenario_risk"))
+    job.write_text(text)
     loaded = load_job(job)
     assert [(each.name, each.knows) for each in loaded.measure.scenarios] == [
         ("neighbour", ("AGE_AT_DX", "sex", "deathDate"))
     ]
-    assert loaded.gates.limits["scenario_risk"] == 0.09
+    assert loaded.limits["scenario_risk"] == loaded.gates.given["scenario_risk"] == 0.09
     pa.csv.write_csv(table.select(["agency", "dose"]), path)
     assert "measure" not in yaml.safe_load(propose_job(str(path), "out", 5))
 
@@ -228,11 +229,11 @@ def test_records_are_set_aside_of_tables_that_have_many(tmp_path: Path, rows: in
     pq.write_table(table, path)
     job.write_text(propose_job(str(path), "out", 5))
     loaded = load_job(job)
-    assert loaded.measure.hold_out == (held or 0.0)
-    assert loaded.gates.limits.get("membership_auc") == (0.6 if held else None)
-    pq.write_table(table.select(["arm"]), path)  # no number: groups, of which the limit is left to the steward
-    job.write_text(propose_job(str(path), "out", 5))
-    assert load_job(job).gates.limits.get("membership_auc") is None
+    assert loaded.measure.held_out == (held or 0.0) == loaded.of_rows(rows).measure.hold_out
+    assert loaded.limits["membership_auc"] == (0.6 if held else None)
+    pq.write_table(table.append_column("ward", [["a", "b"] * 20 + ["a"] * (rows - 40)]).slice(0, 40), path)
+    job.write_text(propose_job(str(path), "out", 5))  # too few for a mask: groups, of which the limit is another
+    assert load_job(job).limits["membership_auc"] is None and load_job(job).limits["reidentification_rate"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
     usual, found = {"method": "local_synthesis"}, yaml.safe_load(text).get("mask")
     assert found == ({"method": "spectral_swap"} if words.startswith("no masked") else None if words else usual)
-    assert words in text and ("leave these two lines out" in text) == (found is not None)
+    assert words in text and ("in place of\n# these two lines" in text) == (found is not None)
     if "dead" not in columns:
         parse_job(yaml.safe_load(text))
 

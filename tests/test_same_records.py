@@ -28,7 +28,10 @@ ROADS = {
     "groups": {"partition": {"rows": 1000, "sample_rows": 400}, "cluster": {"method": "mdav", "block_rows": 100}},
     "mask": {"mask": {"method": "spectral_swap"}, "partition": {"rows": 1000, "sample_rows": 400}},
     "scores": {"columns": COLUMNS | SCORED, "strata": {"by": ["status"]}, "partition": {"rows": 1000}},
-    "hold-out": {"measure": {"utility": False, "risk": True, "hold_out": 0.1, "queries": 50, "rows": 100}},
+    "hold-out": {
+        "measure": {"utility": False, "risk": True, "hold_out": 0.1, "queries": 50, "rows": 100},
+        "gates": {"reidentification_rate": None, "membership_auc": None},
+    },
 }
 
 

@@ -507,9 +507,13 @@ class Job(Options):
     """Everything a run needs to know, as the steward writes it.
 
     Records are replaced in one of two ways: group by group (`cluster`,
-    `sensitive`, `synthesize`; MDAV and micro-perturbation unless given), or by
-    a `mask`, which works on the whole table (or each stratum) at once, and
-    forms no groups. With a `mask` the other three are null.
+    `sensitive`, `synthesize`; MDAV and micro-perturbation where one of them is
+    given without the other), or by a `mask`, which works on the whole table
+    (or each stratum) at once, and forms no groups. With a `mask` the other
+    three are null. A job that gives none of the four is masked by local
+    synthesis (by `spectral_swap` where no masked column is a number or a date),
+    or replaced in groups where it asks for what only these have: a column of
+    role `unit`, times that are restored, `histogram`.
 
     k counts units. The column of role `unit` names them (persons, households,
     enterprises), and a unit may have several rows: no group then holds fewer
@@ -555,8 +559,8 @@ class Job(Options):
     def _one_way(cls, content: Any) -> Any:
         if not isinstance(content, dict):
             return content
-        if content.get("mask") is None and _is_drawn_anew(content):
-            return content | {"mask": {"method": "local_synthesis"}}
+        if content.get("mask") is None and _leaves_it(content):
+            return content | {"mask": {"method": _usual_mask(content)}}
         if content.get("mask") is None:
             return content | {name: _with_method(content.get(name), usual) for name, usual in _USUAL.items()}
         if given := [name for name in _USUAL if content.get(name) is not None]:
@@ -641,6 +645,11 @@ class Job(Options):
     def of_rows(self, rows: int) -> Job:
         """The same for a table of so many rows, on which the usual hold-out depends.
 
+        Raises
+        ------
+        JobError
+            It sets nobody aside, and the job limits what needs that.
+
         Examples
         --------
         >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
@@ -650,13 +659,20 @@ class Job(Options):
         if self.measure.hold_out != USUAL:
             return self
         some = self.measure.risk and rows >= HELD_OUT_OF and not self.repeat.growing
+        limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
+        if limited and not some:
+            why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {HELD_OUT_OF:,},"
+            raise JobError(
+                f"gates.{limited[0]} needs records set aside, and {why} none are unless the job says so; give "
+                "measure.hold_out, such as 0.05"
+            )
         return self.model_copy(
             update={"measure": self.measure.model_copy(update={"hold_out": HELD_OUT if some else 0.0})}
         )
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """Of each measure the limit that is held, None for none.
+        """Of each measure the limit that is held, None for none; usual ones where the job has what they need.
 
         What a job leaves to the usual one is no more than 0.09 linked (the
         European Medicines Agency's threshold for published records, Policy
@@ -665,12 +681,13 @@ class Job(Options):
         """
         grouped = self.mask is None or MASKERS[self.mask.method].identical_rows
         found: dict[str, float | None] = dict.fromkeys(MEASURED, None) | self.gates.given
+        measure = self.measure
+        there = {"risk": measure.risk, "hold_out": bool(measure.held_out), "scenarios": bool(measure.scenarios)}
+        there |= {"strata": bool(self.strata.by)}
         for name in self.gates.left_to_usual:
-            limit = float(MEASURED[name].usual or 0.0)
-            if name == "membership_auc":
-                found[name] = None if grouped else limit
-            else:
-                found[name] = max(limit, 1.0 / self.k) if grouped and name in _OF_GROUPS else limit
+            if all(there[need] for need in MEASURED[name].needs) and not (grouped and name == "membership_auc"):
+                usual = float(MEASURED[name].usual or 0.0)
+                found[name] = max(usual, 1.0 / self.k) if grouped and name in _OF_GROUPS else usual
         return found
 
     @property
@@ -1163,19 +1180,28 @@ _USUAL: dict[str, dict[str, str]] = {
 }
 
 
-def _is_drawn_anew(content: Mapping[str, Any]) -> bool:
+def _leaves_it(content: Mapping[str, Any]) -> bool:
     """Whether a job that names no method leaves it to anonpipe: not where it asks for what only groups have."""
     if any(content.get(name) is not None for name in _USUAL):
         return False
-    columns, decode = content.get("columns"), content.get("decode")
-    roles = (
-        [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
-        if isinstance(columns, Mapping)
-        else []
-    )
-    asked = decode if isinstance(decode, Mapping) else {}
-    only_groups = asked.get("restore_survival_times") or asked.get("categories") == "histogram"
-    return Role.UNIT not in roles and not only_groups
+    columns, decode = (_entries(content.get(name)) for name in ("columns", "decode"))
+    units = any(_entries(column).get("role") == Role.UNIT for column in columns.values())
+    return not (units or decode.get("restore_survival_times") or decode.get("categories") == "histogram")
+
+
+def _usual_mask(content: Mapping[str, Any]) -> str:
+    """That of `anonpipe init`: by a mixture, or where no masked column is a number or a date in the spectral basis."""
+    columns = [_entries(column) for column in _entries(content.get("columns")).values()]
+    masked = [each for each in columns if each.get("role", Role.MASKED) in (Role.MASKED, Role.SURVIVAL_TIME)]
+    numbers = any(each.get("kind") in (Kind.CONTINUOUS, Kind.INTEGER, Kind.DATE) for each in masked)
+    return "local_synthesis" if numbers else "spectral_swap"
+
+
+def _entries(section: Any) -> Mapping[str, Any]:
+    """What a section says; nothing where it is none, which other checks tell."""
+    if isinstance(section, Options | Column):
+        return section.model_dump()
+    return section if isinstance(section, Mapping) else {}
 
 
 def _with_method(options: Any, usual: dict[str, str]) -> Any:

@@ -32,8 +32,8 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     if encoders.unit is not None:
         raise JobError(
             f"mask {job.replacing.name} counts rows, and column {encoders.unit.name!r} names units of up to "
-            f"{encoders.unit.most:,} rows: make one row of each unit, or take cluster and synthesize, whose groups "
-            f"hold k={job.k} units"
+            f"{encoders.unit.most:,} rows: make one row of each unit, or replace records in groups "
+            f"({_IN_GROUPS}), which then hold k={job.k} units"
         )
     masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
     _check(job, masker, told, strata)
@@ -108,6 +108,9 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
     return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
+_IN_GROUPS = "cluster: {method: mdav} in place of any mask"
+
+
 def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
     """Refuse what the columns or the strata do not allow, before any work.
 
@@ -129,7 +132,7 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
     if rows < _least(told):
         wider = "" if masker.grouped else ", or mask.scope to table"
         remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
-        remedy += ", or leave out mask: records are then replaced in groups" if masker.grouped else ""
+        remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
             f"columns; {remedy}"

@@ -88,7 +88,8 @@ def test_the_choice_passes_all_gates_in_all_draws_at_the_least_loss():
 def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     equal = [(0, result(0.7, 0.3)), (1, result(0.7, 0.1)), (2, result(0.7, 0.2))]
     assert study(equal).choice.setting.method == "mdav+pca"
-    none = study([(at, result(0.7, 0.1, passed=False)) for at in range(3)])
+    unlimited = {"gates": {"reidentification_rate": None}}
+    none = study([(at, result(0.7, 0.1, passed=False)) for at in range(3)], **unlimited)
     assert none.choice is None and none.front and "tends to the least protection" in none.notes[0]
     assert none.notes[0].endswith(
         "set one by gates.reidentification_rate, as in --set gates.reidentification_rate=0.05"

@@ -339,8 +339,8 @@ def _without_numbers(options: LocalSynthesisOptions, features: Features) -> str 
     if len({column for columns in features.categories for column in columns}) < features.width:
         return None
     return (
-        "local_synthesis needs a column of numbers to form groups by, and all masked columns are categories; leave out "
-        "mask, and records are replaced in groups (cluster, synthesize), or give whole numbers kind: integer"
+        "local_synthesis needs a column of numbers to form groups by, and all masked columns are categories; take "
+        "mask.method spectral_swap, or give whole numbers kind: integer"
     )
 
 

@@ -74,7 +74,9 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     """
     of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
     apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
-    instead = ", ".join(apply) or "none without measure.hold_out, with it gates.membership_auc and attribute_inference"
+    if not any("hold_out" in MEASURED[name.partition(".")[2]].needs for name in apply):
+        apply.append("with measure.hold_out also gates.membership_auc and attribute_inference")
+    instead = ", ".join(apply)
     judged = [measured for name in limits if (measured := gated(name, assessment.measured)) is not None]
     ends = any(measured.high is not None for measured in judged)
     return (

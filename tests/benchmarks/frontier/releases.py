@@ -23,7 +23,7 @@ from tests.benchmarks.frontier.settings import Setting
 from tests.benchmarks.frontier.tables import Table, halves
 
 OPEN = (
-    *(f"gates.{name}={'null' if gate.usual is None else gate.most or 1_000_000_000}" for name, gate in GATES.items()),
+    *(f"gates.{name}={'null' if gate.figures else gate.most or 1_000_000_000}" for name, gate in GATES.items()),
     "measure.utility=false",  # not of risk: a job may set records aside for it, or name scenarios
 )
 """Gates through which nearly everything goes: a refused setting is looked at, too."""

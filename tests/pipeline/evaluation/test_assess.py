@@ -25,6 +25,7 @@ from tests import small
 
 RISK = {"utility": False, "risk": True}
 LOOSE = {"mean": 5.0, "covariance": 5.0, "covariance_with_keys": 5.0, "unchanged_record_rate": 1.0}
+LOOSE |= dict.fromkeys(("reidentification_rate", "scenario_risk", "stratum_inference"))
 COLUMNS = {
     "x": {"kind": "continuous"},
     "y": {"kind": "continuous"},
@@ -241,7 +242,7 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
         ({"analyses": [analysis(), analysis()]}, "several analyses are called slope"),
         ({"analyses": [analysis(model="cox")]}, "event goes with model cox"),
         ({"analyses": [analysis(limits={"overlap": 2})]}, "analyses.0.limits.overlap"),
-        ({"gates": {"membership_auc": 0.6}}, "give measure.hold_out"),
+        ({"gates": {"membership_auc": 0.6}, "measure": RISK | {"hold_out": 0.0}}, "give measure.hold_out"),
         ({"gates": {"reidentification_rate": 0.1}, "measure": small.OFF}, "measure.risk is off"),
         ({"gates": {"homogeneity": 0.1}, "mask": {"method": "noise"}}, "needs groups"),
         ({"measure": {"risk": False, "hold_out": 0.1}}, "set it to 0"),

@@ -1,0 +1,149 @@
+"""What a job that says nothing is: its method, whom it sets aside, and the limits that its release must meet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
+from anonpipe.pipeline.preview import preview
+from anonpipe.storage import release
+from tests import small
+
+COLUMNS = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "site": {"kind": "categorical"}}
+KEY = {"site": {"kind": "categorical", "role": "key"}}
+SAID_NOTHING = {"input": "in.parquet", "output": "out", "k": 5, "columns": COLUMNS}
+
+
+def table(rows: int = 600) -> pa.Table:
+    rng = np.random.default_rng(2)
+    age = rng.integers(18, 90, rows)
+    income = np.exp(rng.normal(9 + age / 60, 1, rows)).round(2)
+    return pa.table({"age": age, "income": income, "site": rng.choice(["a", "b", "c"], rows)})
+
+
+def silent(folder, data=None, **changes):
+    """A job as a user writes it who leaves all to anonpipe."""
+    path = small.write_table(folder, table() if data is None else data)
+    measure = {"utility": False, "queries": 300}
+    return parse_job(SAID_NOTHING | {"input": path, "output": str(folder / "out"), "measure": measure} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mask"),
+    [
+        ({}, "local_synthesis"),
+        ({"mask": None, "cluster": None}, "local_synthesis"),
+        ({"columns": {"site": {"kind": "categorical"}, "age": {"kind": "integer", "role": "key"}}}, "spectral_swap"),
+        ({"columns": COLUMNS | {"firm": {"role": "unit"}}}, None),
+        ({"columns": COLUMNS | {"firm": {"role": "identifier"}}}, "local_synthesis"),
+        ({"decode": {"categories": "histogram"}}, None),
+        ({"cluster": {}}, None),
+        ({"synthesize": {"method": "centroid"}}, None),
+        ({"sensitive": {}}, None),
+        ({"mask": {"method": "noise"}}, "noise"),
+    ],
+)
+def test_the_method_of_a_job_that_names_none(changes, mask):
+    job = parse_job(SAID_NOTHING | changes)
+    assert (job.mask and job.mask.method) == mask and (job.cluster is None) == (mask is not None)
+    assert parse_job(job.model_dump(mode="json")) == job  # as workers read it
+    if mask is None and "synthesize" not in changes:
+        assert (job.cluster.method, job.synthesize.method) == ("mdav", "micro_perturbation")
+
+
+def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
+    assert load_job(path).mask.method == "local_synthesis"
+    assert load_job(path, {"cluster.method": "kmeans"}).mask is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "linked", "member"),
+    [
+        ({}, 0.09, 0.6),
+        ({"cluster": {"method": "mdav"}}, 0.2, None),  # 1 in k is what groups of k promise
+        ({"cluster": {"method": "mdav"}, "k": 20}, 0.09, None),
+        ({"mask": {"method": "noise"}}, 0.09, 0.6),
+        ({"mask": {"method": "generalize"}}, 0.2, None),  # sets of k that are alike
+        ({"gates": {"reidentification_rate": None, "membership_auc": None}}, None, None),
+        ({"gates": {"reidentification_rate": 0.3, "membership_auc": 0.7}}, 0.3, 0.7),
+        ({"gates": {"reidentification_rate": "usual"}}, 0.09, 0.6),
+        ({"measure": {"risk": False}}, None, None),
+    ],
+)
+def test_limits_that_a_job_leaves_to_the_usual_ones(changes, linked, member):
+    job = parse_job(SAID_NOTHING | changes).of_rows(HELD_OUT_OF)
+    assert (job.limits["reidentification_rate"], job.limits["membership_auc"]) == (linked, member)
+    assert job.limits["scenario_risk"] is job.limits["stratum_inference"] is None  # no scenario, no strata
+    assert parse_job(job.model_dump(mode="json")).limits == job.limits
+
+
+def test_limits_of_what_a_job_names():
+    known = {"measure": {"scenarios": [{"name": "neighbour", "knows": ["age"]}]}}
+    job = parse_job(SAID_NOTHING | known | {"columns": COLUMNS | KEY, "strata": {"by": ["site"]}})
+    assert (job.limits["scenario_risk"], job.limits["stratum_inference"]) == (0.09, 0.85)
+    assert not any(job.limits[name] for name in ("tail_linkage", "singling_out", "linkability", "collusion"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "share"),
+    [
+        (HELD_OUT_OF, {}, HELD_OUT),
+        (HELD_OUT_OF - 1, {}, 0.0),
+        (HELD_OUT_OF, {"measure": {"hold_out": 0}}, 0),
+        (100, {"measure": {"hold_out": 0.2}}, 0.2),
+        (HELD_OUT_OF, {"measure": {"risk": False}}, 0.0),
+        (HELD_OUT_OF, {"repeat": {"growing": True}, "columns": COLUMNS | {"nr": {"role": "identifier"}}}, 0.0),
+    ],
+)
+def test_whom_a_job_sets_aside(rows, changes, share):
+    job = parse_job(SAID_NOTHING | changes)
+    assert job.of_rows(rows).measure.hold_out == share
+    assert job.of_rows(rows).of_rows(1) == job.of_rows(rows)
+    assert (job.of_rows(rows).digest() == job.digest()) == (job.measure.hold_out == share or share == 0)
+
+
+def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_has_none(tmp_path):
+    job = silent(tmp_path, gates={"singling_out": 0.1})
+    for look in (small.run, preview):
+        with pytest.raises(
+            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 10"
+        ):
+            look(job)
+    assert small.left_behind(tmp_path) == []
+
+
+def test_a_silent_job_is_released_within_its_limits_and_the_verdict_says_so(tmp_path):
+    outcome = small.run(silent(tmp_path))
+    (linked,) = [check for check in outcome.verdict.checks if check.key == "risk.reidentification_rate"]
+    assert outcome.version is not None and outcome.verdict.word == "passed"
+    assert linked.measured < linked.limit == 0.09
+    reasons = {check.key: check.reason for check in outcome.verdict.checks}
+    assert reasons["unmeasured.membership"] is Reason.NO_HOLD_OUT
+
+
+def test_a_mask_that_hands_records_on_is_refused_without_a_word_of_the_job(tmp_path):
+    outcome = small.run(silent(tmp_path, mask={"method": "noise", "amount": 0.01}))
+    assert outcome.version is None
+    assert [check.key for check in outcome.verdict.failed] == ["risk.reidentification_rate"]
+
+
+def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("anonpipe.job.model.HELD_OUT_OF", 1_500)
+    monkeypatch.setattr("anonpipe.job.model.HELD_OUT", 0.3)  # of so few rows
+    outcome = small.run(silent(tmp_path, table(1_500)))
+    checks = {check.key: check for check in outcome.verdict.checks}
+    assert outcome.rows < 1_500 and checks["risk.membership_auc"].limit == 0.6
+    told = release.resolve(str(tmp_path / "out"))
+    assert release.read_manifest(told)["rows"] == outcome.rows
+    assert any(f"{1_500 - outcome.rows:,} of 1,500 rows were set aside" in note for note in outcome.verdict.notes)
+
+
+def test_the_plan_says_which_limits_are_usual(tmp_path):
+    text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
+    assert "reidentification_rate=0.09 (usual)" in text and "membership_auc" not in text and "hold_out=0.0" in text
