@@ -78,6 +78,7 @@ def test_a_time_of_day_is_not_lost_without_a_word(tmp_path, zone):
     whole = small.job(tmp_path, given, columns, gates=LOOSE)
     (warning,) = [each for each in preview(whole).warnings if "time of day" in each]
     assert "'seen'" in warning and "rows with a time of day" in warning
+    assert ("time zone Europe/Berlin" in warning) == (zone is not None)
     assert warning in small.run(whole).warnings
     assert not np.any(small.released(whole)["seen"].cast(pa.int64()).to_numpy() % 86_400_000_000)
     columns["seen"]["step"] = float(re.search(r"step: ([0-9.]+)", warning).group(1))
@@ -121,3 +122,26 @@ def test_a_plan_refuses_the_output_of_another_table_as_its_run_does(tmp_path):
     other = small.job(tmp_path, pa.table({"p": range(60), "q": range(60)}), {"p": NUMBER, "q": NUMBER}, gates=LOOSE)
     told = refusal(preview, other)
     assert "holds a release of another table" in told and told == refusal(small.run, other)
+
+
+@pytest.mark.parametrize("levels", [None, ["never", "b", "rare", "a"]])
+def test_a_suppressed_category_differs_in_no_dictionary_from_one_that_nobody_had(tmp_path, levels):
+    """With a dictionary of the file alone neither is released, with declared levels both; the plan says which."""
+    rng = np.random.default_rng(6)
+    told = []
+    for rare in (3, 0):
+        names = np.append(rng.choice([1, 3], 200), [2] * rare)
+        site = pa.DictionaryArray.from_arrays(pa.array(names, pa.int8()), pa.array(["never", "b", "rare", "a"]))
+        given = pa.table({"x": rng.normal(size=len(names)), "site": site})
+        columns = {"x": NUMBER, "site": CATEGORY | ({} if levels is None else {"levels": levels})}
+        job = small.job(tmp_path / str(rare), given, columns, gates=LOOSE | {"category_share": 1, "null_share": 1})
+        warnings = [line for line in preview(job).warnings if "that no record has" in line]
+        unused = "1 category" if rare else "2 categories"
+        assert ["'site'" in line and f"has {unused} that" in line for line in warnings] == [True] * (levels is None)
+        outcome = small.run(job)
+        assert outcome.version is not None and set(warnings) <= set(outcome.warnings)
+        assert not any("never" in line or "rare" in line for line in outcome.warnings)
+        released = small.released(job)["site"].combine_chunks()
+        assert released.type == site.type and "rare" not in released.to_pylist()
+        told.append(released.dictionary.to_pylist())
+    assert told[0] == told[1] == (levels or ["a", "b"])

@@ -166,8 +166,9 @@ class ColumnEncoder:
         """The rows of the cells, in exactly the input's types.
 
         Numbers are put on their steps inside their bounds. A dictionary holds
-        the categories of these rows only; an ordered one, whose levels are
-        declared, holds them all in their order.
+        the categories of these rows only; one whose levels are
+        declared, as those of an ordered one are, holds them all in their order. What the
+        input's dictionary holds besides may come from its rows: suppressed categories would be told.
 
         Parameters
         ----------
@@ -180,7 +181,8 @@ class ColumnEncoder:
         for position, name in enumerate(self.names):
             field, values = self.schema.field(position), cells[:, position]
             if name in self.categories:
-                arrays.append(_from_codes(values, self.categories[name], field.type))
+                declared = self.columns[position].levels is not None
+                arrays.append(_from_codes(values, self.categories[name], field.type, declared))
             else:
                 grid = self.grid(position)
                 arrays.append(from_numbers(grid.round(values), field, grid.step))
@@ -209,12 +211,12 @@ def _released_field(field: pa.Field, categories: int) -> pa.Field:
     return pa.field(field.name, kind, field.nullable)
 
 
-def _from_codes(values: FloatArray, categories: pa.Array, kind: pa.DataType) -> pa.Array:
+def _from_codes(values: FloatArray, categories: pa.Array, kind: pa.DataType, declared: bool) -> pa.Array:
     missing = np.isnan(values) | (values >= len(categories))
     codes = np.where(missing, 0, np.rint(np.where(missing, 0.0, values))).astype(np.int64)
     if not pa.types.is_dictionary(kind):
         return encoded(categories.take(pa.array(codes, mask=missing)), kind)
-    used = np.arange(len(categories)) if kind.ordered else np.unique(codes[~missing])
+    used = np.arange(len(categories)) if declared else np.unique(codes[~missing])
     indices = pa.array(np.searchsorted(used, codes), mask=missing).cast(kind.index_type)
     labels = categories.take(pa.array(used)).cast(kind.value_type)
     return pa.DictionaryArray.from_arrays(indices, labels, ordered=kind.ordered)

@@ -67,6 +67,8 @@ class ColumnScan:
     categories, counts
         Of a column carried as codes: the distinct values in ascending order
         (or the declared levels in theirs) and the records of each; else None.
+    unused
+        Of a dictionary without declared levels the values that no record has; None where there are none.
     """
 
     rows: int
@@ -86,6 +88,7 @@ class ColumnScan:
     log_sums: Sums | None = None
     inexact: int = 0
     timed: int = 0
+    unused: pa.Array | None = None
 
     @property
     def values(self) -> int:
@@ -246,6 +249,24 @@ def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
     return np.asarray(of_values[positions(array.indices, len(of_values) - 1)])
 
 
+def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | None:
+    """The values of a dictionary that are not among the categories that occur; None where there are none.
+
+    Of very many only the first: that there are some is what matters.
+
+    Examples
+    --------
+    >>> unused_of(pa.DictionaryArray.from_arrays([0, 2], ["a", "b", "c"]), pa.array(["a", "c"])).to_pylist()
+    ['b']
+    """
+    return None if len(array.dictionary) <= len(categories) else _beside(plain(array.dictionary), categories)
+
+
+def _beside(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+    found = values.filter(pc.invert(pc.is_in(values, value_set=categories))).drop_null().unique()[:MOST_CATEGORIES]
+    return found if len(found) else None
+
+
 def _ascending(values: pa.Array) -> pa.Array:
     return values.take(pc.array_sort_indices(values))
 
@@ -351,13 +372,19 @@ def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: 
     nulls, outside = a.nulls + b.nulls, a.outside + b.outside
     categories: Any = a.categories
     if categories.equals(b.categories):
-        return _coded_scan(categories, in_a + in_b, nulls, outside)
+        return replace(_coded_scan(categories, in_a + in_b, nulls, outside), unused=_unused(a, b, categories))
     categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
     _limit_categories(name, len(categories))
     counts = np.zeros(len(categories), dtype=np.int64)
     counts[code_of(a.categories, categories)] += in_a
     counts[code_of(b.categories, categories)] += in_b
-    return _coded_scan(categories, counts, nulls, outside)
+    return replace(_coded_scan(categories, counts, nulls, outside), unused=_unused(a, b, categories))
+
+
+def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | None:
+    """What neither of two parts has, of whose categories these are."""
+    parts = [each.unused for each in (a, b) if each.unused is not None]
+    return _beside(pa.concat_arrays(parts), categories) if parts else None
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from anonpipe.encoding.columns import (
     pooled,
     scan_codes,
     scan_numbers,
+    unused_of,
 )
 from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.outermost import Outermost, most_for
@@ -233,6 +235,8 @@ def scan_batch(
             array = array.filter(pa.array(kept))
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
+            if columns[name].levels is None and pa.types.is_dictionary(batch.schema.field(name).type):
+                scans[name] = replace(scans[name], unused=unused_of(array, scans[name].categories))
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
@@ -470,7 +474,13 @@ def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[s
     return codes
 
 
-def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Collection[str] = ()) -> list[str]:
+def check_scan(
+    scan: Scan,
+    columns: Mapping[str, Column],
+    k: int,
+    remedied: Collection[str] = (),
+    zones: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Hold the input against the job.
 
     Parameters
@@ -483,6 +493,8 @@ def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Coll
         Smallest group.
     remedied
         Unchanged columns whose small categories are merged or dropped later, and so no reason to warn.
+    zones
+        The time zone of each column that has one.
 
     Returns
     -------
@@ -498,7 +510,7 @@ def check_scan(scan: Scan, columns: Mapping[str, Column], k: int, remedied: Coll
     warnings: list[str] = []
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
-        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k)
+        warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))
     dummies = sum(feature_width(columns[name], part) for name, part in scan.columns.items() if part.counts is not None)
     if dummies > MOST_DUMMIES:
         problems.append(
@@ -543,7 +555,7 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
     return found
 
 
-def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[str]:
+def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str) -> list[str]:
     found = []
     if scanned.constant and scanned.values and not scanned.nulls:
         found.append(f"column {name!r} holds one value only: it is released as it is")
@@ -551,9 +563,12 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
         bounds = "its declared bounds" if column.bounds is not None else "what a survival time can be (0 or more)"
         found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
     if scanned.timed and column.step is None:
+        found.append(_whole_days(name, scanned.timed, zone))
+    if scanned.unused is not None:
         found.append(
-            f"column {name!r} holds {_rows(scanned.timed)} with a time of day (UTC), which is lost: dates are released "
-            "as whole days; to keep hours give step: 0.0416666666667 (1/24 of a day)"
+            f"column {name!r}: its dictionary has {_categories(len(scanned.unused))} that no record has; the released "
+            "one is without, as without what is suppressed, since a dictionary may be made of records; to release all "
+            "categories of the code book, in its order, declare levels"
         )
     if column.kind is Kind.ORDINAL and column.levels is None and scanned.holds_text:
         found.append(f"column {name!r} is ordinal text without levels: its order is alphabetical; declare levels")
@@ -569,6 +584,23 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int) -> list[st
             "the gate on combinations of key variables will fail; coarsen or mask it"
         )
     return found
+
+
+def _whole_days(name: str, timed: int, zone: str) -> str:
+    """What becomes of points in time."""
+    if zone == "UTC":
+        return (
+            f"column {name!r} holds {_rows(timed)} with a time of day (UTC), which is lost: dates are released as "
+            f"whole days; {_HOURS}"
+        )
+    return (
+        f"column {name!r} has the time zone {zone}, and days are those of UTC: {_rows(timed)} with a time of day there "
+        "(midnights of the zone have one) come out as the nearest midnight of UTC, which may be another day in the "
+        f"zone; for days of the zone make it a date without a zone in the input; {_HOURS}"
+    )
+
+
+_HOURS = "to keep hours give step: 0.0416666666667 (1/24 of a day)"
 
 
 def _all_happened(name: str, column: Column, scanned: ColumnScan) -> bool:

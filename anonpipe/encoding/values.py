@@ -51,6 +51,18 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
+def time_zones(schema: pa.Schema) -> dict[str, str]:
+    """The time zone of each column of points in time that has one.
+
+    Examples
+    --------
+    >>> time_zones(pa.schema([("seen", pa.timestamp("s", "Europe/Berlin")), ("day", pa.timestamp("s"))]))
+    {'seen': 'Europe/Berlin'}
+    """
+    kinds = ((field.name, plain_type(field.type)) for field in schema)
+    return {name: kind.tz for name, kind in kinds if pa.types.is_timestamp(kind) and kind.tz}
+
+
 def is_supported(kind: pa.DataType) -> bool:
     """Whether a released column may have this type."""
     plain = plain_type(kind)

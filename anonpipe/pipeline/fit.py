@@ -19,6 +19,7 @@ from anonpipe.encoding.rare import Suppression, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.tally import placed
 from anonpipe.encoding.units import UnitColumn
+from anonpipe.encoding.values import time_zones
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
@@ -61,7 +62,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     """
     if unit is None:
         scan = scan.without_units()
-    warnings = check_scan(scan, job.columns, job.k, () if job.strata.small == "error" else job.strata.by)
+    remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
+    warnings = check_scan(scan, job.columns, job.k, remedied, zones)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)

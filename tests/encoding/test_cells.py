@@ -110,6 +110,16 @@ def test_labels_that_are_not_released_are_not_in_the_dictionary():
     assert encoder.from_cells(encoder.to_cells(batch)[:1]).column(0).dictionary.to_pylist() == ["a"]
 
 
+def test_declared_levels_are_all_in_the_dictionary_whatever_the_rows_hold():
+    index, labels = pa.array([0, 2, None], pa.int8()), pa.array(["a", "never used", "c"])
+    batch = pa.record_batch([pa.DictionaryArray.from_arrays(index, labels)], names=["x"])
+    encoder = fitted(batch, {"x": Column(kind="categorical", levels=("c", "b", "a"))})
+    back = encoder.from_cells(encoder.to_cells(batch)).column(0)
+    assert back.to_pylist() == ["a", "c", None] and back.type == batch.schema.field("x").type
+    assert back.dictionary.to_pylist() == ["c", "b", "a"]
+    assert encoder.from_cells(encoder.to_cells(batch)[:1]).column(0).dictionary.to_pylist() == ["c", "b", "a"]
+
+
 def test_ordered_dictionaries_keep_all_declared_levels_in_order(tmp_path):
     kind = pa.dictionary(pa.int8(), pa.string(), ordered=True)
     levels = pa.array(["low", "mid", "high"])

@@ -317,6 +317,31 @@ def test_a_status_of_which_every_value_is_the_event_is_told(values, event, censo
     assert all("'x'" in line and not any(value in line for value in ("Alive", "Dead", "Lost")) for line in told)
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=4),
+    st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=4, max_size=4),
+)
+def test_what_no_part_uses_of_its_dictionary_is_unused(parts, dictionaries):
+    """A slow twin: of all entries of all dictionaries those that no record has, however the rows are cut."""
+    columns, batches, entries, used = {"x": Column(kind="categorical")}, [], set(), set()
+    for codes, dictionary in zip(parts, dictionaries, strict=False):
+        labels = sorted(dictionary)
+        index = pa.array([code % len(labels) for code in codes], pa.int8())
+        entries |= dictionary
+        used |= {labels[code % len(labels)] for code in codes}
+        batches.append(pa.record_batch([pa.DictionaryArray.from_arrays(index, pa.array(labels))], names=["x"]))
+    found = merge_scans([scan_batch(batch, columns, 0, []) for batch in batches]).columns["x"]
+    assert set([] if found.unused is None else found.unused.to_pylist()) == entries - used
+
+
+def test_texts_and_declared_levels_leave_nothing_unused():
+    plain = pa.record_batch({"x": ["a", "b", "a"]})
+    assert scan_batch(plain.slice(0, 1), {"x": Column(kind="categorical")}, 0, []).columns["x"].unused is None
+    levels = {"x": Column(kind="categorical", levels=("a", "b"))}
+    coded = pa.record_batch({"x": pa.DictionaryArray.from_arrays([0, 0], ["a", "b"])})
+    assert scan_batch(coded, levels, 0, []).columns["x"].unused is None
+
+
 def test_good_input_gives_no_warning():
     assert check({"x": [1, 2, 3], "y": ["a", "a", "a"]}, {"x": Column(kind="integer")}) == []
 
