@@ -283,11 +283,16 @@ def summary(
 
 def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
+    from anonpipe.job.model import HELD_OUT_OF
+
     if made.source is not None and _whole(made.source) != _whole(job.input):
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
-    if made.job is not None and made.job != job.digest():
+    if made.job is not None and made.job not in (
+        job.digest(),
+        job.of_rows(HELD_OUT_OF).digest(),
+    ):  # its rows are not known
         return "its columns, strata, methods or hold-out are others"
     return ""
 

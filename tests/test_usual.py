@@ -147,3 +147,15 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
 def test_the_plan_says_which_limits_are_usual(tmp_path):
     text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
     assert "reidentification_rate=0.09 (usual)" in text and "membership_auc" not in text and "hold_out=0.0" in text
+
+
+def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(tmp_path):
+    wider = {"gates": {"reidentification_rate": 0.3, "membership_auc": None}}
+    job = silent(tmp_path, measure={"utility": False, "hold_out": 0.2}, **wider)
+    assert small.run(job).version is not None
+    where = release.resolve(job.output)
+    assert release.read_manifest(where)["held_out"] == 0.2
+    (page,) = (tmp_path / "out" / "versions").glob("*/_report.html")
+    text = page.read_text()
+    assert "20 of 100 records of the table were drawn at random and set aside" in text and "takes 1.25 times" in text
+    assert "records linked correctly 0.3 (usual 0.09)" in text

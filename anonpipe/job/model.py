@@ -671,24 +671,29 @@ class Job(Options):
         )
 
     @property
-    def limits(self) -> dict[str, float | None]:
-        """Of each measure the limit that is held, None for none; usual ones where the job has what they need.
+    def usual_limits(self) -> dict[str, float]:
+        """Of each measure that has one the limit where a job says nothing and has what the measure needs.
 
-        What a job leaves to the usual one is no more than 0.09 linked (the
-        European Medicines Agency's threshold for published records, Policy
-        0070), or 1 / k where records are replaced in groups of k, whose k
-        has been chosen; a membership AUC of 0.6 is for masks.
+        No more than 0.09 linked is the European Medicines Agency's threshold
+        for published records (Policy 0070); where records are replaced in
+        groups of k, which stand for 1 / k and whose k has been chosen, it is
+        that if it is more. A membership AUC of 0.6 is for masks.
         """
-        grouped = self.mask is None or MASKERS[self.mask.method].identical_rows
-        found: dict[str, float | None] = dict.fromkeys(MEASURED, None) | self.gates.given
         measure = self.measure
         there = {"risk": measure.risk, "hold_out": bool(measure.held_out), "scenarios": bool(measure.scenarios)}
         there |= {"strata": bool(self.strata.by)}
-        for name in self.gates.left_to_usual:
-            if all(there[need] for need in MEASURED[name].needs) and not (grouped and name == "membership_auc"):
-                usual = float(MEASURED[name].usual or 0.0)
-                found[name] = max(usual, 1.0 / self.k) if grouped and name in _OF_GROUPS else usual
+        known = {name: each.usual for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
+        found = {name: usual for name, usual in known.items() if usual is not None}
+        if self.mask is None or MASKERS[self.mask.method].identical_rows:
+            found |= {name: max(found[name], 1.0 / self.k) for name in _OF_GROUPS if name in found}
+            found.pop("membership_auc", None)
         return found
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Of each measure the limit that is held, None for none: the job's own, or the usual one that it is left to."""
+        usual = {name: limit for name, limit in self.usual_limits.items() if name in self.gates.left_to_usual}
+        return dict.fromkeys(MEASURED, None) | self.gates.given | usual
 
     @property
     def fewest_changed(self) -> int | None:

@@ -37,6 +37,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "rows_per_unit": job.rows_per_unit,
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
         "methods": _methods(job),
+        **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,

@@ -182,6 +182,11 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
             found.append(
                 f"No group's sensitive values are further than {asked.t_closeness:g} from the table's (t-closeness)."
             )
+    if share := job.measure.held_out:
+        found.append(
+            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were drawn at random and set "
+            f"aside: they are in no release. Who counts the table takes {1 / (1 - share):.4g} times the released records."
+        )
     found += [
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
         "and decoding.",
@@ -195,8 +200,8 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
 def _wider(job: Job) -> list[str]:
     """What the steward allows beyond the usual, so that nobody takes these gates for the usual ones."""
     told = []
-    for name, limit in job.gates.of_every_run.items():
-        usual, least = GATES[name].usual, kind_of(name).at_least
+    for name, limit in (job.gates.of_every_run | job.gates.given).items():
+        usual, least = job.usual_limits.get(name, GATES[name].usual), kind_of(name).at_least
         if usual is not None and (limit < usual if least else limit > usual):
             told.append(f"{GATES[name].limited} {limit:g} (usual {usual:g})")
     return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
