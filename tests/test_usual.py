@@ -9,6 +9,7 @@ import pytest
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
+from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from tests import small
@@ -134,14 +135,11 @@ def test_a_mask_that_hands_records_on_is_refused_without_a_word_of_the_job(tmp_p
 
 
 def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("anonpipe.job.model.HELD_OUT_OF", 1_500)
-    monkeypatch.setattr("anonpipe.job.model.HELD_OUT", 0.3)  # of so few rows
-    outcome = small.run(silent(tmp_path, table(1_500)))
-    checks = {check.key: check for check in outcome.verdict.checks}
-    assert outcome.rows < 1_500 and checks["risk.membership_auc"].limit == 0.6
-    told = release.resolve(str(tmp_path / "out"))
-    assert release.read_manifest(told)["rows"] == outcome.rows
-    assert any(f"{1_500 - outcome.rows:,} of 1,500 rows were set aside" in note for note in outcome.verdict.notes)
+    monkeypatch.setattr("anonpipe.job.model.HELD_OUT_OF", 600)
+    verdict, _ = pipeline.assess_only(silent(tmp_path))
+    checks = {check.key: check for check in verdict.checks}
+    assert checks["risk.membership_auc"].limit == 0.6 and checks["rows.lost"].measured == 0
+    assert any("of 600 rows were set aside (measure.hold_out)" in note for note in verdict.notes)
 
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):
