@@ -38,7 +38,9 @@ def silent(folder, data=None, **changes):
     [
         ({}, "local_synthesis"),
         ({"mask": None, "cluster": None}, "local_synthesis"),
-        ({"columns": {"site": {"kind": "categorical"}, "age": {"kind": "integer", "role": "key"}}}, "spectral_swap"),
+        ({"columns": {"site": {"kind": "categorical"}, "age": {"role": "identifier"}}}, "spectral_swap"),
+        ({"columns": COLUMNS | KEY}, None),
+        ({"columns": COLUMNS | KEY, "strata": {"by": ["site"]}}, "local_synthesis"),
         ({"columns": COLUMNS | {"firm": {"role": "unit"}}}, None),
         ({"columns": COLUMNS | {"firm": {"role": "identifier"}}}, "local_synthesis"),
         ({"decode": {"categories": "histogram"}}, None),
@@ -54,6 +56,23 @@ def test_the_method_of_a_job_that_names_none(changes, mask):
     assert parse_job(job.model_dump(mode="json")) == job  # as workers read it
     if mask is None and "synthesize" not in changes:
         assert (job.cluster.method, job.synthesize.method) == ("mdav", "micro_perturbation")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"columns": 3},
+        {"columns": {"a": 3}},
+        {"columns": {"a": {"role": ["key"]}}},
+        {"strata": {"by": 5}},
+        {"strata": {"by": [["site"]]}, "columns": COLUMNS | KEY},
+        {"decode": "histogram"},
+        {"columns": {"a": {"kind": ["integer"]}}},
+    ],
+)
+def test_what_is_no_job_is_told_as_such(odd):
+    with pytest.raises(JobError, match="the job is not valid"):
+        parse_job(SAID_NOTHING | odd)
 
 
 def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):

@@ -513,7 +513,9 @@ class Job(Options):
     three are null. A job that gives none of the four is masked by local
     synthesis (by `spectral_swap` where no masked column is a number or a date),
     or replaced in groups where it asks for what only these have: a column of
-    role `unit`, times that are restored, `histogram`.
+    role `unit`, one that is released unchanged and is not in strata.by (a mask
+    draws records anew, and they would not go with it), times that are restored,
+    `histogram`.
 
     k counts units. The column of role `unit` names them (persons, households,
     enterprises), and a unit may have several rows: no group then holds fewer
@@ -1189,9 +1191,14 @@ def _leaves_it(content: Mapping[str, Any]) -> bool:
     """Whether a job that names no method leaves it to anonpipe: not where it asks for what only groups have."""
     if any(content.get(name) is not None for name in _USUAL):
         return False
-    columns, decode = (_entries(content.get(name)) for name in ("columns", "decode"))
-    units = any(_entries(column).get("role") == Role.UNIT for column in columns.values())
-    return not (units or decode.get("restore_survival_times") or decode.get("categories") == "histogram")
+    columns, decode, strata = (_entries(content.get(name)) for name in ("columns", "decode", "strata"))
+    roles = {name: _entries(column).get("role", Role.MASKED) for name, column in columns.items()}
+    by = strata.get("by") if isinstance(strata.get("by"), list | tuple) else ()
+    groups = any(role == Role.UNIT or (role in _UNCHANGED and name not in (by or ())) for name, role in roles.items())
+    return not (groups or decode.get("restore_survival_times") or decode.get("categories") == "histogram")
+
+
+_UNCHANGED = [role for role in Role if role.unchanged]
 
 
 def _usual_mask(content: Mapping[str, Any]) -> str:

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.default_gates [--secrets 200] [--first 0] [--rows 600] [--k 5]
         [--transform default|none] [--how ...]
 
-A job that says kinds, roles and bounds and nothing else; measures off, as no
-gate rests on them unless a job says so. The table has a long tail with two
+A job that says kinds, roles and bounds and nothing else; measures off but with `--risk`, which holds the usual limits on
+risk, too, of another table a secret. The table has a long tail with two
 extremes, counts full of zeros, heaped values with nulls, a share with mass at both
 bounds, halves, dates, survival times by status, a rare category. Printed
 are refused runs, which gates refused, the largest measured share of each limit, and
@@ -13,7 +13,7 @@ the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
 `--how` names the ways of the list below; all by default. `--first` goes on from another secret: refusals of several
 runs add up.
 
-    python -m tests.benchmarks.default_gates --distributions --secrets 200 --how local_synthesis
+    python -m tests.benchmarks.default_gates --distributions --secrets 200 --how default
 
 counts the gates on distributions that `init` proposes (column_shapes, survival_curves), and pair_shapes, at their limit
 of 1: of honest releases, and of releases with one thing wrong, which each gate should catch. What is judged are upper
@@ -51,12 +51,11 @@ COLUMNS: dict[str, Any] = {
     "site": {"kind": "categorical"},
 }
 HOW: dict[str, dict[str, Any]] = {
-    "default": {},
-    "groups": {"cluster": {"method": "mdav"}},
+    "default": {"strata": {"by": ["status"]}},
+    "groups": {},
     "strata": {"cluster": {"method": "mdav"}, "strata": {"by": ["status"]}},
     "pca expected": {"synthesize": {"method": "pca", "moments": "expected"}},
     "centroid": {"synthesize": {"method": "centroid"}},
-    "local_synthesis": {"mask": {"method": "local_synthesis"}, "strata": {"by": ["status"]}},
     "data_shuffle": {"mask": {"method": "data_shuffle"}},
 }
 
@@ -171,6 +170,7 @@ def main() -> None:
     parser.add_argument("--transform", choices=("default", "none"), default="default")
     parser.add_argument("--how", nargs="+", choices=tuple(HOW), default=tuple(HOW))
     parser.add_argument("--distributions", action="store_true")
+    parser.add_argument("--risk", action="store_true", help="with the usual limits on risk, of a table a secret")
     parser.add_argument("--leave-out", nargs="+", choices=tuple(COLUMNS), default=[], metavar="COLUMN")
     given = parser.parse_args()
     columns = {name: each for name, each in COLUMNS.items() if name not in given.leave_out}
@@ -181,7 +181,7 @@ def main() -> None:
         }
     frame = awkward(given.rows)[[*columns]]
     secrets = range(given.first, given.first + given.secrets)
-    job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": False}}
+    job = {"k": given.k, "columns": columns, "measure": {"utility": False, "risk": given.risk}}
     print(f"{given.rows} rows, k={given.k}, transform {given.transform}, {given.secrets} secrets each")
     for how in given.how:
         if given.distributions:
@@ -191,7 +191,8 @@ def main() -> None:
         nearest: dict[str, float] = {}
         refused = 0
         for secret in secrets:
-            checks = checked(frame, job | HOW[how], secret)
+            table = awkward(given.rows, secret)[[*columns]] if given.risk else frame
+            checks = checked(table, job | HOW[how], secret)
             blocked = [check.key for check in checks if check.blocks]
             failed.update(blocked)
             refused += bool(blocked)
