@@ -3,8 +3,8 @@
     python -m tests.benchmarks.default_gates [--secrets 200] [--first 0] [--rows 600] [--k 5]
         [--transform default|none] [--how ...]
 
-A job that says kinds, roles and bounds and nothing else; measures off but with `--risk`, which holds the usual limits on
-risk, too, of another table a secret. The table has a long tail with two
+A job that says kinds, roles and bounds and nothing else; measures off but with
+`--risk`, which holds the usual limits on risk, too, of another table a secret. The table has a long tail with two
 extremes, counts full of zeros, heaped values with nulls, a share with mass at both
 bounds, halves, dates, survival times by status, a rare category. Printed
 are refused runs, which gates refused, the largest measured share of each limit, and
@@ -13,7 +13,7 @@ the upper end of the one-sided 95 % interval of the rate (Clopper and Pearson).
 `--how` names the ways of the list below; all by default. `--first` goes on from another secret: refusals of several
 runs add up.
 
-    python -m tests.benchmarks.default_gates --distributions --secrets 200 --how default
+    python -m tests.benchmarks.default_gates --distributions --secrets 200 --how local_synthesis
 
 counts the gates on distributions that `init` proposes (column_shapes, survival_curves), and pair_shapes, at their limit
 of 1: of honest releases, and of releases with one thing wrong, which each gate should catch. What is judged are upper
@@ -51,11 +51,11 @@ COLUMNS: dict[str, Any] = {
     "site": {"kind": "categorical"},
 }
 HOW: dict[str, dict[str, Any]] = {
-    "default": {"strata": {"by": ["status"]}},
-    "groups": {},
+    "default": {},
     "strata": {"cluster": {"method": "mdav"}, "strata": {"by": ["status"]}},
     "pca expected": {"synthesize": {"method": "pca", "moments": "expected"}},
     "centroid": {"synthesize": {"method": "centroid"}},
+    "local_synthesis": {"mask": {"method": "local_synthesis"}, "strata": {"by": ["status"]}},
     "data_shuffle": {"mask": {"method": "data_shuffle"}},
 }
 
