@@ -127,7 +127,8 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
     )
     columns = {name: one | (said if name in numbers else {}) for name, one in COLUMNS.items()}
     measure = {"utility": False, "risk": True, "queries": table.num_rows}
-    return small.job(folder, table, columns, **{"k": K, "measure": measure, "partition": {"rows": 5_000}, **changes})
+    usual = {"k": K, "measure": measure, "partition": {"rows": 5_000}}
+    return small.job(folder, table, columns, **small.as_usual(**{**usual, **changes}))
 
 
 def main() -> None:

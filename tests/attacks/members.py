@@ -61,7 +61,9 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
     columns = {name: one | (given if one["kind"] == "continuous" else {}) for name, one in COLUMNS.items()}
     measure = {"utility": False, "queries": table.num_rows, "hold_out": 0.33}
     gates = {"unchanged_record_rate": 1.0, "mean": 9, "covariance": 9, "mean_in_unit": 9, "variance_in_unit": 9}
-    return small.job(folder, table, columns, **{"k": K, "measure": measure, "gates": gates, **changes})
+    return small.job(
+        folder, table, columns, **small.as_usual(**{"k": K, "measure": measure, "gates": gates, **changes})
+    )
 
 
 def attack(job: Job) -> Found:

@@ -97,14 +97,15 @@ def _grouped(work: Any, fitted: Any, cut: Any, known: dict[float, str], index: i
 
 def before(folder: Path, table: pa.Table, k: int = K, **changes: Any) -> Found:
     """Where k counts rows."""
-    job = small.job(folder, table, COLUMNS, k=k, rows_per_unit="many", partition={"rows": 1_500}, **changes)
-    return attack(job, table)
+    usual = small.as_usual(k=k, rows_per_unit="many", partition={"rows": 1_500}, **changes)
+    return attack(small.job(folder, table, COLUMNS, **usual), table)
 
 
 def after(folder: Path, table: pa.Table, k: int = K, **changes: Any) -> Found:
     """Where k counts firms."""
     columns = COLUMNS | {"firm": {"role": "unit"}}
-    return attack(small.job(folder, table, columns, k=k, partition={"rows": 1_500}, **changes), table)
+    usual = small.as_usual(k=k, partition={"rows": 1_500}, **changes)
+    return attack(small.job(folder, table, columns, **usual), table)
 
 
 def of_half(units: int = 2_000, seed: int = 0) -> tuple[float, float]:

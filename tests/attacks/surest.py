@@ -70,9 +70,8 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
         name: one | ({"transform": transform} if transform and "bounds" in one else {}) for name, one in COLUMNS.items()
     }
     gates = {"unchanged_record_rate": 1.0}
-    return small.job(
-        folder, table, columns, **{"k": K, "measure": measure, "gates": gates, "partition": {"rows": 20_000}, **changes}
-    )
+    usual = {"k": K, "measure": measure, "gates": gates, "partition": {"rows": 20_000}}
+    return small.job(folder, table, columns, **small.as_usual(**{**usual, **changes}))
 
 
 def attack(job: Job) -> Found:
