@@ -736,7 +736,7 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
         ]
     elif by.groups is not None:
         notes = [
-            f"{by.method} formed {by.groups.groups} groups across partitions, the smallest of {by.groups.smallest} "
+            f"{by.method} formed {by.groups.groups} groups across partitions, the smallest of {by.groups.smallest:,} "
             "records; that is not k-anonymity of the release"
         ]
     else:
