@@ -289,10 +289,8 @@ def _of_other_job(made: Report, job: Job) -> str:
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
-    if made.job is not None and made.job not in (
-        job.digest(),
-        job.of_rows(HELD_OUT_OF).digest(),
-    ):  # its rows are not known
+    of_any_size = {job.digest(), job.of_rows(HELD_OUT_OF).digest()}  # how many rows it had is not known
+    if made.job is not None and made.job not in of_any_size:
         return "its columns, strata, methods or hold-out are others"
     return ""
 
