@@ -219,7 +219,7 @@ def test_a_scenario_of_what_others_know_is_proposed(tmp_path: Path) -> None:
     assert "measure" not in yaml.safe_load(propose_job(str(path), "out", 5))
 
 
-@pytest.mark.parametrize(("rows", "held"), [(9_999, None), (10_000, 0.05)])
+@pytest.mark.parametrize(("rows", "held"), [(19_999, None), (20_000, 0.05)])
 def test_records_are_set_aside_of_tables_that_have_many(tmp_path: Path, rows: int, held: float | None) -> None:
     rng = np.random.default_rng(1)
     table = pa.table(

@@ -132,7 +132,7 @@ def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_ha
     job = silent(tmp_path, gates={"singling_out": 0.1})
     for look in (small.run, preview):
         with pytest.raises(
-            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 10"
+            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 20"
         ):
             look(job)
     assert small.left_behind(tmp_path) == []
