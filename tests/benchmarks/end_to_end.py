@@ -49,6 +49,7 @@ def numeric_job(data: Path, output: Path, columns: list[str], workers: int) -> J
             "k": 5,
             "cluster": {"method": "mdav"},
             "columns": {name: {"kind": "continuous"} for name in columns},
+            "measure": {"hold_out": 0},  # as many rows as the core alone has
             "run": {"workers": workers, "staging": str(output.parent / "staging")},
         }
     )

@@ -71,7 +71,8 @@ GATES = {
     "gates": {
         "mean": 9, "covariance": 9, "covariance_with_keys": 9, "category_share": 1, "null_share": 1,
         "rows_under_k": 10**9, "unchanged_record_rate": 1, "local_suppression_rate": 1,
-    }
+    },
+    "measure": {"utility": False, "risk": False},  # all patients are released, and no limit on risk refuses a method
 }  # fmt: skip
 RESTORED = {"decode": {"restore_survival_times": True}}
 EXPECTED = {"synthesize": {"method": "pca", "moments": "expected"}}

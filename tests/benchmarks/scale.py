@@ -26,6 +26,9 @@ import psutil
 
 from anonpipe.propose.demo import demo_job, write_registry
 
+OPEN = [f"gates.{name}=null" for name in ("reidentification_rate", "membership_auc", "stratum_inference")]
+"""What is linked is shown (`--show`), and ends no run."""
+
 
 def pss_bytes(process: psutil.Process) -> int:
     """Summed PSS of a process and its descendants; what has just ended counts as nothing."""
@@ -69,7 +72,7 @@ def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple
     if not data.exists():
         write_registry(data, rows)
     job.write_text(demo_job(str(data), str(folder / f"out-{rows}"), 5))
-    options = [part for setting in settings for part in ("--set", setting)]
+    options = [part for setting in (*OPEN, *settings) for part in ("--set", setting)]
     command = [sys.executable, "-m", "anonpipe", "run", str(job), "--workers", str(workers), *options]
     env = {**os.environ, "ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
     began = time.perf_counter()
