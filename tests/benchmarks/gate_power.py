@@ -26,6 +26,7 @@ from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.masking._basis import axes_of
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
+from anonpipe.verify.catalogue import Scope
 from anonpipe.verify.expectations import Target, against_expectation, of_groups
 
 WIDTH = 4
@@ -138,7 +139,7 @@ def damaged(new: Any, groups: tuple[Any, Any], wrong: str | None) -> Any:
 
 def measured(target: Target, made: Moments) -> tuple[float, float]:
     """The largest ratio of the gates, and the largest distance in standard errors."""
-    held = against_expectation("", target, made)
+    held = against_expectation(Scope.TABLE, target, made, [f"column {at}" for at in range(len(target.scale))])
     expected, scale = target.expected, target.scale
     assert expected is not None
     if not expected.covariance_error.any():
