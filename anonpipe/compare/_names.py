@@ -23,7 +23,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     >>> asked = parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
     >>> names = known_names(asked)
     >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names
-    (('reidentification_rate', 'tail_linkage'), True, False)
+    (('reidentification_rate', 'group_linkage'), True, False)
     """
     families = ["analyses"] if job.analyses else []
     families += [f"analysis.{one.name}" for one in job.analyses]

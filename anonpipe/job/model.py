@@ -517,8 +517,8 @@ class Job(Options):
     three are null. A job that gives none of the four is masked by local
     synthesis (by `spectral_swap` where no masked column is a number or a date),
     or replaced in groups where it asks for what only these have: a column of
-    role `unit`, one that is released unchanged and is not in strata.by (a mask
-    draws records anew, and they would not go with it), times that are restored,
+    role `unit`, one that is released unchanged and is not in strata.by (the
+    records that a mask draws would not go with it), times that are restored,
     `histogram`.
 
     k counts units. The column of role `unit` names them (persons, households,
