@@ -6,12 +6,17 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from anonpipe import anonymize
+from anonpipe.columns import Kind
+from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility import distributions
 from anonpipe.job.model import parse_job
+from anonpipe.pipeline import facts
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
@@ -22,6 +27,10 @@ from anonpipe.pipeline.steps import last_channels
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.looks import look_at
 from anonpipe.storage import release
+from anonpipe.verify.check import held
+from anonpipe.verify.output_control import bins_for_recipients, released_checks
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import line
 from tests import small
 from tests.attacks import panel
 
@@ -91,6 +100,60 @@ def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp
     assert "120 distinct" not in pages[0] + manifest
     assert all(small.CANARY not in text for text in (*pages, manifest, *outcome.warnings))
     assert "person" not in small.released(job).column_names
+
+
+LARGEST = (31, 37, 41, 43)
+"""Rows of the k - 1 largest units: 153 rows are of k units for certain."""
+
+
+def _with_large_units():
+    """A table of units of four rows and some much larger ones."""
+    table = _table(124)
+    place = np.repeat(np.arange(len(LARGEST)), np.array(LARGEST) - 4)
+    more = table.take(pa.array(4 * place))
+    rng = np.random.default_rng(8)
+    income = pa.array(rng.lognormal(10.0, 0.8, len(more)))
+    return pa.concat_tables([table, more.set_column(1, "income", income)])
+
+
+def _words(page):
+    return re.sub(r"<style>.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
+
+
+def test_rows_of_fewer_than_k_units_are_in_nothing_that_recipients_see(tmp_path, monkeypatch):
+    sure, asked = 1 + sum(LARGEST), []
+    monkeypatch.setattr(facts, "bins_for_recipients", lambda *of: asked.append(of) or bins_for_recipients(*of))
+    job = small.job(tmp_path, _with_large_units(), COLUMNS, measure={"queries": 100})
+    assert f"rest on {sure} or more" in " ".join(" ".join(preview(job).lines()).split())
+    outcome = small.run(job)
+    assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
+    where = release.resolve(job.output)
+    manifest, page, told = (
+        where.filesystem.cat_file(where.path(name)).decode()
+        for name in ("_manifest.json", "_report.html", "_report.json")
+    )
+    for text in (manifest, _words(page), told):
+        numbers = {number.replace(",", "") for number in re.findall(r"(?<![\w.,])\d[\d,]*(?![\d.]*\w)", text)}
+        assert "5" in numbers and not {str(sure), str(sure - 1), str(20 * sure)} & numbers
+        assert "may be of fewer than 5 units" in text
+    assert "may be of fewer than 100 units" in told
+    ends = [end for line in json.loads(manifest)["group_sizes"] for end in (line["from"], line["to"] + 1)]
+    assert set(ends) <= {5 * 2**power for power in range(9)}
+    assert any(each["original"] for each in json.loads(told)["pictures"])
+    assert asked == [(5, 160)]  # what counts are rounded to follows from their shares
+
+
+def test_of_units_with_more_rows_recipients_see_the_order_of_size_alone():
+    """One row more of the largest unit changes nothing that they see, but where a power of two is passed."""
+    steps = [UnitColumn("id", 9999, 999, 99, sure).coarse(5) for sure in range(5, 2000)]
+    assert all(step >= sure for step, sure in zip(steps, range(5, 2000), strict=True))
+    assert sorted(set(steps)) == [5 * 2**power for power in range(10)]
+    few = Verdict((held("keys.rare", 60, 99), held("local_suppression", 0.06, 0.2)))
+    told = {line(each).measured for each in released_checks(few, 5, 1000, least=80)}
+    assert told == {"rows that may be of fewer than 5 units"}
+    ages = pd.DataFrame({"age": np.arange(60)})
+    (shown,) = distributions(ages, ages, {"age": Kind.INTEGER}, bins_for_recipients(5, 80))
+    assert shown.note == "values of fewer than 5 units" and not shown.original
 
 
 def test_groups_hold_k_units_in_every_partition_and_stratum(tmp_path):

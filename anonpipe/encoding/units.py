@@ -38,6 +38,24 @@ class UnitColumn:
         """The unit that repeats so often."""
         return cls(found.name, found.rows, found.distinct, found.most, 1 + sum(found.largest))
 
+    def coarse(self, k: int) -> int:
+        """`sure` for what recipients see: as it is, it would be a count of the rows of fewer than k units."""
+        return doubled(k, self.sure)
+
+
+def doubled(k: int, least: int) -> int:
+    """The smallest of k, 2 k, 4 k and so on that is not below a number: how large it is, and no more.
+
+    Examples
+    --------
+    >>> doubled(5, 5), doubled(5, 41), doubled(5, 54), doubled(5, 80)
+    (5, 80, 80, 80)
+    """
+    rows = k
+    while rows < least:
+        rows *= 2
+    return rows
+
 
 def units_meaning(k: int) -> str:
     """What k means where units may have several rows, without a name or count of the data."""
@@ -52,7 +70,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
     return (
         f"column {unit.name!r}: {unit.rows:,} rows of {unit.distinct:,} units, up to {unit.most:,} rows each; k={k} "
         f"counts units. Distributions and other figures that count rows rest on {unit.sure:,} or more, which are of "
-        f"{k} units whichever rows they are"
+        f"{k} units whichever rows they are; for recipients, who are not told this number, on {unit.coarse(k):,}"
     )
 
 

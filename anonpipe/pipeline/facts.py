@@ -50,7 +50,7 @@ def gather(
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
         given = (tables.original, tables.released, kinds)
-        bins = {"internal": bins_for_steward(fitted.least), "external": bins_for_recipients(fitted.least)}
+        bins = {"internal": bins_for_steward(fitted.least), "external": bins_for_recipients(job.k, fitted.least_told)}
         endpoints = endpoints_of(job)
         pictures = {
             "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
@@ -60,8 +60,7 @@ def gather(
         }
     return Facts(
         job=job,
-        least=fitted.least,
-        units=fitted.unit is not None,
+        least=fitted.least_told,
         verdict=verdict,
         assessment=load_assessment(work),
         warnings=warnings,

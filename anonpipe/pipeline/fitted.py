@@ -81,6 +81,11 @@ class Fitted:
         return self.job.k if self.unit is None else self.unit.sure
 
     @property
+    def least_told(self) -> int | None:
+        """The same, coarse, for what recipients see; None where each row is a unit, and it is k."""
+        return None if self.unit is None else self.unit.coarse(self.job.k)
+
+    @property
     def whole_units(self) -> bool:
         """Whether all rows of a unit of several stay in one group, and before that in one partition."""
         return self.unit is not None and self.job.whole_units

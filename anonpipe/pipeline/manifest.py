@@ -42,12 +42,12 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
         "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
-        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k),
+        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
         "verdict": {
             "verdict": verdict.word,
             "checks": [
                 line(each).to_dict()
-                for each in released_checks(verdict, fitted.least, cut.released, job.repeat.growing)
+                for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.least_told)
             ],
         },
         "versions": {name: told for name, told in installed().items() if name != "anonpipe"},

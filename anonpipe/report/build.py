@@ -61,8 +61,8 @@ class Facts:
     ----------
     job, verdict, assessment, warnings
         As the run has them.
-    least, units
-        Records that are of k persons or units for certain, and whether units may have several.
+    least
+        Where units may have several records, those that are of k of them for certain, as recipients may be told.
     columns
         Those that the written files hold, in their order, as in the manifest.
     overlaps
@@ -93,8 +93,7 @@ class Facts:
     """
 
     job: Job
-    least: int
-    units: bool
+    least: int | None
     verdict: Verdict
     assessment: Assessment
     warnings: tuple[str, ...]
@@ -148,18 +147,18 @@ def external(facts: Facts) -> Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
     if facts.job.repeat.growing:
         facts = _of_series(facts)
-    assessed, k, series = facts.assessment, facts.least, facts.job.repeat.growing
-    open_ones = (released_check(each.check, k, facts.rows) for each in assessed.not_checked)
+    assessed, k, least, series = facts.assessment, facts.job.k, facts.least, facts.job.repeat.growing
+    open_ones = (released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return Report(
         audience="external",
         columns=words.columns(facts.job, facts.columns, external=True),
         correlations=_correlations(facts.correlations, with_original=False),
-        utility=tuple(figure(one) for one in released_measures(assessed.utility, k)),
-        risk=tuple(figure(one) for one in released_measures(assessed.risk, k)),
-        analyses=tuple(_released_analysis(one, k) for one in assessed.analyses),
-        not_checked=(*_not_checked(open_ones), *_too_few(assessed, k)),
+        utility=tuple(figure(one) for one in released_measures(assessed.utility, k, least)),
+        risk=tuple(figure(one) for one in released_measures(assessed.risk, k, least)),
+        analyses=tuple(_released_analysis(one, least or k) for one in assessed.analyses),
+        not_checked=(*_not_checked(open_ones), *_too_few(assessed, k, least)),
         files=_files(facts),
-        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows, series)),
+        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows, series, least)),
     )
 
 
@@ -251,11 +250,12 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "headline": words.headline(passed, facts.rows, lines, facts.verdict.unlimited),
         "summary": words.summary(lines),
         "k": job.k,
+        "k_of_units": facts.least is not None,
         "rows": facts.rows,
         "strata": job.strata.by,
         "partitions": facts.partitions,
         "methods": words.methods(job),
-        "guarantees": words.guarantees(job, grouped, facts.identical, facts.units),
+        "guarantees": words.guarantees(job, grouped, facts.identical, facts.least is not None),
         "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical, not_kept), *overlaps),
         "checks": lines,
         "group_sizes": tuple(
@@ -272,12 +272,15 @@ def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
     return tuple(Unchecked(what=name(check), why=limit(check)) for check in checks)
 
 
-def _too_few(assessed: Assessment, k: int) -> tuple[Unchecked, ...]:
+def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked, ...]:
     """What recipients are told in place of figures on too few records."""
-    why = f"measured on too few records, fewer than {fewest_told(k)}"
-    few = [one for one in assessed.measured if on_too_few(one.records, k)]
+    told = f"fewer than {fewest_told(k)}" if least is None else f"which may be of fewer than {fewest_told(k)} units"
+    why, rows = f"measured on too few records, {told}", least or k
+    few = [one for one in assessed.measured if on_too_few(one.records, rows)]
     figures = (one.title for one in few if not disclosive(one))
-    analyses = (f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if on_too_few(one.records, k))
+    analyses = (
+        f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if on_too_few(one.records, rows)
+    )
     return tuple(Unchecked(what=what, why=why) for what in (*figures, *analyses))
 
 

@@ -342,6 +342,7 @@ class Report(Part):
     headline: str
     summary: tuple[str, ...]
     k: int
+    k_of_units: bool = False
     rows: int
     strata: tuple[str, ...]
     partitions: int

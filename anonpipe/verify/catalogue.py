@@ -351,7 +351,10 @@ _GATED = (
     ),
     Kind(
         "records.unchanged",
-        "unchanged-record rate: records that equal an original one of their {inside}, shared by fewer than {k}",
+        lambda about: (
+            "unchanged-record rate: records that equal an original one of their {inside}, "
+            + ("which may be of fewer than {k} units" if _whom(about) == "units" else "shared by fewer than {k}")
+        ),
         "all {inside}s, after decoding",
         Audience.OPEN,
         counts=Counts.SHARE,
@@ -847,7 +850,9 @@ _FIXED = (
     Kind(
         "values.handed_on",
         lambda about: (
-            f"values of masked numbers and dates that fewer than {{k}} {_whom(about)} hold, released beyond chance"
+            "values of masked numbers and dates that "
+            + ("may be of fewer than {k} units" if _whom(about) == "units" else "fewer than {k} records hold")
+            + ", released beyond chance"
         ),
         _FILES,
         Audience.OPEN,

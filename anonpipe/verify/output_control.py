@@ -7,11 +7,13 @@ nobody says who may see it, or on how many records or columns it rests.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anonpipe.audience import Audience
+from anonpipe.encoding.units import doubled
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Binning, Estimate, Fit, Measurement
 from anonpipe.verify.catalogue import SAID, Counts
@@ -62,7 +64,9 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
     return audience is Audience.ENOUGH or (columns is not None and (columns == 0 or columns >= SEVERAL))
 
 
-def released_checks(verdict: Verdict, k: int, rows: int, series: bool = False) -> tuple[Check, ...]:
+def released_checks(
+    verdict: Verdict, k: int, rows: int, series: bool = False, least: int | None = None
+) -> tuple[Check, ...]:
     """The checks as recipients may see them.
 
     A number of rows between 0 and k is not told, as a share neither. Nor are
@@ -77,8 +81,11 @@ def released_checks(verdict: Verdict, k: int, rows: int, series: bool = False) -
     series
         Whether it is one of several of a register that grows, whose counts are rounded: a difference from the
         original would tell what they were.
+    least
+        Rows that are of k units for certain, where units have several; coarse, as what is told or not shows it.
+        It is in no words.
     """
-    told = (released_check(check, k, rows) for check in verdict.checks if check.kind is not None)
+    told = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
     return tuple(_of_series(check) for check in told) if series else tuple(told)
 
 
@@ -89,12 +96,13 @@ def _of_series(check: Check) -> Check:
     return replace(check, measured=None, withheld=Withheld.FIGURE)
 
 
-def released_check(check: Check, k: int, rows: int) -> Check:
+def released_check(check: Check, k: int, rows: int, least: int | None = None) -> Check:
     """One check as recipients may see it; what a measure says of records that it refuses is the steward's."""
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
     about = {name: value for name, value in check.about.items() if name != SAID}
-    told = replace(check, columns=(), point=None, about={**about, "k": k}, reason=reason)
-    withheld = _withheld(check, k, rows)
+    whom = {} if least is None else {"whom": "units"}
+    told = replace(check, columns=(), point=None, about={**about, "k": k, **whom}, reason=reason)
+    withheld = _withheld(check, least or k, rows)
     return told if withheld is None else replace(told, measured=None, withheld=withheld)
 
 
@@ -127,25 +135,28 @@ def on_too_few(records: int | None, k: int) -> bool:
     return records is None or records < fewest_told(k)
 
 
-def released_measures(measured: Iterable[Measurement], k: int) -> tuple[Measurement, ...]:
-    """What is not disclosive, was not measured on few records, and does not count fewer than k persons."""
-    told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, k))
-    return tuple(replace(_coarsened(_hidden_count(one, k)), worst=()) for one in told)
+def released_measures(measured: Iterable[Measurement], k: int, least: int | None = None) -> tuple[Measurement, ...]:
+    """What is not disclosive, was not measured on few records, and does not count fewer than k persons or units."""
+    told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, least or k))
+    return tuple(replace(_coarsened(_hidden_count(one, k, least)), worst=()) for one in told)
 
 
-def _hidden_count(one: Measurement, k: int) -> Measurement:
+def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
     """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
+    rows = least or k
     if one.unit != "share" or one.low is not None or one.records != one.of:
         return one
 
     def few(share: float) -> bool:
-        return 1e-6 < min(abs(share), abs(1.0 - share)) * one.of < k - 1e-6
+        return 1e-6 < min(abs(share), abs(1.0 - share)) * one.of < rows - 1e-6
 
     def told(shares: Sequence[float]) -> tuple[float, ...]:
         return tuple(math.nan if few(share) else share for share in shares)
 
     if few(one.value):
-        note = f"fewer than {k} records, or all but fewer; the figure is not reported. {one.note}".strip()
+        fewer = f"fewer than {k} records" if least is None else f"records that may be of fewer than {k} units"
+        note = f"{fewer}, or all but {'fewer' if least is None else 'such'}; the figure is not reported. {one.note}"
+        note = note.strip()
         return replace(one, value=math.nan, note=note, parts=(), curves=())
     parts = tuple(zip((name for name, _ in one.parts), told([share for _, share in one.parts]), strict=True))
     curves = tuple(replace(line, y=told(line.y), baseline=told(line.baseline)) for line in one.curves)
@@ -195,9 +206,13 @@ RELEASED_SHARES = ("changed_significance", "changed_direction", "outside")
 """Of the coefficients; not the overlap of their intervals, which of few leads back to those of the original."""
 
 
-def bins_for_recipients(k: int) -> Binning:
-    """Bins of k records of either table; nothing is gained by subtracting one rounded count from another."""
-    return Binning(k, least_released=k, from_release=True, rounded=k)
+def bins_for_recipients(k: int, least: int | None = None) -> Binning:
+    """Bins of k records of either table; nothing is gained by subtracting one rounded count from another.
+
+    Where units have several records, bins of `least`, which are of k units for certain; counts are multiples of it.
+    """
+    rows = least or k
+    return Binning(rows, rows, from_release=True, rounded=rows, units=None if least is None else k)
 
 
 def bins_for_steward(k: int) -> Binning:
@@ -205,14 +220,21 @@ def bins_for_steward(k: int) -> Binning:
     return Binning(k)
 
 
-def group_size_histogram(counts: Mapping[int, int], k: int) -> list[dict[str, Any]]:
+def group_size_histogram(counts: Mapping[int, int], k: int, units: bool = False) -> list[dict[str, Any]]:
     """Groups by size, in ranges of at least k groups each, so that no cell of the manifest is under k.
+
+    Where units have several rows, one of them may make up nearly all of a group: ranges then go from k, 2 k, 4 k
+    and so on to the next of these, as the size of one group would tell of that unit.
 
     Examples
     --------
     >>> group_size_histogram({5: 7, 6: 2, 9: 1}, 3)
     [{'from': 5, 'to': 5, 'groups': 7}, {'from': 6, 'to': 9, 'groups': 3}]
+    >>> group_size_histogram({5: 7, 6: 2, 901: 4}, 3, units=True)
+    [{'from': 3, 'to': 5, 'groups': 7}, {'from': 6, 'to': 1535, 'groups': 6}]
     """
+    if units:
+        return _doubling_ranges(counts, k)
     cells: list[dict[str, Any]] = []
     for size in sorted(counts):
         if cells and (cells[-1]["groups"] < k):
@@ -225,3 +247,12 @@ def group_size_histogram(counts: Mapping[int, int], k: int) -> list[dict[str, An
     if len(cells) == 1 and cells[0]["groups"] < k:
         return [{"from": cells[0]["from"], "to": cells[0]["to"], "groups": f"fewer than {k}"}]
     return cells
+
+
+def _doubling_ranges(counts: Mapping[int, int], k: int) -> list[dict[str, Any]]:
+    """The histogram of ranges whose ends follow from k alone."""
+    ranges: Counter[int] = Counter()
+    for size, groups in counts.items():
+        ranges[doubled(k, size // 2 + 1)] += groups
+    cells = group_size_histogram(ranges, k)
+    return [cell | {"to": 2 * cell["to"] - 1} for cell in cells]

@@ -108,7 +108,9 @@ def named(check: Check) -> str:
 
 def measured(check: Check, short: bool = False) -> str:
     """The figure with its unit, or what stands in its place."""
-    k = check.about.get("k")
+    k, units = check.about.get("k"), check.about.get("whom") == "units"
+    if units and check.withheld in (Withheld.FEW_ROWS, Withheld.FEW_OF_SHARE):
+        return f"rows that may be of fewer than {k} units"
     if check.withheld is Withheld.FEW_ROWS:
         return f"fewer than {k}"
     if check.withheld is Withheld.FEW_OF_SHARE:

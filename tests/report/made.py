@@ -228,8 +228,7 @@ def facts(failed: bool = False, **changes: Any) -> Facts:
             for name, column in job().columns.items()
             if column.role.released
         },
-        "least": 5,
-        "units": False,
+        "least": None,
         "overlaps": False,
         "created": "2026-01-31T12:00:00+00:00",
         "anonpipe": "0.1.0",

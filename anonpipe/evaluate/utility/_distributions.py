@@ -39,12 +39,16 @@ class Binning:
         Whether edges, and which categories are shown, follow from the release alone.
     rounded
         Counts of the original are told in multiples of this.
+    units
+        Where `least` records are of this many units for certain, as units have several; words then tell of units
+        alone. None where they tell of records.
     """
 
     least: int
     least_released: int = 0
     from_release: bool = False
     rounded: int = 1
+    units: int | None = None
 
     def __post_init__(self) -> None:
         if self.least < 1 or self.rounded < 1:
@@ -53,6 +57,10 @@ class Binning:
     def enough(self, counts: IntArray) -> bool:
         """Whether a bin holds enough records of both tables, given shape (2,)."""
         return bool(counts[0] >= self.least and counts[1] >= self.least_released)
+
+    def fewer(self, what: str) -> str:
+        """Fewer than are told, in words."""
+        return f"fewer than {self.least} {what}" if self.units is None else f"{what} of fewer than {self.units} units"
 
     def told(self, count: int) -> int:
         """A count of the original as it is told: never none where there is some."""
@@ -163,7 +171,7 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         released_records=len(column.new),
         original_nulls=None if 0 < nulls[0] < binning.least else binning.told(nulls[0]),
         released_nulls=nulls[1],
-        note="" if counts.shape[1] else f"fewer than {binning.least} values",
+        note="" if counts.shape[1] else binning.fewer("values"),
     )
 
 
