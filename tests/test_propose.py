@@ -24,7 +24,7 @@ from anonpipe.propose import propose
 from anonpipe.propose.codes import FEWEST_OTHERS, code_for_unknown
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.follows import derived
-from anonpipe.propose.guesses import Guess, guess
+from anonpipe.propose.guesses import Guess, guess, seen_by_others
 from anonpipe.propose.looks import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.names import quoted
 from anonpipe.propose.propose import propose_job
@@ -324,6 +324,63 @@ def test_a_number_of_persons_is_told_by_what_its_rows_agree_in(how: str) -> None
     asked = {name for name, guessed in found.items() if "number of a person" in guessed.reason}
     assert asked == (set() if how == "one column, shuffled" else {"who"})
     assert found["who"].role is (Role.MASKED if "one column" in how else Role.UNIT)
+
+
+def _visits(**more: Any) -> pa.Table:
+    """Rows of patients who live in households; sex and size tell the patients by what their rows agree in."""
+    rng = np.random.default_rng(6)
+    home = np.repeat(np.arange(150), rng.integers(1, 4, 150))
+    who = np.repeat(np.arange(len(home)), rng.integers(2, 5, len(home)))
+    made = {
+        "patient": who * 3 + 100_000,
+        "household": rng.permutation(90_000)[: len(home)][home][who] + 10_000,
+        "sex": rng.choice(["f", "m"], len(home))[who],
+        "grown": rng.integers(150, 190, len(home))[who],
+        "age": rng.integers(0, 90, len(who)),
+        "cost": rng.lognormal(5, 1, len(who)),
+    }
+    return pa.table(made | {name: values(rng, home[who]) for name, values in more.items()})
+
+
+@pytest.mark.parametrize("name", ["household", "HH_CODE", "family", "Haushalt"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64()])
+def test_numbers_of_households_are_left_out_beside_numbers_of_persons(tmp_path: Path, name: str, kind: Any) -> None:
+    table = _visits()
+    numbers = table["household"].cast(kind)
+    table = table.set_column(1, name, numbers)
+    path = tmp_path / "visits.parquet"
+    pq.write_table(table, path)
+    found = guess(look_at(table))
+    assert found["patient"].role is Role.UNIT and found[name].role is Role.DROPPED
+    assert found[name].reason.startswith("CHECK: by its name it numbers households")
+    told = yaml.safe_load(propose_job(str(path), "out", 5))
+    assert told["columns"][name]["role"] == "dropped"
+    assert [each["knows"] for each in told["measure"]["scenarios"]] == [["sex", "age"]]
+
+
+def test_numbers_of_households_are_the_unit_where_nothing_else_is() -> None:
+    alone = _visits().drop_columns(["patient", "sex", "grown"])
+    found = guess(look_at(alone))["household"]
+    assert found.role is Role.UNIT and found.reason.startswith("CHECK")
+    named = _visits()
+    named = named.rename_columns(["household_id" if name == "household" else name for name in named.column_names])
+    found = roles(named)
+    assert (found["household_id"], found["patient"]) == (Role.UNIT, Role.DROPPED)
+
+
+def test_what_is_measured_of_households_is_no_number_of_them() -> None:
+    table = _visits(
+        household_size=lambda rng, home: rng.integers(1, 14, 150)[home],
+        household_income=lambda rng, home: rng.lognormal(10, 1, 150).round()[home],
+        family_history=lambda rng, home: rng.integers(0, 2, len(home)),
+        family=lambda rng, home: rng.integers(1, 8, 150)[home],  # few: a kind, or a size
+        persons=lambda rng, home: rng.integers(1, 30, len(home)),
+    )
+    found = roles(table)
+    others = ("household_size", "household_income", "family_history", "family", "persons")
+    assert {found[name] for name in others} == {Role.MASKED}
+    masked = Guess(Kind.INTEGER, Role.MASKED)
+    assert seen_by_others({"household": masked, "household_size": masked, "age": masked}) == ("household_size", "age")
 
 
 def test_ages_costs_days_codes_and_places_number_no_units() -> None:

@@ -21,6 +21,7 @@ from anonpipe.propose.names import (
     STATUS_NAMES,
     TIME_NAMES,
     best_of,
+    names_one_unit,
     names_unit,
     quoted,
     words_of,
@@ -66,12 +67,35 @@ class Guess:
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
-    guesses = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
+    guesses = _units(looks)
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
     _survival(looks, guesses)
     return guesses
+
+
+def _units(looks: list[Look]) -> dict[str, Guess]:
+    """What each column is alone, and which of them name units: by their names, and by how their values repeat."""
+    found = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
+    numbering = [look for look in looks if _numbers_by_name(look, found[look.name])]
+    known = any(guessed.role.names_persons for guessed in found.values())
+    enough = [look for look in numbering if look.distinct > ENOUGH_ROWS]
+    unit = None if known else min(enough, key=lambda look: look.distinct, default=None)
+    for look in numbering:
+        role, reason = (Role.UNIT, _REPEATING) if look is unit else (Role.DROPPED, _NUMBERS_GROUPS)
+        found[look.name] = replace(found[look.name], role=role, reason=reason)
+    return found
+
+
+def _numbers_by_name(look: Look, guessed: Guess) -> bool:
+    """Whether whole numbers that nothing else is known of are under a name for persons or groups of persons."""
+    return (
+        guessed.role is Role.MASKED
+        and guessed.kind is Kind.INTEGER
+        and look.distinct > FEW_CODES
+        and names_one_unit(look.name)
+    )
 
 
 def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
@@ -153,7 +177,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
-    own = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
+    own = _units(looks)
     for look in looks:
         alone = own[look.name]
         if look.name not in used:
@@ -270,6 +294,11 @@ _REPEATING = (
     "several persons share a value (surname), write role: dropped; if k is to count rows, rows_per_unit: many"
 )
 
+_NUMBERS_GROUPS = (
+    "CHECK: by its name it numbers households, families or other units, and masked numbers of these mean nothing: "
+    "make it the unit (role: unit, so that k counts these), or leave it out; if it is a measurement, write role: masked"
+)
+
 _SMALLER_UNIT = (
     "CHECK: its values repeat, too, and k counts the units of the column with role unit; exchange the roles if these "
     "are the persons to be protected"
@@ -315,5 +344,7 @@ def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
 
 
 def _is_seen(name: str, guessed: Guess) -> bool:
+    if guessed.kind is Kind.INTEGER and (names_one_unit(name) or names_unit(name)):
+        return False  # a number of a household, which nobody outside knows
     starts = SEEN_NAMES + PUBLIC_DATES * (guessed.kind is Kind.DATE)
     return any(word == "age" or word.startswith(starts) for word in words_of(name))

@@ -24,6 +24,15 @@ _UNIT_NUMBERS = frozenset(
 )  # fmt: skip
 """Written without a mark between the two words."""
 
+_ONE_UNIT = frozenset(
+    ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree",
+     "patient", "person", "subject", "participant", "pupil", "student", "employee", "case", "firm", "company",
+     "enterprise")
+)  # fmt: skip
+"""Numbers under one of these names, and no other word, number units; plurals count them."""
+
+_OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
+
 _NO_SURVIVAL = frozenset(
     ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
 )
@@ -51,6 +60,20 @@ def names_unit(name: str) -> bool:
     words = words_of(name)
     together = (*words, *map("".join, pairwise(words)))  # patientno, and patient_no
     return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in together)
+
+
+def names_one_unit(name: str) -> bool:
+    """Whether a name is a word for a person or a group of persons, and says of nothing else about them.
+
+    Examples
+    --------
+    >>> [names_one_unit(name) for name in ("household", "HH_CODE", "family2")]
+    [True, True, True]
+    >>> [names_one_unit(name) for name in ("household_size", "family_history", "persons", "code")]
+    [False, False, False, False]
+    """
+    left = set(words_of(name)) - _OF_A_NUMBER
+    return bool(left) and left <= _ONE_UNIT
 
 
 def words_of(name: str) -> list[str]:
