@@ -233,3 +233,23 @@ def test_rows_without_spread_like_a_plain_count():
         groups = [cells[order[a:b]] for a, b in pairwise(starts)]
         naive = sum(len(g) for g in groups if all(np.array_equal(row, g[0], equal_nan=True) for row in g))
         assert rows_without_spread(cells, order, starts) == naive
+
+
+def test_many_columns_with_long_tails_share_a_line_each(tmp_path):
+    """Of a dozen, five are named; those that nobody may add up are all named."""
+    rng = np.random.default_rng(7)
+    tails = {f"tail{at:02d}": np.append(rng.normal(9.0, 1.0, 3_000), [9.0 + 51.0 * (at % 2), 60.0]) for at in range(12)}
+    sums = {f"sum{at}": np.append(rng.lognormal(3.0, 1.0, 3_001), 9e8) for at in range(7)}
+    table = pa.table(tails | sums)
+    told = preview(small.job(tmp_path, table, dict.fromkeys(table.column_names, NUMBER), gates=LOOSE)).warnings
+    (apart,) = [line for line in told if "than these are wide" in line]
+    assert apart.startswith(
+        "each of the columns 'tail00', 'tail01', 'tail02', 'tail03', 'tail04' and 7 more: up to 2 records stand further"
+    )
+    (lost,) = [line for line in told if "of its mean" in line]
+    assert all(f"'{name}'" in lost for name in sums)
+    assert len([line for line in told if "tail" in line]) <= 2
+    plain = {name: NUMBER | {"transform": "none"} for name in table.column_names}
+    (tmp_path / "plain").mkdir()
+    drawn = [one for one in preview(small.job(tmp_path / "plain", table, plain)).warnings if "drawn in" in one]
+    assert len(drawn) == 2 and sum("and 7 more" in one for one in drawn) == 1
