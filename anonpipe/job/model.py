@@ -683,11 +683,12 @@ class Job(Options):
         No more than 0.09 linked is the European Medicines Agency's threshold
         for published records (Policy 0070); where records are replaced in
         groups of k, which stand for 1 / k and whose k has been chosen, it is
-        that if it is more. A membership AUC of 0.6 is for masks.
+        that if it is more. A membership AUC of 0.6 is for masks, with or
+        without a hold-out: of records and columns alone something is foretold.
         """
         measure = self.measure
-        there = {"risk": measure.risk, "hold_out": bool(measure.held_out), "scenarios": bool(measure.scenarios)}
-        there |= {"strata": bool(self.strata.by)}
+        there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
+        there["hold_out"] = True  # of membership something is foretold without one
         known = {name: each.usual for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
         found = {name: usual for name, usual in known.items() if usual is not None}
         if self.mask is None or MASKERS[self.mask.method].identical_rows:

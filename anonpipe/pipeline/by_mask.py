@@ -9,6 +9,7 @@ from typing import Any
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.part_shares import PartShares
 from anonpipe.errors import JobError
+from anonpipe.evaluate.risk import rows_that_tell_no_more, told_by_moments
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -137,6 +138,29 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
             f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
             f"columns; {remedy}"
         )
+    _check_membership(job, told, rows, what)
+
+
+def _check_membership(job: Job, told: Features, rows: int, what: str) -> None:
+    """Refuse so many columns for so few records that the moments which the mask keeps tell who is in the table.
+
+    Raises
+    ------
+    JobError
+        What is foretold, how many records would do, and how many columns.
+    """
+    limit, width = job.limits["membership_auc"], told.independent
+    if limit is None or width < 1 or told_by_moments(rows, width) <= limit:
+        return
+    fewer = max((each for each in range(1, width) if told_by_moments(rows, each) <= limit), default=0)
+    raise JobError(
+        f"{what} has {rows:,} records and {width} independent feature columns, so that the means and covariances which "
+        f"mask.method {job.replacing.name} keeps tell who is in the table to an area under the curve of "
+        f"{told_by_moments(rows, width):.2f} (foretold), and gates.membership_auc is {limit:g}: "
+        f"{rows_that_tell_no_more(width, limit):,} records would do, or {fewer} columns. Drop columns, join "
+        "categories, give those with an order kind: ordinal, or take fewer strata (strata.small: merge joins small "
+        "ones); with gates.membership_auc: null it is released all the same"
+    )
 
 
 def _least(told: Features) -> int:
@@ -152,16 +176,21 @@ of three numbers and two categories: 0.35 off at 8 records, 0.2 at 20, 0.1 at 40
 """
 
 
-def needed(masker: Masker, told: Features, covariance: float) -> tuple[int, str] | None:
+def needed(
+    masker: Masker, told: Features, covariance: float, membership: float | None = None
+) -> tuple[int, str] | None:
     """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
 
     As many as moments need, also for masks that keep those of groups: of fewer
     who knows part of a record can solve for the rest (`small_groups` of `procedure`); and as
-    many as it takes that decoding can stay within the limit on covariances.
+    many as it takes that decoding can stay within the limit on covariances, and that
+    moments tell no more of who is in the table than the limit on `membership`.
     """
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
     least = max(_least(told), math.ceil(EXCHANGED / covariance))
+    if membership is not None and told.independent:
+        least = max(least, rows_that_tell_no_more(told.independent, membership))
     return least, f"{least}, which {masker.name} needs for covariances of {_least(told) - 2} feature columns"
 
 

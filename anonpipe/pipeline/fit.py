@@ -267,7 +267,10 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
         return None
     every = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
     return by_mask.needed(
-        MASKERS[job.mask.method], every.encoders.told(job.k, scanned.rows), job.gates.of_every_run["covariance"]
+        MASKERS[job.mask.method],
+        every.encoders.told(job.k, scanned.rows),
+        job.gates.of_every_run["covariance"],
+        job.limits["membership_auc"],
     )
 
 

@@ -180,6 +180,11 @@ class KnownOfTables:
         return self.tables.encoder.names
 
     @property
+    def moments(self) -> tuple[int, int]:
+        """Records and columns, should the release keep the moments of the whole table."""
+        return self.rows, len(self.features)
+
+    @property
     def link(self) -> risk.Link:
         """What ties a released record to one person."""
         return "unknown" if self.paired is None else "own"

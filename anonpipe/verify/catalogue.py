@@ -587,12 +587,12 @@ _GATED = (
             "membership_auc",
             0.6,
             "membership inference, area under the curve",
-            "the area under the curve of telling members from others, by distance or by a trained classifier: the "
-            "worse of both",
+            "the area under the curve of telling members from others, by distance, by a trained classifier, or as "
+            "foretold by the means and covariances that are kept: the worst",
             least=0.5,
             most=1,
-            figures=("membership.auc",),
-            beside=("membership.trained_auc",),
+            figures=("membership.auc", "membership.foretold"),
+            beside=("membership.trained_auc", "membership.foretold"),
             unmeasured="unmeasured.membership",
             needs=("hold_out",),
             example=0.6,

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from anonpipe.evaluate.reason import Reason
+from anonpipe.verify.catalogue import MEASURED
 from anonpipe.verify.check import Check, Outcome
 from anonpipe.verify.words import Line, content, line
 
@@ -40,11 +41,16 @@ class Verdict:
         """Gates on risks that a release has by the way it is made, of which no figure was held against a limit.
 
         Records are linked, and who is found is known to be of a stratum. Where no released record stands for a
-        person, no link is right, and membership is what is left to ask.
+        person, no link is right, and membership is what is left to ask; it is named, too, where it was measured above
+        the usual limit.
         """
         outcomes = {check.key: check.outcome for check in self.checks}
         no_link = any(check.key == "unmeasured.linkage" and check.reason is Reason.NO_LINK for check in self.checks)
         risks = ["membership_auc" if no_link else "reidentification_rate"]
+        usual = MEASURED["membership_auc"].usual or 1.0
+        told = [each.measured for each in self.checks if each.key == "risk.membership_auc"]
+        if not no_link and any(isinstance(each, float) and each > usual for each in told):
+            risks.append("membership_auc")
         risks += [name for name in ("stratum_inference",) if f"risk.{name}" in outcomes]
         return tuple(name for name in risks if outcomes.get(f"risk.{name}") is not Outcome.PASSED)
 

@@ -8,6 +8,7 @@ from anonpipe.evaluate.risk import (
     _closest_record,
     _collusion,
     _conditional_privacy,
+    _kept_moments,
     _known_attribute,
     _lasko,
     _linkability,
@@ -27,6 +28,7 @@ from anonpipe.evaluate.risk._collusion import Collusion, collusion
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
 from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
+from anonpipe.evaluate.risk._kept_moments import rows_that_tell_no_more, told_by_moments
 from anonpipe.evaluate.risk._known import (
     Alike,
     ClassShares,
@@ -86,6 +88,7 @@ MEASURES: tuple[Measure, ...] = (
     _probabilistic.MEASURE,
     _class_disclosure.MEASURE,
     _membership.MEASURE,
+    _kept_moments.MEASURE,
     _singling_out.MEASURE,
     _linkability.MEASURE,
     _attribute_inference.MEASURE,
@@ -167,10 +170,12 @@ __all__ = [
     "probabilistic_bound",
     "reaches",
     "rows_of",
+    "rows_that_tell_no_more",
     "scenario_risk",
     "score_linkage",
     "singling_out",
     "stratum_inference",
     "tail_linkage",
+    "told_by_moments",
     "trained_membership",
 ]

@@ -233,6 +233,10 @@ class Known(Protocol):
         """Names of the columns of features."""
 
     @property
+    def moments(self) -> tuple[int, int]:
+        """Records, and independent columns of features, whose moments the release keeps: of the smallest such part."""
+
+    @property
     def grouped(self) -> bool:
         """Whether each record is in one group."""
 

@@ -76,6 +76,13 @@ class KnownOfRun:
         """Names of the columns of features."""
         return tuple(feature_names(self.fitted.features))
 
+    @property
+    def moments(self) -> tuple[int, int]:
+        """Records and independent columns whose moments are kept: of the smallest stratum masked by itself."""
+        job, strata = self.fitted.job, self.fitted.strata
+        rows = min(strata.rows) if job.masks_strata else sum(strata.rows)
+        return rows, self.fitted.encoders.told(job.k, rows).independent
+
     @cached_property
     def queries(self) -> Queries:
         """The records looked for."""
