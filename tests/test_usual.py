@@ -97,7 +97,7 @@ def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):
     ],
 )
 def test_limits_that_a_job_leaves_to_the_usual_ones(changes, linked, member):
-    job = parse_job(SAID_NOTHING | changes).of_rows(HELD_OUT_OF)
+    job = parse_job(SAID_NOTHING | changes)
     assert (job.limits["reidentification_rate"], job.limits["membership_auc"]) == (linked, member)
     assert job.limits["scenario_risk"] is job.limits["stratum_inference"] is None  # no scenario, no strata
     assert parse_job(job.model_dump(mode="json")).limits == job.limits
@@ -164,7 +164,9 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):
     text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
-    assert "reidentification_rate=0.09 (usual)" in text and "membership_auc" not in text and "hold_out=0.0" in text
+    assert (
+        "reidentification_rate=0.09 (usual)" in text and "membership_auc=0.6 (usual)" in text and "hold_out=0.0" in text
+    )
 
 
 def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(tmp_path):

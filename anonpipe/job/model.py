@@ -684,11 +684,11 @@ class Job(Options):
         for published records (Policy 0070); where records are replaced in
         groups of k, which stand for 1 / k and whose k has been chosen, it is
         that if it is more. A membership AUC of 0.6 is for masks, with or
-        without a hold-out: of records and columns alone something is foretold.
+        without a hold-out: what means and covariances tell is expected of any table.
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
-        there["hold_out"] = True  # of membership something is foretold without one
+        there["hold_out"] = True  # of membership something is expected without one
         known = {name: each.usual for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
         found = {name: usual for name, usual in known.items() if usual is not None}
         if self.mask is None or MASKERS[self.mask.method].identical_rows:

@@ -63,11 +63,6 @@ class Features:
     categories: tuple[tuple[int, ...], ...] = ()
     numbers: tuple[Number, ...] = ()
 
-    @property
-    def independent(self) -> int:
-        """Columns, with those that are drawn given, less one of each attribute whose columns add up to the same."""
-        return self.width + self.conditioning - sum(len(each) > 1 for each in self.categories)
-
 
 @dataclass(frozen=True)
 class Ends:

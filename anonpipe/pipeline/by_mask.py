@@ -9,7 +9,7 @@ from typing import Any
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.part_shares import PartShares
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import rows_that_tell_no_more, told_by_moments
+from anonpipe.evaluate.risk import Width, rows_that_tell_no_more, told_by_moments
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -37,7 +37,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
             f"({_IN_GROUPS}), which then hold k={job.k} units"
         )
     masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
-    _check(job, masker, told, strata)
+    _check(job, masker, told, strata, encoders.kept)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
@@ -112,7 +112,7 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
 _IN_GROUPS = "cluster: {method: mdav} in place of any mask"
 
 
-def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
+def _check(job: Job, masker: Masker, told: Features, strata: Strata, width: Width) -> None:
     """Refuse what the columns or the strata do not allow, before any work.
 
     Masked records must not be mixed from so few that they are these: with
@@ -138,26 +138,25 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata) -> None:
             f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
             f"columns; {remedy}"
         )
-    _check_membership(job, told, rows, what)
+    _check_membership(job, width, rows, what)
 
 
-def _check_membership(job: Job, told: Features, rows: int, what: str) -> None:
+def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
     """Refuse so many columns for so few records that the moments which the mask keeps tell who is in the table.
 
     Raises
     ------
     JobError
-        What is foretold, how many records would do, and how many columns.
+        What is expected, and how many records would do.
     """
-    limit, width = job.limits["membership_auc"], told.independent
-    if limit is None or width < 1 or told_by_moments(rows, width) <= limit:
+    limit = job.limits["membership_auc"]
+    if limit is None or width.columns < 1 or told_by_moments(rows, width) <= limit:
         return
-    fewer = max((each for each in range(1, width) if told_by_moments(rows, each) <= limit), default=0)
     raise JobError(
-        f"{what} has {rows:,} records and {width} independent feature columns, so that the means and covariances which "
-        f"mask.method {job.replacing.name} keeps tell who is in the table to an area under the curve of "
-        f"{told_by_moments(rows, width):.2f} (foretold), and gates.membership_auc is {limit:g}: "
-        f"{rows_that_tell_no_more(width, limit):,} records would do, or {fewer} columns. Drop columns, join "
+        f"{what} has {rows:,} records and {width.columns} independent feature columns, so that the means and "
+        f"covariances which mask.method {job.replacing.name} keeps tell who is in the table to an area under the curve "
+        f"of {told_by_moments(rows, width):.2f} expected, and gates.membership_auc is {limit:g}: "
+        f"{rows_that_tell_no_more(width, limit):,} records would do. Drop columns, join "
         "categories, give those with an order kind: ordinal, or take fewer strata (strata.small: merge joins small "
         "ones); with gates.membership_auc: null it is released all the same"
     )
@@ -177,7 +176,7 @@ of three numbers and two categories: 0.35 off at 8 records, 0.2 at 20, 0.1 at 40
 
 
 def needed(
-    masker: Masker, told: Features, covariance: float, membership: float | None = None
+    masker: Masker, told: Features, covariance: float, width: Width, membership: float | None
 ) -> tuple[int, str] | None:
     """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
 
@@ -189,8 +188,8 @@ def needed(
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
     least = max(_least(told), math.ceil(EXCHANGED / covariance))
-    if membership is not None and told.independent:
-        least = max(least, rows_that_tell_no_more(told.independent, membership))
+    if membership is not None and width.columns:
+        least = max(least, rows_that_tell_no_more(width, membership))
     return least, f"{least}, which {masker.name} needs for covariances of {_least(told) - 2} feature columns"
 
 

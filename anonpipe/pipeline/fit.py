@@ -270,6 +270,7 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
         MASKERS[job.mask.method],
         every.encoders.told(job.k, scanned.rows),
         job.gates.of_every_run["covariance"],
+        every.encoders.kept,
         job.limits["membership_auc"],
     )
 

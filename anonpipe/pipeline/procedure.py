@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.classes import ClassColumn, Compound
 from anonpipe.encoding.conditioning import ConditioningEncoder
@@ -19,6 +21,7 @@ from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk import Width, width_of
 from anonpipe.methods.executor import Pass, RowsPass, passes
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number
@@ -55,6 +58,14 @@ class Encoders:
     probabilities: ProbabilityDecoder | None
     unit: UnitColumn | None = None
     rounded: RoundedColumns | None = None
+
+    @property
+    def kept(self) -> Width:
+        """Of the columns whose moments a method keeps what decides how much these tell."""
+        numbers = len(self.features.numbers) + self.conditioning.width
+        nulls = [each.null_share for each in self.features.numbers if each.stop - each.start == 2]
+        shares = [np.array([one, 1.0 - one]) for one in nulls] + [each.shares for each in self.features.categories]
+        return width_of(numbers, shares)
 
     def told(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""

@@ -160,6 +160,7 @@ class KnownOfTables:
     own_group = None
     alike = None
     groups = Reason.ONLY_A_RUN
+    moments = Reason.ONLY_A_RUN
     classes = Reason.ONLY_A_RUN
     strata = Reason.ONLY_A_RUN
     assigned = Reason.ONLY_A_RUN
@@ -178,11 +179,6 @@ class KnownOfTables:
     def features(self) -> Sequence[str]:
         """Names of the columns."""
         return self.tables.encoder.names
-
-    @property
-    def moments(self) -> tuple[int, int]:
-        """Records and columns, should the release keep the moments of the whole table."""
-        return self.rows, len(self.features)
 
     @property
     def link(self) -> risk.Link:

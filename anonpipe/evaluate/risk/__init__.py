@@ -73,6 +73,7 @@ from anonpipe.evaluate.risk._stratum import StratumInference, least_shown, strat
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
 from anonpipe.evaluate.risk._trained_membership import trained_membership
 from anonpipe.evaluate.risk._whitened import Whitened
+from anonpipe.evaluate.risk._width import Width, width_of
 
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
@@ -140,6 +141,7 @@ __all__ = [
     "Tolerances",
     "Whitened",
     "WholeGroups",
+    "Width",
     "around",
     "assigned_cells",
     "assignment",
@@ -178,4 +180,5 @@ __all__ = [
     "tail_linkage",
     "told_by_moments",
     "trained_membership",
+    "width_of",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
+from anonpipe.evaluate.risk._width import Width
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -233,8 +234,8 @@ class Known(Protocol):
         """Names of the columns of features."""
 
     @property
-    def moments(self) -> tuple[int, int]:
-        """Records, and independent columns of features, whose moments the release keeps: of the smallest such part."""
+    def moments(self) -> tuple[int, Width] | Reason:
+        """Records whose moments the release keeps, of the smallest such part, and of which columns."""
 
     @property
     def grouped(self) -> bool:

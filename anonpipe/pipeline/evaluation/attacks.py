@@ -77,11 +77,16 @@ class KnownOfRun:
         return tuple(feature_names(self.fitted.features))
 
     @property
-    def moments(self) -> tuple[int, int]:
-        """Records and independent columns whose moments are kept: of the smallest stratum masked by itself."""
+    def moments(self) -> tuple[int, risk.Width] | Reason:
+        """Records whose moments are kept, of the smallest stratum that is masked by itself, and of which columns.
+
+        Where a hold-out was asked for and is too small, nothing stands in for what it should have measured.
+        """
+        if isinstance(self.held, Reason) and self.held is not Reason.NO_HOLD_OUT:
+            return self.held
         job, strata = self.fitted.job, self.fitted.strata
         rows = min(strata.rows) if job.masks_strata else sum(strata.rows)
-        return rows, self.fitted.encoders.told(job.k, rows).independent
+        return rows, self.fitted.encoders.kept
 
     @cached_property
     def queries(self) -> Queries:

@@ -32,6 +32,7 @@ def test_what_is_missing_is_told_as_a_reason():
         own_row=None, own_group=None, unlinked=Reason.NO_LINK, pairs=Reason.NO_PAIRS, groups=Reason.NO_GROUPS,
         classes=Reason.NO_CLASS, held=Reason.NO_HOLD_OUT, guessed=Reason.FEW_HELD, grouped=False, features=("x", "y"),
         smallest_group=Reason.AVERAGED_UNDEFINED, strata=Reason.NO_STRATA,
+        moments=Reason.ONLY_A_RUN,
         scenarios=Reason.NO_SCENARIO, assigned=Reason.SPANNING, singled=Reason.NO_HOLD_OUT, halves=Reason.FEW_HELD,
     )  # fmt: skip
     told = {key: measure.of(nothing) for key, measure in BY_KEY.items() if key not in ("lasko", "closest_record")}
@@ -48,6 +49,7 @@ def test_what_is_missing_is_told_as_a_reason():
         "probabilistic": Reason.AVERAGED_UNDEFINED,
         "sensitive": Reason.NO_CLASS,
         "membership": Reason.NO_HOLD_OUT,
+        "moments": Reason.ONLY_A_RUN,
         "singling_out": Reason.NO_HOLD_OUT,
         "linkability": Reason.FEW_HELD,
         "attribute_inference": Reason.FEW_HELD,

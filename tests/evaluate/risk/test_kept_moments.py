@@ -1,0 +1,95 @@
+"""What means and covariances that are kept tell of who is in the table: expected, drawn, refused and limited."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk import rows_that_tell_no_more, told_by_moments, width_of
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.preview import preview
+from tests import small
+
+
+def attacked(rows, numbers, attributes, seed):
+    """Literally: two samples of one population, distances of all to the first one's mean in its covariance."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(2 * rows, numbers))]
+    parts += [np.eye(len(s))[rng.choice(len(s), 2 * rows, p=s)][:, 1:] for s in attributes]
+    table = np.hstack(parts)
+    inside = table[:rows]
+    away = table - inside.mean(axis=0)
+    far = np.einsum("ij,jk,ik->i", away, np.linalg.inv(np.cov(inside.T)), away)
+    return (far[:rows, None] < far[None, rows:]).mean()
+
+
+TABLES = {
+    "numbers": (300, 25, [], 0.02),
+    "halves": (400, 0, [np.array([0.5, 0.5])] * 40, 0.03),
+    "rare categories": (800, 2, [np.array([0.6, 0.3, 0.07, 0.03])] * 20, 0.02),
+    "answers from 1 to 5": (600, 0, [np.array([0.1, 0.2, 0.4, 0.2, 0.1])] * 15, 0.02),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_expected_is_what_an_attack_finds(name):
+    rows, numbers, attributes, within = TABLES[name]
+    found = np.mean([attacked(rows, numbers, attributes, seed) for seed in range(8)])
+    assert told_by_moments(rows, width_of(numbers, attributes)) == pytest.approx(found, abs=within)
+    assert found > 0.52  # there is something to be told
+
+
+def test_more_records_tell_less_and_as_few_as_columns_tell_all():
+    width = width_of(12, [np.array([0.7, 0.2, 0.1])])
+    told = [told_by_moments(rows, width) for rows in (15, 16, 40, 400, 40_000)]
+    assert told[0] == 1.0 and told == sorted(told, reverse=True) and told[-1] < 0.501
+    enough = rows_that_tell_no_more(width, 0.55)
+    assert told_by_moments(enough, width) <= 0.55 < told_by_moments(enough - 1, width)
+    with pytest.raises(InputError, match="moments of 1 records"):
+        told_by_moments(1, width)
+
+
+def wide(rows, columns, seed=1):
+    rng = np.random.default_rng(seed)
+    return pa.table({f"c{at}": rng.normal(size=rows) for at in range(columns)})
+
+
+def job(folder, table, **changes):
+    columns = {name: {"kind": "continuous"} for name in table.column_names}
+    return small.job(folder, table, columns, **{"measure": {"utility": False, "queries": 100}} | changes)
+
+
+@pytest.mark.parametrize("mask", ["local_synthesis", "spectral_swap", "synthesis", "data_shuffle"])
+def test_too_many_columns_for_the_records_are_refused_before_any_work(tmp_path, mask):
+    given = job(tmp_path, wide(150, 40), mask={"method": mask})
+    for look in (preview, small.run):
+        with pytest.raises(
+            JobError, match=r"150 records and 40 independent .* 0\.\d\d expected, .* is 0\.6: \d\d\d rec"
+        ):
+            look(given)
+    assert small.left_behind(tmp_path) == []
+
+
+def test_without_the_limit_it_is_released_and_the_verdict_names_it(tmp_path):
+    given = job(tmp_path, wide(150, 40), mask={"method": "local_synthesis"}, gates={"membership_auc": None})
+    verdict, assessment = pipeline.assess_only(given)
+    assert assessment.measurement("membership.expected").value > 0.8
+    assert "membership_auc" in verdict.unlimited and not verdict.failed
+
+
+def test_groups_that_tell_members_more_than_usual_are_named(tmp_path):
+    assert "membership_auc" in pipeline.assess_only(job(tmp_path, wide(150, 40)))[0].unlimited
+    assert "membership_auc" not in pipeline.assess_only(job(tmp_path / "few", wide(600, 3)))[0].unlimited
+
+
+def test_a_small_stratum_decides_and_is_merged_where_that_is_asked(tmp_path):
+    table = wide(600, 20).append_column("side", pa.array(["a"] * 300 + ["b"] * 230 + ["c"] * 70))
+    columns = {name: {"kind": "continuous"} for name in table.column_names[:-1]}
+    columns["side"] = {"kind": "categorical", "role": "key"}
+    given = {"mask": {"method": "local_synthesis"}, "measure": {"utility": False, "queries": 100}}
+    with pytest.raises(JobError, match="the smallest stratum has 70 records"):
+        preview(small.job(tmp_path, table, columns, strata={"by": ["side"]}, **given))
+    merged = preview(small.job(tmp_path, table, columns, strata={"by": ["side"], "small": "merge"}, **given))
+    assert sorted(rows for _, rows in merged.strata) == [230, 370]
