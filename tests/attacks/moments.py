@@ -3,9 +3,9 @@
     python -m tests.attacks.moments
 
 No neighbour is looked for, nothing is trained and nobody else's record is needed: persons are ranked by their
-Mahalanobis distance to the mean of the release, in its covariance. Half of each table is released, the other half never
-was in it. Printed are the area under the curve, the members found by who is wrong about 1 % of the others, and what a run
-expects beforehand; the usual limit (0.6) refuses what is above it before any work.
+Mahalanobis distance to the mean of the release, in its covariance. Half of each table is released, the other half
+never was in it. Printed are the area under the curve, the members found by who is wrong about 1 % of the others, and
+what a run expects beforehand; the usual limit (0.6) refuses what is above it before any work.
 """
 
 from __future__ import annotations
