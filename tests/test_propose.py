@@ -20,6 +20,7 @@ from anonpipe.api import anonymize
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
+from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
 from anonpipe.propose.codes import FEWEST_OTHERS, code_for_unknown
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
@@ -266,6 +267,21 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
     assert words in text and ("in place of\n# these two lines" in text) == (found is not None)
     if "dead" not in columns:
         parse_job(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(("columns", "asked"), [(60, True), (6, False)])
+def test_many_columns_for_the_records_are_asked_about_as_the_plan_refuses_them(tmp_path, columns, asked):
+    rng = np.random.default_rng(1)
+    table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
+    pq.write_table(pa.table(table | {"side": rng.choice(["a", "b"], 300)}), tmp_path / "a.parquet")
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    assert ("tell who is in so small a table" in text) == asked
+    job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
+    if asked:
+        with pytest.raises(JobError, match="independent feature columns"):
+            preview(job)
+    else:
+        assert preview(job).exit_code == 0
 
 
 @pytest.mark.parametrize(

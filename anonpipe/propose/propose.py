@@ -200,6 +200,7 @@ def _write(
         why=chosen_road.why,
         mask=chosen_road.mask if needs is None else None,
         merge=chosen_road.merge,
+        crowded=chosen_road.enough if needs is None else 0,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
