@@ -8,8 +8,10 @@ import pytest
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.evaluation import Assessment, limits_of
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from tests import small
@@ -158,8 +160,22 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
     monkeypatch.setattr("anonpipe.job.model.HELD_OUT", 0.2)  # of 600 a twentieth is too few for a control
     verdict, _ = pipeline.assess_only(silent(tmp_path))
     checks = {check.key: check for check in verdict.checks}
-    assert checks["risk.membership_auc"].limit == 0.6 and checks["rows.lost"].measured == 0
+    assert checks["risk.membership_auc"].limit is None  # of a control of 120 the interval would reach it by chance
+    assert checks["rows.lost"].measured == 0
     assert any("of 600 rows were set aside (measure.hold_out)" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize(("held", "limit"), [(799, None), (800, 0.6)])
+def test_the_usual_limit_on_members_is_held_where_enough_were_set_aside(held, limit):
+    job = parse_job(SAID_NOTHING)
+    found = [
+        Measurement("membership.auc", "-", 0.55, "-", "-", "-", held, 20_000, low=0.5, high=0.61),
+        Measurement("membership.expected", "-", 0.51, "-", "-", "-", 20_000, 20_000),
+    ]
+    assert limits_of(job, Assessment(risk=tuple(found)))["membership_auc"] == limit
+    assert limits_of(job, Assessment(risk=tuple(found[1:])))["membership_auc"] == 0.6  # without a hold-out
+    own = parse_job(SAID_NOTHING | {"gates": {"membership_auc": 0.7}})
+    assert limits_of(own, Assessment(risk=tuple(found)))["membership_auc"] == 0.7
 
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):

@@ -13,6 +13,12 @@ from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 
+ENOUGH_HELD = 800
+"""Held-out records from which the usual limit on membership is held: of a usual hold-out there are some 1,000.
+
+With 300 the standard error of the trained classifier's area is 0.028, so that honest releases would reach the limit.
+"""
+
 UPPER_ENDS = "figures of risk in the verdict are upper ends of 95 % intervals; beside a column stands what was measured"
 
 
@@ -40,7 +46,7 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
 
 
 def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
-    """The limits that are held: the job's own in any case, usual ones where there is a figure to hold against them.
+    """The limits that are held: the job's own in any case, usual ones where there is a figure that is sure enough.
 
     Examples
     --------
@@ -55,10 +61,15 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
 
     def told(name: str) -> bool:
         found = gated(name, assessment.measured)
-        return found is not None and not isnan(_judged(name, found))
+        return found is not None and not isnan(_judged(name, found)) and not _of_few_held(found)
 
     usual = job.gates.left_to_usual
     return {name: limit if name not in usual or told(name) else None for name, limit in job.limits.items()}
+
+
+def _of_few_held(found: Measurement) -> bool:
+    """Whether members were told from so few others that the interval reaches the usual limit by chance."""
+    return found.name in ("membership.auc", "membership.trained_auc") and found.records < ENOUGH_HELD
 
 
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
