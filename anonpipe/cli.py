@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +54,10 @@ def main() -> None:
     """Run the command line; errors become one clear message and an exit code."""
     gc.set_threshold(FEW_COLLECTIONS)
     try:
-        app()
+        try:
+            app()
+        finally:
+            _written()
     except AnonpipeError as error:
         display.say("[bold red]error:[/]", str(error))
         sys.exit(error.exit_code)
@@ -66,6 +70,16 @@ def main() -> None:
         sys.exit(getattr(errors, failure.kind).exit_code)
     display.say("[bold red]error:[/]", f"{failure.message}; please report this line: it holds no value of the data")
     sys.exit(AnonpipeError.exit_code)
+
+
+def _written() -> None:
+    """Write what is still kept back, so that a full disk is told as one, however little was to be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries again at its end
+        if not isinstance(error, BrokenPipeError):  # who reads has seen enough
+            raise
 
 
 def _form(as_json: bool, quiet: bool) -> Form:

@@ -400,11 +400,21 @@ def test_the_plan_warns_of_conditions_that_no_row_meets(tmp_path, changes, told)
     assert told is None or told in found[0]
 
 
-def test_full_standard_output(job_file):
+@pytest.mark.parametrize("little", [False, True])
+def test_full_standard_output(job_file, little):
     data = yaml.safe_load(job_file.read_text())["input"]
+    command = _command("--version") if little else _command("init", data)
     with open("/dev/full", "w") as full:
-        done = subprocess.run(_command("init", data), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 4 and done.stderr.startswith("error: the disk is full") and "Trace" not in done.stderr
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(job_file):
+    command = _command("init", yaml.safe_load(job_file.read_text())["input"])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
+        done.stdout.close()
+        told = done.stderr.read()
+    assert "Error" not in told and "error" not in told
 
 
 def test_demo_through_a_cluster(tmp_path):
