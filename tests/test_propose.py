@@ -936,3 +936,12 @@ def test_one_person_twice_leaves_his_number_a_number_of_persons(name: str) -> No
     age = np.random.default_rng(1).integers(18, 99, 401)
     found = guess(look_at(pa.table({name: number, "age": age})))[name]
     assert found.role is Role.UNIT and found.reason.startswith("CHECK: its name says so")
+
+
+def test_numbers_of_persons_are_the_unit_beside_numbers_of_visits(tmp_path):
+    rng = np.random.default_rng(1)
+    person = np.sort(rng.integers(0, 330, 800))
+    table = pa.table({"person": person, "visit_no": np.arange(800), "weight": rng.normal(70, 9, 800)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
+    assert (columns["person"]["role"], columns["visit_no"]["role"]) == ("unit", "identifier")

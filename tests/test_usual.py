@@ -195,3 +195,14 @@ def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(
     text = page.read_text()
     assert "20 of 100 records of the table were drawn at random and set aside" in text and "takes 1.25 times" in text
     assert "records linked correctly 0.3 (usual 0.09)" in text
+
+
+@pytest.mark.parametrize("limit", [True, False, float("inf"), float("nan")])
+def test_a_limit_is_a_number(limit):
+    with pytest.raises(JobError, match=r"gates: mean is (true|false|inf|nan)"):
+        parse_job(SAID_NOTHING | {"gates": {"mean": limit}})
+
+
+def test_a_limit_that_nothing_can_be_beyond_is_none(tmp_path):
+    verdict, _ = pipeline.assess_only(silent(tmp_path, gates={"reidentification_rate": 1}))
+    assert verdict.word == "passed, with no limit on reidentification_rate"

@@ -198,6 +198,19 @@ class _Gates(Options):
     of a 95 % interval is held against the limit.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers(cls, content: Any) -> Any:
+        """A limit is a number that something can be beyond: YAML reads yes and on as true, which would count as 1."""
+        for name, limit in content.items() if isinstance(content, dict) else ():
+            if isinstance(limit, bool):
+                raise ValueError(
+                    f"{name} is {str(limit).lower()}, as which YAML reads yes, no, on and off; give a number"
+                )
+            if isinstance(limit, float) and not math.isfinite(limit):
+                raise ValueError(f"{name} is {limit:g}; give a number that is reached")
+        return content
+
     @property
     def of_every_run(self) -> dict[str, float]:
         """The limits on what every run measures."""

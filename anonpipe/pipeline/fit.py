@@ -226,7 +226,7 @@ def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str
         raise InputError(
             f"column {unit.name!r} repeats, and measure.hold_out has to set aside all rows of a person together, which "
             "must be known before the table is read: give the column role: unit, or set nobody aside by "
-            "measure.hold_out: 0"
+            f"measure.hold_out: 0; if up to {unit.most:,} rows of one value are an error in the data, mend it"
         )
     return unit, warnings
 

@@ -21,6 +21,7 @@ from anonpipe.propose.names import (
     STATUS_NAMES,
     TIME_NAMES,
     best_of,
+    names_one_person,
     names_one_unit,
     names_unit,
     quoted,
@@ -79,9 +80,14 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
     """What each column is alone, and which of them name units: by their names, and by how their values repeat."""
     found = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
     numbering = [look for look in looks if _numbers_by_name(look, found[look.name])]
-    known = any(guessed.role.names_persons for guessed in found.values())
+    roles = {guessed.role for guessed in found.values()}
     enough = [look for look in numbering if look.distinct > ENOUGH_ROWS]
-    unit = None if known else min(enough, key=lambda look: look.distinct, default=None)
+    persons = [look for look in enough if names_one_person(look.name)]
+    if Role.UNIT in roles or (
+        Role.IDENTIFIER in roles and not persons
+    ):  # beside numbers of visits, persons are the unit
+        enough = []
+    unit = min(persons or enough, key=lambda look: look.distinct, default=None) if enough else None
     for look in numbering:
         role, reason = (Role.UNIT, _REPEATING) if look is unit else (Role.DROPPED, _NUMBERS_GROUPS)
         found[look.name] = replace(found[look.name], role=role, reason=reason)

@@ -31,6 +31,9 @@ _ONE_UNIT = frozenset(
 )  # fmt: skip
 """Numbers under one of these names, and no other word, number units; plurals count them."""
 
+_ONE_PERSON = frozenset(("patient", "person", "subject", "participant", "pupil", "student", "employee"))
+"""Of these, those that name persons."""
+
 _OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
 
 _NO_SURVIVAL = frozenset(
@@ -74,6 +77,17 @@ def names_one_unit(name: str) -> bool:
     """
     left = set(words_of(name)) - _OF_A_NUMBER
     return bool(left) and left <= _ONE_UNIT
+
+
+def names_one_person(name: str) -> bool:
+    """Whether a name is a word for a person, and says of nothing else about him.
+
+    Examples
+    --------
+    >>> [names_one_person(name) for name in ("person", "Patient_no", "household")]
+    [True, True, False]
+    """
+    return names_one_unit(name) and bool(set(words_of(name)) & _ONE_PERSON)
 
 
 def words_of(name: str) -> list[str]:

@@ -42,7 +42,7 @@ class Verdict:
 
         Records are linked, and who is found is known to be of a stratum. Where no released record stands for a
         person, no link is right, and membership is what is left to ask; it is named, too, where it was measured above
-        the usual limit.
+        the usual limit. A limit of 1, which nothing can be beyond, is none.
         """
         outcomes = {check.key: check.outcome for check in self.checks}
         no_link = any(check.key == "unmeasured.linkage" and check.reason is Reason.NO_LINK for check in self.checks)
@@ -52,7 +52,8 @@ class Verdict:
         if not no_link and any(isinstance(each, float) and each > usual for each in told):
             risks.append("membership_auc")
         risks += [name for name in ("stratum_inference",) if f"risk.{name}" in outcomes]
-        return tuple(name for name in risks if outcomes.get(f"risk.{name}") is not Outcome.PASSED)
+        held = {each.key for each in self.checks if each.outcome is Outcome.PASSED and (each.limit or 0.0) < 1.0}
+        return tuple(name for name in risks if f"risk.{name}" not in held)
 
     @property
     def failed(self) -> tuple[Check, ...]:
