@@ -885,7 +885,7 @@ class Job(Options):
                 if part in needs and not getattr(self.measure, part):
                     off = f"measure.{part} is off; switch it on"
                     raise ValueError(f"gates.{name} limits a measure of {part}, and {off}")
-            if "hold_out" in needs and not (self.measure.held_out or self.measure.hold_out == USUAL):
+            if "hold_out" in needs and not self.measure.hold_out:
                 raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
             if "scenarios" in needs and not self.measure.scenarios:
                 raise ValueError(

@@ -150,12 +150,15 @@ def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
         What is expected, and how many records would do.
     """
     limit = job.limits["membership_auc"]
-    if limit is None or width.columns < 1 or told_by_moments(rows, width) <= limit:
+    if limit is None or width.columns < 1:
+        return
+    expected = told_by_moments(rows, width)
+    if expected <= limit:
         return
     raise JobError(
         f"{what} has {rows:,} records and {width.columns} independent feature columns, so that the means and "
         f"covariances which mask.method {job.replacing.name} keeps tell who is in the table to an area under the curve "
-        f"of {told_by_moments(rows, width):.2f} expected, and gates.membership_auc is {limit:g}: "
+        f"of {expected:.2f} expected, and gates.membership_auc is {limit:g}: "
         f"{rows_that_tell_no_more(width, limit):,} records would do. Drop columns, join "
         "categories, give those with an order kind: ordinal, or take fewer strata (strata.small: merge joins small "
         "ones); with gates.membership_auc: null it is released all the same"
