@@ -60,8 +60,8 @@ class Role(StrEnum):
         return self.released and not self.synthesized
 
 
+# Roles of columns that are not in the release, and need no kind
 NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
-"""Roles of columns that are not in the release, and need no kind."""
 
 
 _DRAWN_IN = (
@@ -69,6 +69,7 @@ _DRAWN_IN = (
     "keeps them: what was held against the original is without these"
 )
 
+# What became of a masked number or date by each `transform`, in words for recipients
 TRANSFORMS: Mapping[str, str] = {
     "normal_scores": "masked by the normal scores of their ranks, and released with the distribution that they had "
     "(inside each stratum, survival times also by event): values that k or more records hold keep their shares, others "
@@ -81,71 +82,44 @@ TRANSFORMS: Mapping[str, str] = {
     "none": "masked as they are: means and covariances were held against the original's, and the shape of the "
     "distribution was not kept. " + _DRAWN_IN,
 }
-"""What became of a masked number or date by each `transform`, in words for recipients."""
 
 
 class Column(BaseModel):
-    """One column as the job declares it.
-
-    Attributes
-    ----------
-    kind, role
-        See `Kind` and `Role`. Role `unit` names what k counts: the person, household or enterprise,
-        of which there may be several rows; it is not released. Where the role is `identifier`, `unit` or `dropped` the
-        kind says nothing and can be left out; it then counts as categorical.
-    bounds
-        Smallest and largest permissible value, or None for no limit on that
-        side; in the column's unit, ISO dates for kind `date`. Declared, never
-        taken from the data: an observed extreme is one person's true value.
-        No time until an event is below 0: a column with role `survival_time`
-        has the lower bound 0 unless another is declared.
-    step
-        Released values are multiples of `step` counted from zero (days for
-        kind `date`). 1 for integers and dates unless given: of points in time
-        the time of day (UTC) is then lost. 0.0416666666667 keeps hours.
-    levels
-        The permissible categories; for kind `ordinal`, in ascending order.
-    event
-        For role `survival_status`: the values that mean that the event
-        happened; all others are censored.
-    missing
-        `carry`: nulls are information, masked and released as nulls again;
-        `error`: a null is refused.
-    weight
-        Multiplies the column's squared differences in grouping distances.
-    transform
-        `normal_scores`: the column is masked by the normal scores of its
-        ranks inside each stratum (a survival time also by event), and released with
-        the distribution that it had there: values of k or more records keep
-        their shares, others are means of k or more. What methods keep of means and
-        covariances holds for the scores. `log`: it is masked by its natural
-        logarithm, for positive
-        values with a long tail to the right (Lasko & Vinterbo 2010, section
-        IV.A). The lower bound must be declared, above 0, or 0 with a step,
-        which is then added to every value before. What methods keep of
-        means and covariances holds for the logarithms. `none`: the values as
-        they are. A job that says nothing has `normal_scores`, and `none` where
-        its methods need the column's own scale (`mask: generalize`, whose
-        intervals are of the unit; distances in parts of the range).
-    extremes
-        Of a column with transform `none` or `log`. `draw_in`: values of fewer
-        than k records that stand apart from all others, and would be given
-        away by the mean of any k, are drawn in to the next value before
-        anything else is done, in each stratum. `keep`: nothing is.
-    """
+    """One column as the job declares it."""
 
     # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": []})
 
+    # kind, role: see `Kind` and `Role`. Role `unit` names what k counts: the person, household or enterprise, of which
+    # there may be several rows; it is not released. Where the role is `identifier`, `unit` or `dropped` the kind says
+    # nothing and can be left out; it then counts as categorical.
     kind: Kind
     role: Role = Role.MASKED
+    # Smallest and largest permissible value, or None for no limit on that side; in the column's unit, ISO dates for
+    # kind `date`. Declared, never taken from the data: an observed extreme is one person's true value. No time until an
+    # event is below 0: a column with role `survival_time` has the lower bound 0 unless another is declared.
     bounds: tuple[float | str | None, float | str | None] | None = None
+    # Released values are multiples of `step` counted from zero (days for kind `date`). 1 for integers and dates unless
+    # given: of points in time the time of day (UTC) is then lost. 0.0416666666667 keeps hours.
     step: float | None = Field(default=None, gt=0)
-    levels: tuple[Scalar, ...] | None = None
+    levels: tuple[Scalar, ...] | None = None  # The permissible categories; for kind `ordinal`, in ascending order
+    # For role `survival_status`: the values that mean that the event happened; all others are censored
     event: tuple[Scalar, ...] | None = None
+    # `carry`: nulls are information, masked and released as nulls again; `error`: a null is refused
     missing: Literal["carry", "error"] = "carry"
-    weight: float = Field(default=1.0, ge=0)
+    weight: float = Field(default=1.0, ge=0)  # Multiplies the column's squared differences in grouping distances
+    # `normal_scores`: the column is masked by the normal scores of its ranks inside each stratum (a survival time also
+    # by event), and released with the distribution that it had there: values of k or more records keep their shares,
+    # others are means of k or more. What methods keep of means and covariances holds for the scores. `log`: it is
+    # masked by its natural logarithm, for positive values with a long tail to the right (Lasko & Vinterbo 2010, section
+    # IV.A). The lower bound must be declared, above 0, or 0 with a step, which is then added to every value before.
+    # What methods keep of means and covariances holds for the logarithms. `none`: the values as they are. A job that
+    # says nothing has `normal_scores`, and `none` where its methods need the column's own scale (`mask: generalize`,
+    # whose intervals are of the unit; distances in parts of the range).
     transform: Literal["normal_scores", "log", "none"] | None = None
+    # Of a column with transform `none` or `log`. `draw_in`: values of fewer than k records that stand apart from all
+    # others, and would be given away by the mean of any k, are drawn in to the next value before anything else is done,
+    # in each stratum. `keep`: nothing is.
     extremes: Literal["draw_in", "keep"] = "draw_in"
 
     @model_validator(mode="before")

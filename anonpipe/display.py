@@ -466,13 +466,7 @@ _LONG_HEADING = 16
 
 
 def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
-    """The table of a comparison, why settings failed, and the setting to take.
-
-    Parameters
-    ----------
-    job, settings
-        The job file and the keys set on the command line, for the command that releases.
-    """
+    """The table of a comparison, why settings failed, and the setting to take."""
     from anonpipe.compare import cells, legend, reasons
 
     table = plain_table("settings")

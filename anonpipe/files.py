@@ -14,15 +14,7 @@ class StorageError(OSError):
 
 
 def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) -> None:
-    """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing.
-
-    Parameters
-    ----------
-    path
-        The file; what stood there before is replaced.
-    private
-        Whether only its owner may read it (0600), or as the rights of the machine are.
-    """
+    """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing."""
     with drafted(path, private) as draft:
         draft.write_bytes(content)
 
@@ -35,24 +27,7 @@ def drafted(
     place: Callable[[Path, Path], object] | None = None,
     sync: bool = True,
 ) -> Iterator[Path]:
-    """A draft beside `path` that takes its name at the end, on the disk by then.
-
-    Parameters
-    ----------
-    path
-        The file.
-    private
-        As in `write_atomic`.
-    place
-        Gives the finished draft its name, in place of `os.replace`.
-    sync
-        Whether the folder's entry is brought to the disk too; who writes many files may do that once for all.
-
-    Yields
-    ------
-    Path
-        An empty file of a name that nobody can lay a link at before, to be filled by its name.
-    """
+    """A draft beside `path` that takes its name at the end, on the disk by then."""
     if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
         yield path
         return

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
+# Whose arithmetic, random numbers or files a release consists of
 PACKAGES = ("anonpipe", "numpy", "scipy", "numba", "pyarrow", "scikit-learn")
-"""Whose arithmetic, random numbers or files a release consists of."""
 
 
 @lru_cache(maxsize=1)

@@ -59,13 +59,7 @@ def asked_to_stop() -> bool:
 
 
 def safe_point() -> None:
-    """Raise the Ctrl-C that came; for places where it is neither lost nor leaves anything half done.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        It came, and is not held.
-    """
+    """Raise the Ctrl-C that came; for places where it is neither lost nor leaves anything half done."""
     if _watch is not None and _watch.heard and not _watch.held:
         raise KeyboardInterrupt
 

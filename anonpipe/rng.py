@@ -25,8 +25,7 @@ from anonpipe.files import drafted
 SECRET_VARIABLE = "ANONPIPE_SECRET"
 SECRET_FILE_VARIABLE = "ANONPIPE_SECRET_FILE"
 MINIMUM_SECRET_BITS = 128
-FEWEST_BYTES = 8
-"""Of 16 random bytes fewer are different once in some 10^11 secrets; of typed ones nearly always."""
+FEWEST_BYTES = 8  # Of 16 random bytes fewer are different once in some 10^11 secrets; of typed ones nearly always
 _MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 _TOO_SHORT = "the secret in {place} is shorter than 128 bits; give at least 32 hexadecimal digits, " + _MAKE_ONE
 
@@ -102,23 +101,7 @@ def trial_secret(secret: bytes) -> Iterator[None]:
 
 
 def steward_secret() -> bytes:
-    """The steward's secret: environment variable, named file, or made on first use.
-
-    Returns
-    -------
-    bytes
-        At least 16 bytes. Inside `trial_secret` the one given there; else
-        looked up in `ANONPIPE_SECRET` (hexadecimal), then in the file that
-        `ANONPIPE_SECRET_FILE` names, then in `private_home()/secret`, which
-        is created (0600) where it is missing.
-
-    Raises
-    ------
-    JobError
-        The secret is not hexadecimal, is shorter than 128 bits, is no random
-        one (all zeros, a byte or a few again and again), or its file can be
-        read by others.
-    """
+    """The steward's secret: environment variable, named file, or made on first use."""
     if (trial := _TRIAL.get()) is not None:
         return trial
     if text := _setting(SECRET_VARIABLE):
@@ -145,13 +128,7 @@ def home_key() -> bytes:
 
 
 def require_secret(what: str) -> None:
-    """Refuse a secret that the home would make up: another machine, or a container, makes another one every time.
-
-    Raises
-    ------
-    JobError
-        Neither variable names a secret.
-    """
+    """Refuse a secret that the home would make up: another machine, or a container, makes another one every time."""
     if _TRIAL.get() is None and not any(map(_setting, (SECRET_VARIABLE, SECRET_FILE_VARIABLE))):
         raise JobError(
             f"{what} needs a secret that stays: in a home that every container makes again each run would draw "
@@ -195,14 +172,6 @@ def keyed(secret: bytes, *parts: str) -> bytes:
 
 def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Generator:
     """The random generator of one stage and one partition.
-
-    Parameters
-    ----------
-    key
-        The run's key, at least 16 bytes.
-    stage, partition
-        What the draws are for. The same three arguments give the same draws
-        on any worker, in any order, at any retry.
 
     Examples
     --------

@@ -13,13 +13,7 @@ from anonpipe.errors import InputError
 
 
 def as_arrow(given: Any) -> pa.Table:
-    """A pandas frame, an Arrow table, or whatever hands its columns on by the Arrow PyCapsule protocol, as polars does.
-
-    Raises
-    ------
-    InputError
-        It is none of these, or has columns that no Arrow table can hold.
-    """
+    """Arrow table of a pandas frame, an Arrow table, or any object with the Arrow PyCapsule protocol (polars)."""
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pd.DataFrame):

@@ -30,25 +30,7 @@ ROWS = 6_000
 
 
 def warm(told: Callable[[str], None] = lambda _: None, only: Collection[str] | None = None) -> Path:
-    """Compile what is not compiled yet.
-
-    Parameters
-    ----------
-    told
-        Called with what is compiled next.
-    only
-        Names of methods, or "measures"; None for everything.
-
-    Returns
-    -------
-    Path
-        The folder in which the compiled code is kept.
-
-    Raises
-    ------
-    OutputError
-        There is no folder that would outlast this process.
-    """
+    """Compile what is not compiled yet."""
     place = compiled.lasting()
     if place is None:
         raise OutputError("no private folder for compiled code can be written; set NUMBA_CACHE_DIR to one")

@@ -17,60 +17,37 @@ from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
 USUAL_UTILITY = ("analyses.overlap", FURTHEST, "propensity.tree_ratio", "propensity.logistic_ratio")
+# What the map shows unless asked otherwise: the first of these that was measured
 USUAL_RISK = ("reidentification_rate",)
-"""What the map shows unless asked otherwise: the first of these that was measured."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measure of one setting, averaged over its draws.
+    """A measure of one setting, averaged over its draws."""
 
-    Attributes
-    ----------
-    mean
-        Of the draws.
-    error
-        Standard error of the mean over draws; NaN for one draw.
-    low, high
-        Mean ends of the draws' 95 % intervals (of the records that were
-        sampled); None where the measure is exact.
-    baseline
-        Mean of the draws' baselines; None for none.
-    distance
-        Mean of the draws' distances from their baselines: draws on either
-        side do not make up for each other. None without baselines.
-    """
-
-    mean: float
-    error: float
+    mean: float  # Of the draws
+    error: float  # Standard error of the mean over draws; NaN for one draw
+    # low, high: mean ends of the draws' 95 % intervals (of the records that were sampled); None where the measure is
+    # exact
     low: float | None
     high: float | None
-    baseline: float | None
+    baseline: float | None  # Mean of the draws' baselines; None for none
+    # Mean of the draws' distances from their baselines: draws on either side do not make up for each other. None
+    # without baselines.
     distance: float | None
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A measure as an axis on which less is better.
+    """A measure as an axis on which less is better."""
 
-    Attributes
-    ----------
-    name, title, unit
-        The measure's.
-    better
-        The measure's: `lower`, `higher` or `near baseline`.
-    limits
-        What the job allows at most, on this axis; what each limit is.
-    disclosive
-        Whether the figures tell of the original what only the steward may know.
-    """
-
+    # name, title, unit: the measure's
     name: str
     title: str
     unit: str
-    better: str
-    limits: tuple[tuple[str, float], ...] = ()
-    disclosive: bool = True
+    better: str  # The measure's: `lower`, `higher` or `near baseline`
+    limits: tuple[tuple[str, float], ...] = ()  # What the job allows at most, on this axis; what each limit is
+    disclosive: bool = True  # Whether the figures tell of the original what only the steward may know
 
     def loss(self, value: float, baseline: float | None = None) -> float:
         """A value of the measure as one of which less is better.
@@ -107,35 +84,18 @@ class Axis:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one setting.
+    """What became of one setting."""
 
-    Attributes
-    ----------
-    setting
-        Which.
-    draws, passed
-        Trials that ended with a verdict, and those in which all gates passed.
-    figures
-        By name of the measure; those without a value in some trial are left out.
-    failed
-        Gates that failed in some trial, each with what was first measured.
-    problem
-        Why there is nothing to measure; None where there is.
-    unforeseen
-        Whether that is an error, and not what the setting asks of the input:
-        it is tried again the next time.
-    seconds
-        Mean time of a trial.
-    """
-
-    setting: Setting
+    setting: Setting  # Which
+    # draws, passed: trials that ended with a verdict, and those in which all gates passed
     draws: int
     passed: int
-    figures: Mapping[str, Figure]
-    failed: Mapping[str, str]
-    problem: str | None
+    figures: Mapping[str, Figure]  # By name of the measure; those without a value in some trial are left out
+    failed: Mapping[str, str]  # Gates that failed in some trial, each with what was first measured
+    problem: str | None  # Why there is nothing to measure; None where there is
+    # Whether that is an error, and not what the setting asks of the input: it is tried again the next time
     unforeseen: bool
-    seconds: float
+    seconds: float  # Mean time of a trial
 
     @property
     def passes(self) -> bool:
@@ -145,28 +105,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """All settings side by side.
+    """All settings side by side."""
 
-    Attributes
-    ----------
-    rows
-        One a setting, in the order of the grid.
-    utility, risk
-        The axes of the map.
-    draws
-        Trials of each setting.
-    titles
-        By name of a measure, what it is, in words.
-    notices
-        What was asked for under old names.
-    """
-
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # One a setting, in the order of the grid
+    # utility, risk: the axes of the map
     utility: Axis
     risk: Axis
-    draws: int
-    titles: Mapping[str, str]
-    notices: tuple[str, ...] = ()
+    draws: int  # Trials of each setting
+    titles: Mapping[str, str]  # By name of a measure, what it is, in words
+    notices: tuple[str, ...] = ()  # What was asked for under old names
 
     def place(self, row: Row) -> tuple[float, float] | None:
         """Utility loss and risk of a setting; None where one of them is not defined."""
@@ -264,28 +211,7 @@ def summarise(
     problems: Mapping[int, str],
     axes: tuple[str | None, str | None] = (None, None),
 ) -> Study:
-    """Average the trials of each setting.
-
-    Parameters
-    ----------
-    job
-        Whose gates are drawn as limits.
-    settings
-        All that were asked for.
-    results
-        Position of the setting, and what its trial told.
-    problems
-        By position, why the job does not allow a setting.
-    axes
-        Names of the measures for utility and risk; None takes the first of
-        `USUAL_UTILITY` and `USUAL_RISK` that was measured, or the first
-        measure of utility or risk that there is.
-
-    Raises
-    ------
-    JobError
-        A named measure was not measured, or nothing was.
-    """
+    """Average the trials of each setting."""
     of: dict[int, list[TaskResult]] = {at: [] for at in range(len(settings))}
     for at, result in results:
         of[at].append(result)

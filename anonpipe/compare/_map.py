@@ -11,8 +11,7 @@ from anonpipe.compare._figures import Axis, Row, Study
 
 Place = tuple[float, float]
 
-WIDE_RANGE = 30.0
-"""An axis whose largest value is so many times its smallest is logarithmic."""
+WIDE_RANGE = 30.0  # An axis whose largest value is so many times its smallest is logarithmic
 _MARKERS = "osD^vP*X<>ph8d"
 
 

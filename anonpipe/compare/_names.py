@@ -51,18 +51,7 @@ def current_names(axes: tuple[str | None, str | None]) -> tuple[tuple[str | None
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:
-    """Refuse what no measure is called.
-
-    Parameters
-    ----------
-    axes
-        What was asked for as utility and risk; None for nothing.
-
-    Raises
-    ------
-    JobError
-        A name is misspelt; it lists those that come near, or all.
-    """
+    """Refuse what no measure is called."""
     known = known_names(job)
     for what, name in zip(("utility", "risk"), axes, strict=True):
         if name is not None and name not in known:

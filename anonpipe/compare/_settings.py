@@ -19,6 +19,7 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Method, in_jobs
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
+# One or two of every family: fast enough for large tables, and far apart in what they keep and hide
 DEFAULT_METHODS = (
     "mask:local_synthesis",
     "mdav+micro_perturbation",
@@ -34,7 +35,6 @@ DEFAULT_METHODS = (
     "mask:sequential_regression",
     "mask:generalize",
 )
-"""One or two of every family: fast enough for large tables, and far apart in what they keep and hide."""
 
 DEFAULT_K = (3, 5, 10, 20)
 
@@ -46,30 +46,14 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to anonymise that is compared with others.
+    """One way to anonymise that is compared with others."""
 
-    Attributes
-    ----------
-    method
-        As the user wrote it: `kmeans+pca:expected`, `mask:noise`.
-    k
-        Smallest group size.
-    sections
-        What it puts in place of the job's sections.
-    """
-
-    method: str
-    k: int
-    sections: dict[str, Any]
+    method: str  # As the user wrote it: `kmeans+pca:expected`, `mask:noise`
+    k: int  # Smallest group size
+    sections: dict[str, Any]  # What it puts in place of the job's sections
 
     def job(self, base: Job) -> Job:
-        """The job with this setting.
-
-        Raises
-        ------
-        JobError
-            The job does not allow it.
-        """
+        """The job with this setting."""
         content = base.model_dump(mode="json")
         for column in content["columns"].values():
             if column["transform"] == "normal_scores":  # what there is unsaid, but for methods that cannot have it
@@ -100,23 +84,6 @@ def _flow(value: Any) -> str:
 
 def grid(base: Job, methods: Sequence[str], ks: Sequence[int]) -> tuple[Setting, ...]:
     """Every method with every k, in the order given.
-
-    Parameters
-    ----------
-    base
-        The job. A method keeps what the job says of its own section where
-        that has the same method; another method of grouping keeps `block_rows`,
-        `refine`, `distance` and `response_weight` where the job gives them.
-    methods
-        `grouping+synthesizer` or `grouping+synthesizer:form`, `mask:method` or
-        `mask:method:form`.
-    ks
-        At least 2.
-
-    Raises
-    ------
-    JobError
-        A text that is no method, something given twice, or no k of 2 or more.
 
     Examples
     --------

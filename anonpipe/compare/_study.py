@@ -52,32 +52,6 @@ def compare(
     never those of a release. Figures of finished trials are kept in the
     steward's private folder, and measured again only where input, job,
     setting or version are others.
-
-    Parameters
-    ----------
-    job
-        Says all but methods and k: columns, strata, gates, analyses.
-    methods, ks
-        See `anonpipe.compare.grid`.
-    draws
-        Trials of each setting, with other random numbers.
-    utility, risk
-        Names of measures for the map and the choice; see `summarise` for what
-        is taken unless given.
-    refresh
-        Forget what was measured before of this input.
-    cluster
-        Whether to work on the job's cluster, or in this process.
-    on_progress
-        Called with the number of finished trials.
-    anew
-        The old name of `refresh`; goes with the next version.
-
-    Raises
-    ------
-    AnonpipeError
-        The job, the input or a text of a method is wrong; the workers or the
-        disk gave up. Settings that are not feasible are told in the study.
     """
     if anew is not None:
         warnings.warn(notice("anew", "refresh"), DeprecationWarning, stacklevel=2)

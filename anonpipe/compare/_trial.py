@@ -29,30 +29,18 @@ from anonpipe.verify.catalogue import KINDS, MEASURED
 from anonpipe.verify.output_control import disclosive
 from anonpipe.verify.verdict import Verdict
 
+# What is kept of a measurement: no parts and no curves
 KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is")
-"""What is kept of a measurement: no parts and no curves."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and a draw, as the worker is told of them.
+    """A setting and a draw, as the worker is told of them."""
 
-    Attributes
-    ----------
-    key
-        Names the result; see `digest_of`.
-    setting
-        Position among the settings.
-    draw
-        Which of the draws, from 0.
-    job
-        The job's content, its input the private copy.
-    """
-
-    key: str
-    setting: int
-    draw: int
-    job: dict[str, Any]
+    key: str  # Names the result; see `digest_of`
+    setting: int  # Position among the settings
+    draw: int  # Which of the draws, from 0
+    job: dict[str, Any]  # The job's content, its input the private copy
 
 
 def measure_trial(task: Task) -> TaskResult:
@@ -103,13 +91,12 @@ def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
-FURTHEST = "distributions.furthest"
-"""The name of `furthest`."""
+FURTHEST = "distributions.furthest"  # The name of `furthest`
 
 _DISTRIBUTIONS = ("column_shapes", "pair_shapes", "survival_curves")
 
+# Measures that are multiples of what chance allows: 1 is another sample of the same population
 BESIDE_CHANCE = (FURTHEST, *_DISTRIBUTIONS)
-"""Measures that are multiples of what chance allows: 1 is another sample of the same population."""
 
 
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:

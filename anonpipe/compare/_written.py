@@ -21,13 +21,7 @@ TABLE, CONTENT, MAP = "compare.csv", "compare.json", "compare.png"
 
 
 def write_study(study: Study, folder: Path) -> tuple[Path, Path, Path]:
-    """Write table, content and map into a folder, readable by their owner only: they tell of the original.
-
-    Raises
-    ------
-    OutputError
-        The folder cannot be written.
-    """
+    """Write table, content and map into a folder, readable by their owner only: they tell of the original."""
     paths = (folder / TABLE, folder / CONTENT, folder / MAP)
     contents = (table_text(study).encode(), json.dumps(to_dict(study), indent=2).encode(), draw_map(study))
     failed = False

@@ -81,22 +81,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
     """Move values into [low, high] by the least squares that keep the sum of every group.
 
-    Parameters
-    ----------
-    values
-        One column, shape (n_rows,); NaN stays NaN and counts for nothing.
-    order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
-    low, high
-        The bounds, low <= high; minus and plus infinity for none.
-
-    Returns
-    -------
-    float64, shape (n_rows,)
-        clip(x + t) with one shift t for each group, which is the nearest point
-        of the box with the group's sum. Groups inside the bounds stay bit by
-        bit as they are. Where no point of the box has the group's sum, the
-        values are clipped only.
+    Shapes: values (n_rows,).
 
     Examples
     --------

@@ -19,22 +19,7 @@ def assign_by_counts(
 ) -> npt.NDArray[np.int64]:
     """Give exactly `targets[g, c]` records of group g the category c.
 
-    Parameters
-    ----------
-    scores
-        How well each category fits each record, shape (n, q).
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`).
-    targets
-        Records of each category in each group, shape (n_groups, q); each row
-        adds up to the size of the group.
-    sequence
-        The categories in the order in which they choose their records.
-
-    Returns
-    -------
-    numpy.ndarray
-        Category of each record, shape (n,).
+    Shapes: scores (n, q); targets (n_groups, q); returns (n,).
     """
     chosen = np.empty(len(scores), dtype=np.int64)
     free = np.empty(np.max(np.diff(starts)), dtype=np.int64)

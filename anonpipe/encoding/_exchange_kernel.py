@@ -16,25 +16,7 @@ def exchange(
     Nearer in the sum of squares of what it lacks, in units of the columns.
     An exchange keeps every column's values, hence means and variances.
 
-    Parameters
-    ----------
-    features
-        Shape (n, width), C order; changed.
-    start, stop
-        The columns that are exchanged together.
-    pairs
-        Two records each, shape (n_pairs, 2).
-    lack
-        Wanted scatter less that of the points, symmetric, shape (width, width); changed.
-    unit
-        What the columns are multiplied by for comparison, shape (width,).
-    source
-        Whose value each record has, shape (n,); changed.
-
-    Returns
-    -------
-    int
-        Exchanges made.
+    Shapes: pairs (n_pairs, 2); lack (width, width); unit (width,); source (n,).
 
     Examples
     --------

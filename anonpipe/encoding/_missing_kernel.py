@@ -18,22 +18,7 @@ def fill_column(
 ) -> None:
     """Give each missing value a value of its group or of near ones, in place.
 
-    Parameters
-    ----------
-    values
-        One column, NaN where missing, shape (n,).
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`).
-    line
-        The groups in an order in which near ones stand side by side, shape
-        (n_groups,).
-    fewest
-        Donors that a group needs at least. One with fewer takes whole groups
-        before and after it in `line` in turn, until it has them; if all
-        together have fewer, its values stay missing.
-    draws
-        A number in [0, 1) for each group: which donor the group's first
-        missing value gets; the next ones take the following donors in turn.
+    Shapes: values (n,); line (n_groups,).
     """
     groups = len(starts) - 1
     known = values.copy()

@@ -34,17 +34,7 @@ def _mix(state: np.uint64) -> np.uint64:
 def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each text, FNV-1a with a final mixing.
 
-    Parameters
-    ----------
-    offsets
-        Text i is `data[offsets[i]:offsets[i + 1]]`, shape (n + 1,).
-    data
-        UTF-8 bytes.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64, shape (n,).
+    Shapes: offsets (n + 1,); returns (n,).
     """
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
@@ -64,14 +54,7 @@ def add_column(
 ) -> None:
     """Add one column to the rows' hashes, in place; the order of the columns does not matter.
 
-    Parameters
-    ----------
-    rows
-        Hashes of the rows so far, one column a lane, shape (n, lanes).
-    hashes, valid
-        Hash of each value, and whether there is one, shape (n,).
-    seeds
-        The column's seed in each lane, shape (lanes,).
+    Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
     """
     for i in range(len(rows)):
         for lane in range(len(seeds)):
@@ -85,17 +68,7 @@ def add_column(
 def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
     """Sum of the rows' hashes modulo 2^64, each bound to its place in the input.
 
-    Parameters
-    ----------
-    rows
-        Hashes of consecutive rows, shape (n, lanes).
-    first_row
-        Position of the first of them in the whole input.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64, shape (lanes,). Sums of parts add up to the sum of the whole.
+    Shapes: rows (n, lanes); returns (lanes,).
     """
     total = np.zeros(rows.shape[1], dtype=np.uint64)
     for i in range(len(rows)):

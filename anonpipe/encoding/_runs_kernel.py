@@ -12,23 +12,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) -> tuple[IntArray, BoolArray]:
     """The piece that each value belongs to.
 
-    Parameters
-    ----------
-    counts, values
-        Records of each value, ascending, shape (n_values,).
-    atom
-        Which values stand for themselves.
-    least
-        Records of a run at least.
-
-    Returns
-    -------
-    int64, shape (n_values,)
-        Of each value the number of its piece; pieces ascend. Values between
-        two atoms are cut from below on, the rest of fewer than `least` joins the last run; fewer than `least`
-        between atoms, or beyond the outermost, join the nearest atom.
-    bool, shape (n_pieces,)
-        Which pieces are atoms.
+    Shapes: counts, values (n_values,).
     """
     n = counts.shape[0]
     piece, is_atom = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
@@ -118,23 +102,7 @@ def run_means(
 ) -> FloatArray:
     """The mean of each run, extremes that dominate it drawn in, and the mean distance of its records from it.
 
-    Parameters
-    ----------
-    counts, values
-        As in `cut_runs`.
-    starts
-        Where each piece begins among the values, and the end, shape (n_pieces + 1,).
-    atom
-        Which pieces are atoms: of them nothing is worked out.
-    fewer
-        Fewer records must not make up a mean.
-    share
-        Of the p % rule, and of `_apart`.
-
-    Returns
-    -------
-    float64, shape (n_pieces, 2)
-        Zeros for atoms.
+    Shapes: starts (n_pieces + 1,).
     """
     out = np.zeros((atom.shape[0], 2))
     for piece in range(atom.shape[0]):

@@ -41,12 +41,7 @@ SPARE_BITS = 2
 def repeated_rows(codes: IntArray, rng: np.random.Generator) -> int:
     """How many rows are repeated in the sense of this module.
 
-    Parameters
-    ----------
-    codes
-        The place of each value among those of its column, ascending, -1 for null, shape (n_rows, n_columns).
-    rng
-        Source of the orders.
+    Shapes: codes (n_rows, n_columns).
 
     Examples
     --------
@@ -96,17 +91,7 @@ def _bits(column: IntArray) -> float:
 
 
 def warn_of_repeats(sample: Sequence[pa.RecordBatch], rows: int, key: bytes) -> list[str]:
-    """A warning where rows of a sample repeat in most columns.
-
-    Parameters
-    ----------
-    sample
-        Rows of the table, drawn independently of their values; one batch or more, of one column or more.
-    rows
-        Of the table.
-    key
-        16 bytes or more, of the orders.
-    """
+    """A warning where rows of a sample repeat in most columns."""
     table = pa.Table.from_batches(sample)
     rng = np.random.default_rng(np.frombuffer(key[:16], dtype=np.uint64))
     if table.num_rows < FEWEST:

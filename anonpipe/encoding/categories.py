@@ -24,16 +24,7 @@ _LEAST = 1e-30
 def probabilities(features: FloatArray) -> FloatArray:
     """Distribution over the categories, one row a record (section III).
 
-    Parameters
-    ----------
-    features
-        The dummies, shape (n, q); one column alone stands for two categories,
-        its high values for the second.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n, q), or (n, 2) for one column; rows add up to 1.
+    Shapes: features (n, q); returns (n, q).
 
     Examples
     --------
@@ -78,24 +69,7 @@ def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: I
     group the wanted number of records that fit it best among those left;
     ties go to the earlier record.
 
-    Parameters
-    ----------
-    scores
-        How well each category fits each record, shape (n, q).
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`).
-    targets
-        Wanted records of each category in each group, shape (n_groups, q).
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,).
-
-    Raises
-    ------
-    ValueError
-        The targets of a group do not add up to its size.
+    Shapes: scores (n, q); targets (n_groups, q); returns (n,).
 
     Examples
     --------
@@ -118,19 +92,7 @@ def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) ->
     nearest to its total (of two equally near, the fewer). The commonest takes
     the rest.
 
-    Parameters
-    ----------
-    chances
-        Probability of each category in each group, shape (n_groups, q).
-    sizes
-        Records of each group, shape (n_groups,).
-    totals
-        Wanted records of each category, shape (q,).
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n_groups,).
+    Shapes: chances (n_groups, q); sizes (n_groups,); totals (q,); returns (n_groups,).
 
     Examples
     --------
@@ -160,24 +122,7 @@ def calibrated_probabilities(
     records are shifted by one number. Factors are found by fitting means and
     sums in turn (iterative proportional fitting).
 
-    Parameters
-    ----------
-    chances
-        Distributions as from `probabilities`, shape (n, q). Below 1e-30 they
-        count as that, so that no record rules a category out.
-    shares
-        Wanted mean of each category, shape (q,), which add up to 1. A
-        category of share 0 gets probability 0 throughout.
-    sizes
-        Records that each row stands for, or their share, shape (n,); None
-        for one.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n, q); rows add up to 1. Means are within 1e-9 of the shares,
-        or as near as 1,000 rounds led: with features so far out that nearly all
-        distributions are certain, these can be too few.
+    Shapes: chances (n, q); shares (q,); sizes (n,); returns (n, q).
 
     Examples
     --------
@@ -212,20 +157,6 @@ def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArr
     its two neighbours, up with the chance that is its remainder. (The largest
     remainders of each record would always lose a category that is rare in
     all records.)
-
-    Parameters
-    ----------
-    chances
-        Shape (n, q); rows add up to 1.
-    units
-        That 1 stands for.
-    rng
-        Draws the shifts.
-
-    Returns
-    -------
-    int64, shape (n, q)
-        Rows add up to `units`. 0 stays 0, and 1 stays all.
 
     Examples
     --------

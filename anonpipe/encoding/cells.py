@@ -32,49 +32,26 @@ from anonpipe.encoding.values import (
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray
 
-_FINE = 1_000_000
-"""Parts of a step that values are told apart by."""
+_FINE = 1_000_000  # Parts of a step that values are told apart by
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnEncoder:
-    """How the released columns of a table become cells and cells a table.
+    """How the released columns of a table become cells and cells a table."""
 
-    Attributes
-    ----------
-    names, columns
-        The released columns in the input's order, and what the job says of them.
-    schema
-        The released table's: the input's restricted to `names`, without
-        metadata. A dictionary's index type is widened where the categories
-        of the whole input need it.
-    has_nulls
-        Whether each column holds nulls.
-    categories
-        Of each column carried as codes, its plain values in the order of the codes.
-    origins
-        Where the steps of numbers begin that do not at zero.
-    """
-
+    # names, columns: the released columns in the input's order, and what the job says of them
     names: tuple[str, ...]
     columns: tuple[Column, ...]
+    # The released table's: the input's restricted to `names`, without metadata. A dictionary's index type is widened
+    # where the categories of the whole input need it.
     schema: pa.Schema
-    has_nulls: tuple[bool, ...]
-    categories: dict[str, pa.Array]
-    origins: dict[str, float] = field(default_factory=dict)
+    has_nulls: tuple[bool, ...]  # Whether each column holds nulls
+    categories: dict[str, pa.Array]  # Of each column carried as codes, its plain values in the order of the codes
+    origins: dict[str, float] = field(default_factory=dict)  # Where the steps of numbers begin that do not at zero
 
     @classmethod
     def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> ColumnEncoder:
         """The encoder of an input.
-
-        Parameters
-        ----------
-        schema
-            The input's.
-        columns
-            The job's.
-        scan
-            Of the whole input.
 
         Examples
         --------
@@ -101,13 +78,7 @@ class ColumnEncoder:
         return len(self.categories[name]) + self.has_nulls[self.names.index(name)]
 
     def event_codes(self, position: int) -> BoolArray:
-        """Which codes of a survival status mean that the event happened, shape (n_codes,).
-
-        Raises
-        ------
-        InputError
-            None of the declared events occurs.
-        """
+        """Which codes of a survival status mean that the event happened, shape (n_codes,)."""
         name, column = self.names[position], self.columns[position]
         events = level_array(name, column.event or (), self.categories[name].type)
         happened = np.zeros(self.code_count(name), dtype=bool)
@@ -128,20 +99,7 @@ class ColumnEncoder:
         return replace(grid_of(column, self.schema.field(name).type), origin=self.origins.get(name, 0.0))
 
     def to_cells(self, batch: pa.RecordBatch, given: Mapping[str, FloatArray] | None = None) -> FloatArray:
-        """Cells of the rows, shape (n_rows, n_columns).
-
-        Parameters
-        ----------
-        batch
-            The rows.
-        given
-            Cells of columns that the batch does not hold, by name.
-
-        Raises
-        ------
-        InputError
-            A column holds a category that the scan did not see.
-        """
+        """Cells of the rows, shape (n_rows, n_columns)."""
         cells = np.empty((batch.num_rows, len(self.names)))
         for position, name in enumerate(self.names):
             if given is not None and name in given:
@@ -169,11 +127,6 @@ class ColumnEncoder:
         the categories of these rows only; one whose levels are
         declared, as those of an ordered one are, holds them all in their order. What the
         input's dictionary holds besides may come from its rows: suppressed categories would be told.
-
-        Parameters
-        ----------
-        cells
-            Shape (n_rows, n_columns).
         """
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
@@ -223,13 +176,7 @@ def _from_codes(values: FloatArray, categories: pa.Array, kind: pa.DataType, dec
 
 
 def check_order(name: str, column: Column, kind: pa.DataType) -> None:
-    """Refuse an ordered dictionary whose levels are not declared: the order of a file's dictionaries is not reliable.
-
-    Raises
-    ------
-    InputError
-        With the remedy.
-    """
+    """Refuse an ordered dictionary without declared levels: the order of a file's dictionaries is not reliable."""
     if pa.types.is_dictionary(kind) and kind.ordered and column.staged_as_codes and column.levels is None:
         raise InputError(
             f"column {name!r} is an ordered dictionary of {plain_type(kind)}, whose order files do not keep reliably; "

@@ -13,25 +13,17 @@ from anonpipe.encoding.scan import Scan
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray, IntArray
 
-MOST_CLASSES = 10_000
-"""Most combinations that a compound of several class columns may have."""
+MOST_CLASSES = 10_000  # Most combinations that a compound of several class columns may have
 
 
 @dataclass(frozen=True, eq=False)
 class ClassColumn:
-    """One column with role sensitive.
+    """One column with role sensitive."""
 
-    Attributes
-    ----------
-    name, position
-        The column, and where it stands among the cells.
-    shares
-        Share of each of its codes in the whole table (nulls are a class of
-        their own, the last), shape (n_classes,).
-    """
-
+    # name, position: the column, and where it stands among the cells
     name: str
     position: int
+    # Share of each of its codes in the whole table (nulls are a class of their own, the last), shape (n_classes,)
     shares: FloatArray
 
     def codes(self, cells: FloatArray) -> IntArray:
@@ -41,21 +33,11 @@ class ClassColumn:
 
 @dataclass(frozen=True, eq=False)
 class Compound:
-    """Several class columns as one: each combination that occurs is a class.
+    """Several class columns as one: each combination that occurs is a class."""
 
-    Attributes
-    ----------
-    columns
-        The columns.
-    combinations
-        Mixed radix numbers of the combinations that occur, ascending.
-    shares
-        Share of each in the whole table.
-    """
-
-    columns: tuple[ClassColumn, ...]
-    combinations: IntArray
-    shares: FloatArray
+    columns: tuple[ClassColumn, ...]  # The columns
+    combinations: IntArray  # Mixed radix numbers of the combinations that occur, ascending
+    shares: FloatArray  # Share of each in the whole table
 
     def codes(self, cells: FloatArray) -> IntArray:
         """Class of each record, shape (n_rows,)."""
@@ -77,13 +59,7 @@ def class_columns(encoder: ColumnEncoder, scan: Scan, names: Sequence[str]) -> t
 
 
 def compound_of(encoder: ColumnEncoder, scan: Scan, columns: tuple[ClassColumn, ...]) -> Compound:
-    """The compound of the columns, whose combinations the scan has counted.
-
-    Raises
-    ------
-    InputError
-        More than `MOST_CLASSES` combinations are possible.
-    """
+    """The compound of the columns, whose combinations the scan has counted."""
     names = [column.name for column in columns]
     possible = math.prod(len(column.shares) for column in columns)
     if possible > MOST_CLASSES:

@@ -27,67 +27,44 @@ from anonpipe.encoding.values import (
 from anonpipe.errors import InputError
 from anonpipe.types import FloatArray, IntArray
 
-Numbers = tuple[FloatArray, FloatArray, FloatArray]
-"""How many, their mean, and the sum of squared deviations from it."""
+Numbers = tuple[FloatArray, FloatArray, FloatArray]  # How many, their mean, and the sum of squared deviations from it
 
 MOST_CATEGORIES = 10_000
-LARGEST = 1e150
-"""Larger numbers count as infinite: their squares could not be added up."""
+LARGEST = 1e150  # Larger numbers count as infinite: their squares could not be added up
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnScan:
-    """What one column holds.
+    """What one column holds."""
 
-    Attributes
-    ----------
-    rows, nulls, infinite
-        Counts; NaN counts as null, and numbers beyond 1e150 as infinite.
-    mean, m2
-        Mean of the finite values in natural units, and the sum of squared
-        deviations from it; of a column carried as codes, those of the codes.
-    constant
-        Whether there is one value only.
-    outside
-        Numbers beyond the bounds, or values not among the levels.
-    inexact
-        Whole numbers of 2^53 or more that no float64 is equal to.
-    timed
-        Points in time that are no midnight (UTC).
-    log_mean, log_m2
-        Like `mean` and `m2`, of the logarithms of a column that is masked by
-        them; 0 for other columns.
-    least, most
-        The smallest and the largest finite number; NaN where there is none,
-        and of a column carried as codes. Each is one person's true value: it
-        leaves the private staging only as a count of released values.
-    sums, log_sums
-        From which mean and squared deviations of a column of numbers come,
-        exact, so that no order of the rows shows in them.
-    categories, counts
-        Of a column carried as codes: the distinct values in ascending order
-        (or the declared levels in theirs) and the records of each; else None.
-    unused
-        Of a dictionary without declared levels the values that no record has; None where there are none.
-    """
-
+    # rows, nulls, infinite: counts; NaN counts as null, and numbers beyond 1e150 as infinite
     rows: int
     nulls: int
     infinite: int
+    # mean, m2: mean of the finite values in natural units, and the sum of squared deviations from it; of a column
+    # carried as codes, those of the codes
     mean: float
     m2: float
-    constant: bool
-    outside: int
+    constant: bool  # Whether there is one value only
+    outside: int  # Numbers beyond the bounds, or values not among the levels
+    # categories, counts: of a column carried as codes: the distinct values in ascending order (or the declared levels
+    # in theirs) and the records of each; else None
     categories: pa.Array | None = None
     counts: IntArray | None = None
+    # log_mean, log_m2: like `mean` and `m2`, of the logarithms of a column that is masked by them; 0 for other columns
     log_mean: float = 0.0
     log_m2: float = 0.0
+    # least, most: the smallest and the largest finite number; NaN where there is none, and of a column carried as
+    # codes. Each is one person's true value: it leaves the private staging only as a count of released values.
     least: float = math.nan
     most: float = math.nan
+    # sums, log_sums: from which mean and squared deviations of a column of numbers come, exact, so that no order of the
+    # rows shows in them
     sums: Sums | None = None
     log_sums: Sums | None = None
-    inexact: int = 0
-    timed: int = 0
+    inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
+    timed: int = 0  # Points in time that are no midnight (UTC)
+    # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
 
     @property
@@ -298,13 +275,7 @@ def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int
 
 
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
-    """The scan of two parts of a column together.
-
-    Raises
-    ------
-    InputError
-        It has more than 10,000 categories.
-    """
+    """The scan of two parts of a column together."""
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
     return with_moments(
@@ -335,19 +306,7 @@ def pooled(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
 
-    Parameters
-    ----------
-    which
-        Place of each part, shape (n_parts,).
-    size
-        Number of places.
-    n, mean, m2
-        Of each part, shape (n_parts,) or (n_parts, n_columns).
-
-    Returns
-    -------
-    n, mean, m2
-        One row a place; the mean of nothing is 0.
+    Shapes: which (n_parts,); n, mean, m2 (n_parts,).
 
     Examples
     --------

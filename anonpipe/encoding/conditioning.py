@@ -23,26 +23,14 @@ class ConditioningEncoder:
     stand at the mean, with one more column of -1 and +1. A category has
     dummies of -1 and +1, one fewer than categories (nulls are one): with a
     constant they say all.
-
-    Attributes
-    ----------
-    positions
-        Where the columns stand among the cells.
-    tables
-        Of each column, the numbers of each of its codes, shape (n_codes, its width).
     """
 
-    positions: tuple[int, ...]
-    tables: tuple[FloatArray, ...]
+    positions: tuple[int, ...]  # Where the columns stand among the cells
+    tables: tuple[FloatArray, ...]  # Of each column, the numbers of each of its codes, shape (n_codes, its width)
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, names: Sequence[str]) -> ConditioningEncoder:
         """The encoder of some unchanged columns.
-
-        Raises
-        ------
-        InputError
-            They have more than 400 columns of numbers.
 
         Examples
         --------

@@ -18,27 +18,18 @@ from anonpipe.encoding.row_hash import HashArray, keyed_cells, keyed_rows
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
 
-LUMP = 64
-"""Equal rows of a unit that are sampled and routed together."""
+LUMP = 64  # Equal rows of a unit that are sampled and routed together
 
 _APART = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The content of consecutive rows of a unit, as keyed numbers.
+    """The content of consecutive rows of a unit, as keyed numbers."""
 
-    Attributes
-    ----------
-    rows
-        A keyed number of each row's content, shape (n,).
-    copies
-        How many rows of the unit with the same content are counted before it,
-        shape (n,): equal rows are exchangeable, so that it does not matter
-        which of them is counted first.
-    """
-
-    rows: HashArray
+    rows: HashArray  # A keyed number of each row's content, shape (n,)
+    # How many rows of the unit with the same content are counted before it, shape (n,): equal rows are exchangeable, so
+    # that it does not matter which of them is counted first
     copies: npt.NDArray[np.uint32]
 
     def __getitem__(self, part: slice) -> Contents:
@@ -64,13 +55,6 @@ class Contents:
 
 def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
     """The contents of a unit.
-
-    Parameters
-    ----------
-    lanes
-        Of the whole unit, in any cut: `anonpipe.encoding.row_hash.row_lanes`.
-    key
-        Without which nothing is told of the records.
 
     Examples
     --------
@@ -112,13 +96,6 @@ def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
     By a keyed number of the row's content, so that the order tells nothing of
     the values; rows that agree in it (numbers count to seven digits) by the
     cells themselves. Equal rows are exchangeable.
-
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns), NaN for nulls.
-    keys
-        One a column, of `column_keys`.
 
     Examples
     --------

@@ -17,13 +17,7 @@ def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
 
     Rows that differ have the same number with a probability of 1 in 2^63.
 
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns), NaN for null, which is equal to null. With
-        no columns the groups alone count.
-    groups
-        Numbers of the rows' groups, shape (n_rows,); None for one group.
+    Shapes: groups (n_rows,).
 
     Examples
     --------

@@ -26,22 +26,14 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Extremes:
-    """Values that are drawn in.
+    """Values that are drawn in."""
 
-    Attributes
-    ----------
-    limits
-        Of each column of which some are, the lowest and the highest value of
-        each stratum; infinite where nothing is drawn in.
-    moved
-        By how much the mean of each of these columns is moved, in its unit.
-    reach
-        How far the furthest was from where it is now.
-    """
-
+    # Of each column of which some are, the lowest and the highest value of each stratum; infinite where nothing is
+    # drawn in
     limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    # By how much the mean of each of these columns is moved, in its unit
     moved: dict[str, float] = field(default_factory=dict)
-    reach: dict[str, float] = field(default_factory=dict)
+    reach: dict[str, float] = field(default_factory=dict)  # How far the furthest was from where it is now
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
         """Draw in values, in place; those of records that are left out (stratum -1) stay."""
@@ -54,26 +46,7 @@ class Extremes:
 def draw_in(
     scan: Scan, columns: Mapping[str, Column], stratum: IntArray, strata: int, least: int
 ) -> tuple[Scan, Extremes]:
-    """Find what is to be drawn in, and say what the scan looks like then.
-
-    Parameters
-    ----------
-    scan
-        Of the whole input, its `outermost` numbers at the places of its counted combinations.
-    columns
-        The job's columns.
-    stratum
-        Of each counted combination (of one place without any), -1 for records that are left out.
-    strata
-        How many there are.
-    least
-        Rows that are of k units for certain: of fewer it is asked whether they dominate.
-
-    Raises
-    ------
-    InputError
-        So many rows are of k units for certain that the scan has not kept them.
-    """
+    """Find what is to be drawn in, and say what the scan looks like then."""
     least = max(least, FEWEST)
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
@@ -130,21 +103,6 @@ def drawn_to(values: FloatArray, records: int, least: int) -> int:
     second, who takes his own away; then as many count as one as make it safe.
     Of fewer than three times `least` the first rule alone is asked, and all
     others are what is beside them.
-
-    Parameters
-    ----------
-    values
-        Descending: those of the largest and of the smallest, at least twice
-        `least` of either, or all.
-    records
-        How many there are in all.
-    least
-        Fewer records must not make up a mean, 3 or more.
-
-    Returns
-    -------
-    int
-        0 where nothing is drawn in.
 
     Examples
     --------

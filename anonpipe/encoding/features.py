@@ -25,8 +25,7 @@ from anonpipe.encoding.values import Grid
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.types import FloatArray, IntArray
 
-_LARGEST_LOGARITHM = 300.0
-"""Larger ones are of numbers that no column holds."""
+_LARGEST_LOGARITHM = 300.0  # Larger ones are of numbers that no column holds
 
 Decoding = Literal["calibrated", "most_probable", "sampled", "histogram"]
 Scale = Literal["z_score", "range"]
@@ -34,19 +33,12 @@ Scale = Literal["z_score", "range"]
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups whose records are decoded.
+    """The groups whose records are decoded."""
 
-    Attributes
-    ----------
-    order, starts
-        As from `anonpipe.kernels.groups.sort_groups`.
-    identical
-        Whether the records of a group have one point, and must get one row.
-    """
-
+    # order, starts: as from `anonpipe.kernels.groups.sort_groups`
     order: IntArray
     starts: IntArray
-    identical: bool
+    identical: bool  # Whether the records of a group have one point, and must get one row
 
     @property
     def sizes(self) -> IntArray:
@@ -88,59 +80,34 @@ def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What columns that are carried by normal scores are encoded by.
+    """What columns that are carried by normal scores are encoded by."""
 
-    Attributes
-    ----------
-    stratum
-        Of each record, shape (n_rows,).
-    rng
-        Splits ties; None to put them in the middle.
-    """
-
-    stratum: IntArray
-    rng: np.random.Generator | None
+    stratum: IntArray  # Of each record, shape (n_rows,)
+    rng: np.random.Generator | None  # Splits ties; None to put them in the middle
 
 
 @dataclass(frozen=True)
 class NumberBlock:
-    """A column carried as one z-score, and an indicator of its nulls if it holds any.
+    """A column carried as one z-score, and an indicator of its nulls if it holds any."""
 
-    Attributes
-    ----------
-    name, position
-        The column, and where it stands among the cells.
-    start, stop
-        Its columns among the features.
-    mean, sd
-        Of its values that are there; sd is 1 for a constant.
-    null_share
-        Share of nulls.
-    weight
-        The job's weight of the column in distances.
-    grid
-        The values that may be released.
-    ordinal
-        Whether the values are positions in an ordered list of categories.
-    offset
-        Where the column is carried as its logarithm (`mean` and `sd` are then
-        those of the logarithms), what is added to a value before; else None.
-    scored
-        Where the column is carried by normal scores, how cells become these;
-        else None. `mean` and `sd` are then 0 and 1, and the grid has no limits.
-    """
-
+    # name, position: the column, and where it stands among the cells
     name: str
     position: int
+    # start, stop: its columns among the features
     start: int
     stop: int
+    # mean, sd: of its values that are there; sd is 1 for a constant
     mean: float
     sd: float
-    null_share: float
-    weight: float
-    grid: Grid
-    ordinal: bool = False
+    null_share: float  # Share of nulls
+    weight: float  # The job's weight of the column in distances
+    grid: Grid  # The values that may be released
+    ordinal: bool = False  # Whether the values are positions in an ordered list of categories
+    # Where the column is carried as its logarithm (`mean` and `sd` are then those of the logarithms), what is added to
+    # a value before; else None
     offset: float | None = None
+    # Where the column is carried by normal scores, how cells become these; else None. `mean` and `sd` are then 0 and 1,
+    # and the grid has no limits.
     scored: ScoredColumn | None = None
 
     def _scaled(self, values: FloatArray) -> FloatArray:
@@ -219,25 +186,16 @@ class NumberBlock:
 
 @dataclass(frozen=True, eq=False)
 class CategoryBlock:
-    """A column carried as dummies of its categories.
+    """A column carried as dummies of its categories."""
 
-    Attributes
-    ----------
-    name, position, start, stop, weight
-        As in `NumberBlock`.
-    codes
-        The codes that occur, one a category, shape (q,).
-    shares
-        Share of each of them.
-    """
-
+    # name, position, start, stop, weight: as in `NumberBlock`
     name: str
     position: int
     start: int
     stop: int
     weight: float
-    codes: IntArray
-    shares: FloatArray
+    codes: IntArray  # The codes that occur, one a category, shape (q,)
+    shares: FloatArray  # Share of each of them
 
     def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
         """Write the block's features; categories need no filling, `filled` is not looked at."""
@@ -287,22 +245,13 @@ class CategoryBlock:
 
 @dataclass(frozen=True, eq=False)
 class FeatureEncoder:
-    """How the columns whose values are replaced become features and features cells.
+    """How the columns whose values are replaced become features and features cells."""
 
-    Attributes
-    ----------
-    numbers, categories
-        The columns, each with its place among cells and features.
-    width
-        Number of feature columns.
-    scores
-        The columns that are carried by normal scores; None for none.
-    """
-
+    # numbers, categories: the columns, each with its place among cells and features
     numbers: tuple[NumberBlock, ...]
     categories: tuple[CategoryBlock, ...]
-    width: int
-    scores: Scores | None = None
+    width: int  # Number of feature columns
+    scores: Scores | None = None  # The columns that are carried by normal scores; None for none
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, scores: Scores | None = None) -> FeatureEncoder:
@@ -365,21 +314,7 @@ class FeatureEncoder:
     ) -> FloatArray:
         """Features of cells, finite, C order.
 
-        Parameters
-        ----------
-        cells
-            Shape (n_rows, n_cells).
-        filled
-            The same with missing numbers filled (`anonpipe.encoding.missing`);
-            without it they stand at the mean.
-        rng
-            Gives equal values of a column that is carried by normal scores
-            ranks at random among those that they share; without it the middle one.
-
-        Returns
-        -------
-        numpy.ndarray
-            Shape (n_rows, width).
+        Shapes: returns (n_rows, width).
         """
         features = np.empty((len(cells), self.width))
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
@@ -392,26 +327,7 @@ class FeatureEncoder:
     ) -> FloatArray:
         """Multipliers of squared differences: each column of the table weighs as much as one number.
 
-        Parameters
-        ----------
-        response, response_weight
-            Gal et al. 2014, Algorithm 2, step 2a: the response column gets
-            this share of the whole weight, the other columns share the rest
-            equally. Both or none.
-        scale
-            `z_score`: differences in standard deviations. `range`: in parts of
-            the column's declared bounds, and
-            0/1 for equal and unequal categories (Li & Sarkar 2013, section 4).
-
-        Returns
-        -------
-        numpy.ndarray
-            Shape (width,), the job's column weights included.
-
-        Raises
-        ------
-        ValueError
-            The response is not among the columns that are replaced.
+        Shapes: returns (width,).
         """
         weights = np.empty(self.width)
         blocks = list(self._blocks())
@@ -440,35 +356,7 @@ class FeatureEncoder:
     ) -> FloatArray:
         """Cells of synthetic features.
 
-        Parameters
-        ----------
-        features
-            Shape (n_rows, width).
-        cells
-            The original cells of the same rows: they give the counts of
-            categories and nulls, and the columns that are released unchanged.
-        order, starts
-            The groups (`anonpipe.kernels.groups.sort_groups`).
-        rng
-            Used for `sampled` and `histogram` only.
-        categories
-            `calibrated`: each category keeps its count in the group (or, for
-            identical groups, its count in all groups as nearly as possible);
-            `most_probable`, `sampled`: Lasko & Vinterbo 2010, section III;
-            `histogram`: the group's own categories, ordinals too, permuted,
-            also where the features of a group are equal
-            (`anonpipe.methods.synthesis.METHODS["histogram"]`).
-            Nulls of numbers are always calibrated.
-        identical_groups
-            The features of a group are equal, and so will be its cells, but
-            for what `histogram` permutes.
-
-        Returns
-        -------
-        numpy.ndarray
-            Shape (n_rows, n_cells), a new array. Numbers lie on their steps
-            inside their bounds; what a bound cuts off is made up by the other
-            records of the group as far as they can.
+        Shapes: returns (n_rows, n_cells).
         """
         if categories not in get_args(Decoding):
             raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")

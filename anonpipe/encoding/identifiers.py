@@ -28,42 +28,26 @@ Digests = npt.NDArray[np.void]
 
 Save = Callable[[str, Digests], None]
 
-FOLDER = "identifiers"
-"""Where runs lie in the staging."""
+FOLDER = "identifiers"  # Where runs lie in the staging
 
-RUN_ROWS = 2**20
-"""Values that are sorted at once."""
+RUN_ROWS = 2**20  # Values that are sorted at once
 
-RANGE_ROWS = 2**21
-"""Entries of all runs that are counted at once, in expectation."""
+RANGE_ROWS = 2**21  # Entries of all runs that are counted at once, in expectation
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("rows", "<i8")])
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often the values of one identifier occur.
+    """How often the values of one identifier occur."""
 
-    Attributes
-    ----------
-    name
-        The column.
-    rows, nulls
-        All rows, and those without a value, whose persons nobody can tell.
-    distinct
-        Different values.
-    most
-        Rows of the value with most.
-    largest
-        Rows of each of the values with most, as many as were asked for, descending.
-    """
-
-    name: str
+    name: str  # The column
+    # rows, nulls: all rows, and those without a value, whose persons nobody can tell
     rows: int
     nulls: int
-    distinct: int = 0
-    most: int = 0
-    largest: tuple[int, ...] = ()
+    distinct: int = 0  # Different values
+    most: int = 0  # Rows of the value with most
+    largest: tuple[int, ...] = ()  # Rows of each of the values with most, as many as were asked for, descending
 
     @property
     def repeated(self) -> bool:
@@ -77,25 +61,6 @@ def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     Numbers and dates are turned one to one, so that no two have one digest;
     texts and bytes by two keyed 64-bit hashes: among 10^8
     different values two agree with a probability of 1.5e-23.
-
-    Parameters
-    ----------
-    name
-        The column.
-    array
-        Its values; the encoding does not matter.
-    key
-        16 bytes or more.
-
-    Returns
-    -------
-    tuple
-        Records of `high`, `low` and `rows`, ascending by the first two; and the nulls.
-
-    Raises
-    ------
-    InputError
-        The type is nested, so that its values cannot be compared.
 
     Examples
     --------
@@ -112,13 +77,7 @@ def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
 def keyed_values(
     name: str, array: pa.Array, key: bytes, lanes: Sequence[str] = ("high", "low")
 ) -> tuple[HashArray, HashArray, BoolArray]:
-    """The two halves of the digest of each value that is there, and which are; of a lane that is not asked for, zeros.
-
-    Raises
-    ------
-    InputError
-        As `digests`.
-    """
+    """The two halves of each value's digest (zeros for a lane that was not requested), and which values exist."""
     values = _comparable(name, array)
     there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     values = values.drop_null()
@@ -180,19 +139,7 @@ def merged(parts: Sequence[Digests]) -> Digests:
 
 
 class DigestWriter:
-    """Collects the digests of one identifier in one unit, and writes a run whenever enough have come.
-
-    Parameters
-    ----------
-    save
-        Keeps a run under a name.
-    stem
-        What names of runs begin with.
-    name
-        The column.
-    key
-        Of the digests.
-    """
+    """Collects the digests of one identifier in one unit, and writes a run whenever enough have come."""
 
     def __init__(self, save: Save, stem: str, name: str, key: bytes) -> None:
         self._save, self._stem, self._name, self._key = save, stem, name, key
@@ -256,32 +203,12 @@ def is_run(file: str, place: int) -> bool:
 
 
 def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeats]], largest: int = 0) -> list[Repeats]:
-    """Of each identifier, how often its values occur in all units.
-
-    Parameters
-    ----------
-    runs
-        The files of each identifier's runs.
-    counted
-        Of each unit what its writers' `close` gave.
-    largest
-        How many of the values with most rows are told apart.
-    """
+    """Of each identifier, how often its values occur in all units."""
     return [count_repeats(units, files, largest) for files, units in zip(runs, zip(*counted, strict=True), strict=True)]
 
 
 def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path], largest: int = 0) -> Repeats:
-    """How often the values of one identifier occur in all units together.
-
-    Parameters
-    ----------
-    counted
-        Rows and nulls of each unit.
-    runs
-        The files of all of them.
-    largest
-        How many of the values with most rows are told apart.
-    """
+    """How often the values of one identifier occur in all units together."""
     whole = replace(counted[0], rows=sum(one.rows for one in counted), nulls=sum(one.nulls for one in counted))
     distinct, counts = 0, np.empty(0, dtype=np.int64)
     for entries in _ranges([np.load(path, mmap_mode="r") for path in runs]):
@@ -302,31 +229,7 @@ def _ranges(runs: Sequence[Digests]) -> Iterator[Digests]:
 
 
 def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: str | None = None) -> list[str]:
-    """Refuse a table of which nobody says whose rows they are where persons have several.
-
-    Parameters
-    ----------
-    counted
-        Of each column that names persons; each has to hold by itself, because a number of the
-        row beside a number of the person must not hide that persons repeat.
-    k
-        Smallest group.
-    rows_per_unit
-        `one` or `many`, see the job.
-    unit
-        The column whose values are what k counts where they repeat; None for none.
-
-    Returns
-    -------
-    list of str
-        Warnings: names and counts, never a value.
-
-    Raises
-    ------
-    InputError
-        An identifier repeats, and the job says neither that it is the unit, nor that k counts rows; or the unit does,
-        and has rows without a value, or fewer than k values.
-    """
+    """Refuse a table of which nobody says whose rows they are where persons have several."""
     nameless = [one for one in counted if one.nulls]
     repeated = [one for one in counted if one.repeated]
     if rows_per_unit == "one" and unit is None and repeated:

@@ -14,29 +14,19 @@ from anonpipe.encoding.values import from_numbers, is_date, plain_type
 from anonpipe.errors import JobError
 from anonpipe.types import FloatArray
 
-SUFFIXES = "_from", "_to"
-"""Of the names of the columns that hold the lower and the upper ends."""
+SUFFIXES = "_from", "_to"  # Of the names of the columns that hold the lower and the upper ends
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalDecoder:
-    """Two columns for each masked number and date: where its interval begins and ends, both ends included.
+    """Two columns for each masked number and date: where its interval begins and ends, both ends included."""
 
-    Attributes
-    ----------
-    blocks
-        The numbers and dates, each with its place among the features.
-    fields
-        Of the columns of the release, lower and upper end of each in turn: of
-        the type of the column for dates, else 64-bit integers where all ends
-        are whole, or floating-point numbers.
-    steps, origins
-        Of each, what ends are multiples of, counted from where; a step of 0
-        for columns whose ends are values of the column.
-    """
-
-    blocks: tuple[NumberBlock, ...]
+    blocks: tuple[NumberBlock, ...]  # The numbers and dates, each with its place among the features
+    # Of the columns of the release, lower and upper end of each in turn: of the type of the column for dates, else
+    # 64-bit integers where all ends are whole, or floating-point numbers
     fields: tuple[pa.Field, ...]
+    # steps, origins: of each, what ends are multiples of, counted from where; a step of 0 for columns whose ends are
+    # values of the column
     steps: tuple[float, ...]
     origins: tuple[float, ...]
 
@@ -45,11 +35,6 @@ class IntervalDecoder:
         cls, cells: ColumnEncoder, features: FeatureEncoder, steps: Mapping[str, float], origins: Mapping[str, float]
     ) -> IntervalDecoder:
         """The decoder for the columns of a table.
-
-        Raises
-        ------
-        JobError
-            The table has a column of such a name already.
 
         Examples
         --------
@@ -86,16 +71,7 @@ class IntervalDecoder:
     def ends(self, low: FloatArray, high: FloatArray, released: FloatArray) -> FloatArray:
         """The ends in the columns' units, NaN where the released middle is missing.
 
-        Parameters
-        ----------
-        low, high
-            Ends among the features, shape (n_rows, width).
-        released
-            Released cells, shape (n_rows, n_cells).
-
-        Returns
-        -------
-        float64, shape (n_rows, 2 * number of columns)
+        Shapes: low, high (n_rows, width); released (n_rows, n_cells).
         """
         columns = []
         for block, step, origin in zip(self.blocks, self.steps, self.origins, strict=True):

@@ -30,22 +30,13 @@ _WIDEST = 4.0
 
 @dataclass(frozen=True)
 class _Moving:
-    """What records exchange: all of a category or ordinal, or of a number its values, or its nulls.
+    """What records exchange: all of a category or ordinal, or of a number its values, or its nulls."""
 
-    Attributes
-    ----------
-    position
-        Of the column among the cells.
-    start, stop
-        Its feature columns.
-    part
-        Which of these it is.
-    """
-
-    position: int
+    position: int  # Of the column among the cells
+    # start, stop: its feature columns
     start: int
     stop: int
-    part: Literal["all", "value", "null"]
+    part: Literal["all", "value", "null"]  # Which of these it is
 
 
 def decode_matched(
@@ -65,32 +56,7 @@ def decode_matched(
     the wanted ones. As there is an indicator a category, these are the table
     of every two categorical columns and the means of every number by category.
 
-    Parameters
-    ----------
-    encoder
-        Of the features.
-    features
-        Masked features, and what stands beside them, shape (n_rows, channels);
-        the first `encoder.width` are decoded.
-    cells
-        Cells that hold the categories and nulls to be given, in any order,
-        and the columns that are released unchanged, shape (n_rows, n_cells).
-    target
-        Wanted covariance of the decoded features with each other and with what
-        is beside them, shape (channels, channels).
-    rng
-        Draws the pairs.
-    numbers_too
-        Whether values of numbers are exchanged as well, for masked features
-        that keep the values of every column.
-
-    Returns
-    -------
-    float64, shape (n_rows, n_cells)
-        Counts of categories and nulls are those of `cells`, and so is all
-        that is known of one ordinal column. Covariances are within 0.002
-        standard deviations squared of the target, or as near as the rounds
-        led: some targets no records have.
+    Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels).
 
     Notes
     -----

@@ -11,8 +11,7 @@ from anonpipe.encoding._missing_kernel import fill_column
 from anonpipe.kernels.blocks import block_order
 from anonpipe.types import FloatArray, IntArray
 
-DONORS = 20
-"""Records, those with missing values among them, that share their donors."""
+DONORS = 20  # Records, those with missing values among them, that share their donors
 
 
 def fill_missing(
@@ -31,24 +30,6 @@ def fill_missing(
     donors too, until there are k. Donors are taken in turn, from a random one
     on, so that none is used twice before all are used once. Of a column with
     fewer than k values in the table nothing is filled.
-
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns); not changed.
-    numeric_columns
-        Positions of the columns to fill.
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`).
-    k
-        Fewest donors.
-    rng
-        One number a group is drawn for each column that has missing values.
-
-    Returns
-    -------
-    numpy.ndarray
-        The filled cells, a new array.
 
     Examples
     --------
@@ -101,21 +82,7 @@ def fill_predicted(
     to do with the others stays, which donors from anywhere in the table would
     dilute by the share of missing values.
 
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns); not changed.
-    columns
-        Of each column to fill, by position, its own feature columns.
-    features
-        All columns as finite numbers, missing values at any, shape (n_rows, width).
-    rng
-        One number a run is drawn for each column that has missing values.
-
-    Returns
-    -------
-    numpy.ndarray
-        The filled cells, a new array; a column without any value stays missing.
+    Shapes: features (n_rows, width).
 
     References
     ----------

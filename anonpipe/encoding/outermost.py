@@ -8,8 +8,8 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
+# Numbers that are kept from either end where units may have several rows: how many of these count is not known yet
 _OF_UNITS = 1_000
-"""Numbers that are kept from either end where units may have several rows: how many of these count is not known yet."""
 
 
 def most_for(k: int, several: bool) -> int:
@@ -27,19 +27,11 @@ class Outermost:
     """Some numbers from either end of each place (a stratum, say); those of fewer than twice as many all.
 
     The largest of all parts together are among the largest of each: so nothing depends on cut and order.
-
-    Attributes
-    ----------
-    most
-        How many from either end.
-    counts
-        Numbers at each place, shape (n_places,).
-    places, values
-        Those that are kept: values ascend inside ascending places.
     """
 
-    most: int
-    counts: IntArray
+    most: int  # How many from either end
+    counts: IntArray  # Numbers at each place, shape (n_places,)
+    # places, values: those that are kept: values ascend inside ascending places
     places: IntArray
     values: FloatArray
 

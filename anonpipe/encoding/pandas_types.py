@@ -18,6 +18,7 @@ from anonpipe.encoding.values import plain_type
 
 _KEY = b"pandas"
 
+# By Arrow's name of a type the type of pandas that holds nulls besides
 _NULLABLE = {
     **{f"{sign}int{bits}": f"{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "float": "Float32",
@@ -25,7 +26,6 @@ _NULLABLE = {
     "bool": "boolean",
     "string": "string",
 }
-"""By Arrow's name of a type the type of pandas that holds nulls besides."""
 
 
 def is_index(name: str) -> bool:

@@ -25,22 +25,14 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Called:
-    """What parts of the table hold, and what their masked features call for; lists have an entry a column.
+    """What parts of the table hold, and what their masked features call for; lists have an entry a column."""
 
-    Attributes
-    ----------
-    codes, mass
-        Records of each code before (nulls last), and how many the masked
-        features call for; shapes (n_parts, n_codes).
-    rows
-        Records of each part, shape (n_parts,).
-    original, masked
-        Moments of the features, and of the masked ones.
-    """
-
+    # codes, mass: records of each code before (nulls last), and how many the masked features call for; shapes (n_parts,
+    # n_codes)
     codes: tuple[IntArray, ...]
     mass: tuple[FloatArray, ...]
-    rows: IntArray
+    rows: IntArray  # Records of each part, shape (n_parts,)
+    # original, masked: moments of the features, and of the masked ones
     original: Moments
     masked: Moments
 
@@ -54,41 +46,22 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What falls to each part.
+    """What falls to each part."""
 
-    Attributes
-    ----------
-    counts
-        Of each column the records of each code, nulls last, shape (n_parts, n_codes).
-    lack
-        What the masked features lack of the original covariance; None where
-        a covariance is promised, and kept as it comes out.
-    """
-
-    counts: tuple[IntArray, ...]
+    counts: tuple[IntArray, ...]  # Of each column the records of each code, nulls last, shape (n_parts, n_codes)
+    # What the masked features lack of the original covariance; None where a covariance is promised, and kept as it
+    # comes out
     lack: FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
 class PartShares:
-    """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls.
+    """The columns whose decoding looks at counts: categories, ordinals, and numbers with nulls."""
 
-    Attributes
-    ----------
-    blocks
-        The columns.
-    categories
-        How many categories each has; 1 for numbers.
-    channels
-        How many channels the features, and what they are drawn given, have.
-    rounded
-        How the table's counts are rounded; None where they are kept.
-    """
-
-    blocks: tuple[NumberBlock | CategoryBlock, ...]
-    categories: tuple[int, ...]
-    channels: int
-    rounded: RoundedColumns | None = None
+    blocks: tuple[NumberBlock | CategoryBlock, ...]  # The columns
+    categories: tuple[int, ...]  # How many categories each has; 1 for numbers
+    channels: int  # How many channels the features, and what they are drawn given, have
+    rounded: RoundedColumns | None = None  # How the table's counts are rounded; None where they are kept
 
     @classmethod
     def fit(
@@ -129,13 +102,7 @@ class PartShares:
         return Shares(counts, called.original.covariance - called.masked.covariance)
 
     def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
-        """A copy of the cells with what fell to the part; the order of its categories means nothing.
-
-        Raises
-        ------
-        InputError
-            It has another number of rows than were counted.
-        """
+        """A copy of the cells with what fell to the part; the order of its categories means nothing."""
         given = cells.copy()
         for block, size, counts in zip(self.blocks, self.categories, shares.counts, strict=True):
             if int(counts[part].sum()) != len(cells):
@@ -178,5 +145,4 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: tuple[type, ...] = (Called, Shares, Moments)
-"""What lies on disk between counting and decoding."""
+RECORDS: tuple[type, ...] = (Called, Shares, Moments)  # What lies on disk between counting and decoding

@@ -23,20 +23,14 @@ from anonpipe.encoding.values import numbers
 from anonpipe.errors import JobError
 from anonpipe.types import FloatArray
 
-NULL = "null"
-"""Stands for a category in the name of the column of nulls."""
+NULL = "null"  # Stands for a category in the name of the column of nulls
 
 
 @dataclass(frozen=True)
 class OutputForm:
-    """What is known of a way of decoding, as lists of methods show it.
+    """What is known of a way of decoding, as lists of methods show it."""
 
-    Attributes
-    ----------
-    name, published, reference, cost, options, expectation
-        As in `anonpipe.methods.synthesis.Synthesizer`.
-    """
-
+    # name, published, reference, cost: as in `anonpipe.methods.synthesis.Synthesizer`
     name: str
     published: str
     reference: str
@@ -61,29 +55,16 @@ PROBABILITIES = OutputForm(
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityDecoder:
-    """The columns of probabilities of each masked category or binary column.
+    """The columns of probabilities of each masked category or binary column."""
 
-    Attributes
-    ----------
-    blocks
-        The columns, each with its place among cells and features.
-    fields
-        Of the columns of the release, all of the first block, then all of the
-        second; the order inside a block is that of `CategoryBlock.codes`.
-    texts
-        Of each of them the category, None for nulls.
-    units
-        One over the step.
-    unmasked
-        Of each of them the mean probability in records of other categories
-        and in records of the category, were nothing masked; shape (number of
-        fields, 2).
-    """
-
-    blocks: tuple[CategoryBlock, ...]
+    blocks: tuple[CategoryBlock, ...]  # The columns, each with its place among cells and features
+    # Of the columns of the release, all of the first block, then all of the second; the order inside a block is that of
+    # `CategoryBlock.codes`
     fields: tuple[pa.Field, ...]
-    texts: tuple[str | None, ...]
-    units: int
+    texts: tuple[str | None, ...]  # Of each of them the category, None for nulls
+    units: int  # One over the step
+    # Of each of them the mean probability in records of other categories and in records of the category, were nothing
+    # masked; shape (number of fields, 2)
     unmasked: FloatArray
 
     @classmethod
@@ -91,20 +72,6 @@ class ProbabilityDecoder:
         cls, cells: ColumnEncoder, features: FeatureEncoder, step: float, taken: Collection[str]
     ) -> ProbabilityDecoder:
         """The decoder for the columns of a table.
-
-        Parameters
-        ----------
-        cells, features
-            Encoders of the table.
-        step
-            What probabilities are multiples of; one over a whole number.
-        taken
-            Names of other columns that the new ones must not have.
-
-        Raises
-        ------
-        JobError
-            Two columns would have one name.
 
         Examples
         --------
@@ -146,21 +113,7 @@ class ProbabilityDecoder:
     ) -> FloatArray:
         """Probabilities of synthetic features.
 
-        Parameters
-        ----------
-        features
-            Shape (n_rows, width).
-        cells
-            Cells that hold the categories, in any order, shape (n_rows,
-            n_cells): their shares are what the means come out as.
-        groups
-            Where they are identical, the records of a group get the same.
-        rng
-            Draws what is rounded up.
-
-        Returns
-        -------
-        float64, shape (n_rows, number of fields)
+        Shapes: cells (n_rows, n_cells).
         """
         out = np.empty((len(features), len(self.fields)))
         rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(features)), None)
@@ -178,13 +131,7 @@ class ProbabilityDecoder:
         return out
 
     def put_most_probable(self, cells: FloatArray, shares: FloatArray) -> FloatArray:
-        """A copy of the cells with the most probable category of each record, the first of equals.
-
-        Parameters
-        ----------
-        cells, shares
-            Shapes (n_rows, n_cells) and (n_rows, number of fields).
-        """
+        """A copy of the cells with the most probable category of each record, the first of equals."""
         out = cells.copy()
         for block, place in self.slices():
             out[:, block.position] = block.codes[shares[:, place].argmax(axis=1)]

@@ -15,46 +15,30 @@ from anonpipe.encoding._runs_kernel import cut_runs, run_means
 from anonpipe.encoding.radix import Radix
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
+# How near, in parts of its distance from the run below (or above), others may come to a record's value: the p of the p
+# % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
+# less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-"""How near, in parts of its distance from the run below (or above), others may come to a record's value: the p of
-the p % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being
-at less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k."""
 
-FEWEST = 3
-"""Records that a run has at least, where k is smaller: the mean of two tells each of them the other."""
+FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
 
+# How far pieces leave the straight line where no step is declared, in parts of half their length
 BEND = 0.01 * (math.sqrt(5.0) - 1.0) / 2.0
-"""How far pieces leave the straight line where no step is declared, in parts of half their length."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """A quantile function of pieces that are straight, or nearly so.
+    """A quantile function of pieces that are straight, or nearly so."""
 
-    Attributes
-    ----------
-    edges
-        Ranks at which pieces begin, and the number of records, shape (n_pieces + 1,).
-    centres
-        The mean of each piece: the value of an atom.
-    halves
-        Half the length of each: a piece rises from centre - half to centre + half; 0 for atoms.
-    drawn
-        How far the mean of the pieces is from that of the values inside the bounds:
-        what drawing in extremes, and joining few records to an atom, have moved.
-    clipped
-        How far that mean is from the one of all values.
-    bend
-        `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in
-        years, would else come back as they were: means of neighbours are
-        neighbours. An irrational part of a piece's length is none of their distances.
-    """
-
-    edges: IntArray
-    centres: FloatArray
-    halves: FloatArray
+    edges: IntArray  # Ranks at which pieces begin, and the number of records, shape (n_pieces + 1,)
+    centres: FloatArray  # The mean of each piece: the value of an atom
+    halves: FloatArray  # Half the length of each: a piece rises from centre - half to centre + half; 0 for atoms
+    # How far the mean of the pieces is from that of the values inside the bounds: what drawing in extremes, and joining
+    # few records to an atom, have moved
     drawn: float
-    clipped: float
+    clipped: float  # How far that mean is from the one of all values
+    # `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in years, would else come back as they
+    # were: means of neighbours are neighbours. An irrational part of a piece's length is none of their distances.
     bend: float = 0.0
 
     @classmethod
@@ -70,17 +54,6 @@ class Quantiles:
         atoms count as the nearest atom: a mean over them and records of the
         atom, whose value is known, would be a mean over them alone. An extreme
         that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart (`DOMINANCE`).
-
-        Parameters
-        ----------
-        found
-            The values of one place.
-        k
-            Fewest records.
-        low, high
-            Declared bounds, which no piece crosses.
-        stepped
-            Whether values are rounded to steps that are declared afterwards; if not, pieces are bent.
 
         Examples
         --------

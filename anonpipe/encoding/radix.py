@@ -19,12 +19,10 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Keys = npt.NDArray[np.uint64]
 
-MOST_BINS = 2**15
-"""Bins that a histogram has at most, those of all its places together: 2 MB."""
+MOST_BINS = 2**15  # Bins that a histogram has at most, those of all its places together: 2 MB
 
 _SIGN = np.uint64(1 << 63)
-_HIGHEST = 63
-"""The coarsest level: numbers below and from zero."""
+_HIGHEST = 63  # The coarsest level: numbers below and from zero
 
 
 def keys_of(values: FloatArray) -> Keys:
@@ -60,30 +58,16 @@ class Radix:
     the least level that is looked for from there on is the least of all.
     What a bin holds (a count, extremes, records at the lower, a sum modulo
     2^64) is added or compared without rounding, in any order.
-
-    Attributes
-    ----------
-    level
-        Low bits of the keys that are not looked at; 63 at the most.
-    places
-        Of each bin, shape (n_bins,).
-    counts
-        Numbers in it.
-    low, high
-        The smallest and largest key in it: the same for one value.
-    at_low
-        Numbers that have the smallest.
-    sums
-        Of the keys, modulo 2^64.
     """
 
-    level: int
-    places: IntArray
-    counts: IntArray
+    level: int  # Low bits of the keys that are not looked at; 63 at the most
+    places: IntArray  # Of each bin, shape (n_bins,)
+    counts: IntArray  # Numbers in it
+    # low, high: the smallest and largest key in it: the same for one value
     low: Keys
     high: Keys
-    at_low: IntArray
-    sums: Keys
+    at_low: IntArray  # Numbers that have the smallest
+    sums: Keys  # Of the keys, modulo 2^64
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray | None = None, most: int = MOST_BINS) -> Radix:

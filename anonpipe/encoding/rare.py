@@ -27,43 +27,22 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Suppression:
-    """Which codes are released as another one, stratum by stratum.
+    """Which codes are released as another one, stratum by stratum."""
 
-    Attributes
-    ----------
-    targets
-        Column name to its changes: each the stratum, the code (nulls: the
-        number of categories) and the code that it is released as.
-    missing
-        The code of nulls of each of these columns: its number of categories.
-    ordinal
-        Columns among them whose nulls are NaN in the cells.
-    largest_share
-        Of the records, those that it changes in the column where it changes most.
-    before
-        Of each of these columns the records of each code before, nulls last.
-    largest_in
-        That column; empty where nothing is changed.
-    """
-
+    # Column name to its changes: each the stratum, the code (nulls: the number of categories) and the code that it is
+    # released as
     targets: dict[str, list[tuple[int, int, int]]]
-    missing: dict[str, int]
-    ordinal: tuple[str, ...] = ()
-    largest_share: float = 0.0
+    missing: dict[str, int]  # The code of nulls of each of these columns: its number of categories
+    ordinal: tuple[str, ...] = ()  # Columns among them whose nulls are NaN in the cells
+    largest_share: float = 0.0  # Of the records, those that it changes in the column where it changes most
+    # Of each of these columns the records of each code before, nulls last
     before: dict[str, list[int]] = field(default_factory=dict)
-    largest_in: str = ""
+    largest_in: str = ""  # That column; empty where nothing is changed
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
         """Replace suppressed codes in place.
 
-        Parameters
-        ----------
-        cells
-            Shape (n_rows, n_columns).
-        names
-            Their columns.
-        stratum
-            Of each row, -1 for rows that are left out, shape (n_rows,).
+        Shapes: stratum (n_rows,).
         """
         for name, changes in self.targets.items():
             position, missing = names.index(name), self.missing[name]
@@ -80,18 +59,7 @@ class Suppression:
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool, units: UnitSets | None = None) -> list[int]:
     """For each code, nulls last, the code it is released as.
 
-    Parameters
-    ----------
-    counts
-        Records of each category, shape (n_categories,).
-    nulls
-        Records without a value.
-    k
-        Smallest number of records that may share a released category.
-    nullable
-        Whether the column may hold nulls.
-    units
-        The units of each code, nulls last; then k counts these, not records.
+    Shapes: counts (n_categories,).
 
     Examples
     --------
@@ -121,30 +89,7 @@ def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool, units: 
 def suppress_rare(
     scan: Scan, columns: Mapping[str, Column], nullable: Mapping[str, bool], k: int, strata: Strata
 ) -> tuple[Scan, Suppression, list[str]]:
-    """Plan the suppression, and say what the scan looks like after it.
-
-    Parameters
-    ----------
-    scan
-        Of the whole input; with codes counted inside the strata, if there are any.
-    columns
-        The job's columns.
-    nullable
-        Whether each column may hold nulls.
-    k
-        Smallest number of records that may share a category.
-    strata
-        Which combinations of codes make which stratum.
-
-    Returns
-    -------
-    scan
-        The same as if suppressed values had never been there.
-    suppression
-        To be applied to cells.
-    warnings
-        Columns and counts, no category.
-    """
+    """Plan the suppression, and say what the scan looks like after it."""
     changed, warnings, largest, largest_in = dict(scan.columns), [], 0, ""
     targets: dict[str, list[tuple[int, int, int]]] = {}
     before: dict[str, list[int]] = {}

@@ -27,21 +27,11 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Rounding:
-    """How counts are rounded.
+    """How counts are rounded."""
 
-    Attributes
-    ----------
-    base
-        To multiples of which.
-    key
-        Of the secret and the job, whatever the records.
-    fresh
-        Of the records, too: for what is drawn anew where these are others.
-    """
-
-    base: int
-    key: bytes
-    fresh: bytes = b""
+    base: int  # To multiples of which
+    key: bytes  # Of the secret and the job, whatever the records
+    fresh: bytes = b""  # Of the records, too: for what is drawn anew where these are others
 
     def count(self, count: int, *cell: str) -> int:
         """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base.
@@ -72,13 +62,6 @@ class Rounding:
 
         Where there are too few records for that, all others are rounded down.
 
-        Parameters
-        ----------
-        counts
-            Shape (q,).
-        name, cells
-            Of the column, and of its categories.
-
         Examples
         --------
         >>> Rounding(5, b"k" * 16).counts(np.array([41, 7, 0, 12]), "stage", ["I", "II", "III", ""]).tolist()
@@ -94,21 +77,11 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class RoundedColumns:
-    """The columns whose decoding looks at counts, and how these are rounded.
+    """The columns whose decoding looks at counts, and how these are rounded."""
 
-    Attributes
-    ----------
-    rounding
-        Of all of them.
-    blocks
-        Categories, ordinals, and numbers with nulls.
-    cells
-        The categories of each, null last; of a number that it is there, and null.
-    """
-
-    rounding: Rounding
-    blocks: tuple[NumberBlock | CategoryBlock, ...]
-    cells: tuple[tuple[str, ...], ...]
+    rounding: Rounding  # Of all of them
+    blocks: tuple[NumberBlock | CategoryBlock, ...]  # Categories, ordinals, and numbers with nulls
+    cells: tuple[tuple[str, ...], ...]  # The categories of each, null last; of a number that it is there, and null
 
     @classmethod
     def fit(cls, rounding: Rounding, cells: ColumnEncoder, features: FeatureEncoder) -> RoundedColumns:

@@ -38,8 +38,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 HashArray = npt.NDArray[np.uint64]
 
 _MODULUS = 2**64
-_NANOSECONDS = 86_400_000_000_000
-"""Of a day."""
+_NANOSECONDS = 86_400_000_000_000  # Of a day
 _INT64_DIGITS = 18
 _BEYOND_INT64 = 2.0**63
 _NAN_WORD = 0x7FF8000000000000
@@ -136,15 +135,7 @@ def _seeds(name: str) -> HashArray:
 
 
 def fingerprint(lanes: HashArray, first_row: int) -> tuple[int, int]:
-    """Two sums modulo 2^64 of the hashes of consecutive rows, each bound to its place in the input.
-
-    Parameters
-    ----------
-    lanes
-        As of `row_lanes`.
-    first_row
-        Position of the first row in the whole input.
-    """
+    """Two sums modulo 2^64 of the hashes of consecutive rows, each bound to its place in the input."""
     sums = sum_rows(lanes, np.uint64(first_row))
     return int(sums[0]), int(sums[1])
 
@@ -164,28 +155,12 @@ def add_fingerprints(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def keyed_rows(lanes: HashArray, first: bytes, second: bytes) -> HashArray:
-    """A keyed number of each row's content, shape (n_rows,): without the keys it tells nothing of the row.
-
-    Parameters
-    ----------
-    lanes
-        As of `row_lanes`.
-    first, second
-        A key for each lane.
-    """
+    """A keyed number of each row's content, shape (n_rows,): without the keys it tells nothing of the row."""
     return number_keys(first, lanes[:, 0] + number_keys(second, lanes[:, 1]))
 
 
 def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
-    """A keyed number of each row of cells, shape (n_rows,); numbers count to seven digits.
-
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns), NaN for null.
-    keys
-        One a column.
-    """
+    """A keyed number of each row of cells, shape (n_rows,); numbers count to seven digits."""
     numbers = np.zeros(len(cells), dtype=np.uint64)
     for column, key in zip(cells.T, keys, strict=True):
         numbers += number_keys(key, number_words(np.ascontiguousarray(column)))
@@ -198,13 +173,7 @@ def exact_rows(cells: FloatArray, groups: IntArray | None = None) -> HashArray:
     Rows that differ have the same number with a probability of 1 in 2^64.
     Numbers of rows alone and of groups alone add up to those of both.
 
-    Parameters
-    ----------
-    cells
-        Shape (n_rows, n_columns), NaN for null, which is equal to null. With
-        no columns the groups alone count.
-    groups
-        Numbers of the rows' groups, shape (n_rows,); None for one group.
+    Shapes: groups (n_rows,).
 
     Examples
     --------

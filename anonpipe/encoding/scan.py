@@ -51,64 +51,41 @@ _MOST_INDEX = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What a batch, a unit or the whole input holds.
+    """What a batch, a unit or the whole input holds."""
 
-    Attributes
-    ----------
-    rows
-        Number of records.
-    fingerprint
-        Two sums modulo 2^64 of the hashes of the rows, each bound to its
-        place: equal for the same rows in the same order, whatever the file
-        layout and the encoding.
-    population
-        The same without places: equal for the same rows in any order, of
-        which the same are held out.
-    columns
-        The released columns.
-    counted_by, counted_codes, counted_rows
-        Columns whose combinations are counted (strata, classes), the
-        combinations of their codes that occur (nulls: the number of
-        categories), and the records of each; shapes (n_combinations,
-        n_columns) and (n_combinations,).
-    by_combination
-        Of each column carried as numbers how many there are in each of these
-        combinations, their mean, and the sum of squared deviations from it.
-    strata_by, inside
-        The columns that make the strata; and of each masked column carried as
-        codes the combinations of their codes with its own that occur, shape
-        (n, n_strata_columns + 1), and the records of each, shape (n,). Empty
-        without strata.
-    scored_by, scored_codes, scored
-        Columns inside whose combinations values are ranked, the combinations
-        of their codes that occur, shape (n_combinations, n_columns), and of
-        each column that is carried by normal scores its finite values at
-        their combination.
-    outermost
-        Of each column of which extremes that dominate are drawn in, the
-        outermost finite values at each of `counted_codes` (at one place
-        without any).
-    counted_units, inside_units, null_units
-        Where units may have several rows: the units of each combination of
-        `counted_codes`, of each of `inside` (which is then of all masked
-        columns carried as codes), and those without a value in each column
-        carried as numbers (at one place). None and empty otherwise.
-    """
-
-    rows: int
+    rows: int  # Number of records
+    # Two sums modulo 2^64 of the hashes of the rows, each bound to its place: equal for the same rows in the same
+    # order, whatever the file layout and the encoding
     fingerprint: tuple[int, int]
+    # The same without places: equal for the same rows in any order, of which the same are held out
     population: tuple[int, int]
-    columns: dict[str, ColumnScan]
+    columns: dict[str, ColumnScan]  # The released columns
+    # counted_by, counted_codes, counted_rows: columns whose combinations are counted (strata, classes), the
+    # combinations of their codes that occur (nulls: the number of categories), and the records of each; shapes
+    # (n_combinations, n_columns) and (n_combinations,)
     counted_by: tuple[str, ...] = ()
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    # Of each column carried as numbers how many there are in each of these combinations, their mean, and the sum of
+    # squared deviations from it
     by_combination: dict[str, Numbers] = field(default_factory=dict)
+    # strata_by, inside: the columns that make the strata; and of each masked column carried as codes the combinations
+    # of their codes with its own that occur, shape (n, n_strata_columns + 1), and the records of each, shape (n,).
+    # Empty without strata.
     strata_by: tuple[str, ...] = ()
     inside: dict[str, tuple[IntArray, IntArray]] = field(default_factory=dict)
+    # scored_by, scored_codes, scored: columns inside whose combinations values are ranked, the combinations of their
+    # codes that occur, shape (n_combinations, n_columns), and of each column that is carried by normal scores its
+    # finite values at their combination
     scored_by: tuple[str, ...] = ()
     scored_codes: IntArray = field(default_factory=lambda: np.empty((1, 0), dtype=np.int64))
     scored: dict[str, Radix] = field(default_factory=dict)
+    # Of each column of which extremes that dominate are drawn in, the outermost finite values at each of
+    # `counted_codes` (at one place without any)
     outermost: dict[str, Outermost] = field(default_factory=dict)
+    # counted_units, inside_units, null_units: where units may have several rows: the units of each combination of
+    # `counted_codes`, of each of `inside` (which is then of all masked columns carried as codes), and those without a
+    # value in each column carried as numbers (at one place). None and empty otherwise.
     counted_units: UnitSets | None = None
     inside_units: dict[str, UnitSets] = field(default_factory=dict)
     null_units: dict[str, UnitSets] = field(default_factory=dict)
@@ -120,17 +97,7 @@ class Scan:
     def combination_counts(self, encoder: ColumnEncoder, names: Sequence[str]) -> IntArray:
         """Records of each combination of codes of some counted columns, in mixed radix order.
 
-        Parameters
-        ----------
-        encoder
-            Fitted to this scan.
-        names
-            The columns, all among `counted_by`.
-
-        Returns
-        -------
-        numpy.ndarray
-            int64, shape (product of the columns' numbers of codes,).
+        Shapes: returns (product of the columns' numbers of codes,).
         """
         index, size = self._combination_places(encoder, names)
         counts = np.zeros(size, dtype=np.int64)
@@ -170,8 +137,7 @@ class Scan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, Outermost, UnitSets)
-"""What a staged scan is made of."""
+SCAN_RECORDS = (Scan, ColumnScan, Sums, Radix, Outermost, UnitSets)  # What a staged scan is made of
 
 
 def scan_batch(
@@ -187,35 +153,7 @@ def scan_batch(
 ) -> Scan:
     """Scan consecutive rows.
 
-    Parameters
-    ----------
-    batch
-        The rows; columns that are not released are passed over.
-    columns
-        The job's columns.
-    first_row
-        Position of the first row in the whole input.
-    counted_by
-        Columns whose combinations are to be counted: those that make the strata, and classes.
-    kept
-        The rows that count, shape (n_rows,); all if not given. The others are
-        in the fingerprint alone.
-    strata_by
-        Columns inside whose combinations the codes of each masked column are
-        counted.
-    scored_by
-        Columns inside whose combinations the values of each column are ranked
-        that is carried by normal scores.
-    units
-        A number of the unit of each row, shape (n_rows,), and how many units
-        are enough at any place; None where each row is one.
-    k
-        Whose extremes fewer records than that may dominate; 0 to look for none.
-
-    Raises
-    ------
-    InputError
-        A column carried as codes has more than 10,000 categories.
+    Shapes: kept (n_rows,); units (n_rows,).
 
     Examples
     --------
@@ -272,13 +210,7 @@ def scan_batch(
 
 
 def _known_days(name: str, array: pa.Array) -> pa.Array:
-    """Texts of days as dates, once for all that is counted.
-
-    Raises
-    ------
-    InputError
-        Some are none.
-    """
+    """Texts of days as dates, once for all that is counted."""
     days, wrong = of_days(array)
     if wrong:
         raise InputError(
@@ -364,11 +296,6 @@ def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntA
 
 def merge_scans(scans: Iterable[Scan]) -> Scan:
     """The scan of all parts together, merged in the given order, one after the other.
-
-    Raises
-    ------
-    InputError
-        There is no part, or a column has more than 10,000 categories.
 
     Examples
     --------
@@ -481,31 +408,7 @@ def check_scan(
     remedied: Collection[str] = (),
     zones: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Hold the input against the job.
-
-    Parameters
-    ----------
-    scan
-        Of the whole input.
-    columns
-        The job's columns.
-    k
-        Smallest group.
-    remedied
-        Unchanged columns whose small categories are merged or dropped later, and so no reason to warn.
-    zones
-        The time zone of each column that has one.
-
-    Returns
-    -------
-    list of str
-        Warnings: names and counts, never a value.
-
-    Raises
-    ------
-    InputError
-        One line a problem.
-    """
+    """Hold the input against the job."""
     problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; lower k or add rows"]
     warnings: list[str] = []
     for name, scanned in scan.columns.items():

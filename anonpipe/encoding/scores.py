@@ -29,20 +29,11 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Where values stand among those that were counted, as positions from 0 to 1.
+    """Where values stand among those that were counted, as positions from 0 to 1."""
 
-    Attributes
-    ----------
-    before
-        Values below each bin, and all, shape (n_bins + 1,).
-    at_low
-        Values that are the smallest of each bin.
-    low, high
-        The smallest and largest of each.
-    """
-
-    before: FloatArray
-    at_low: FloatArray
+    before: FloatArray  # Values below each bin, and all, shape (n_bins + 1,)
+    at_low: FloatArray  # Values that are the smallest of each bin
+    # low, high: the smallest and largest of each
     low: FloatArray
     high: FloatArray
 
@@ -140,33 +131,19 @@ def _density(score: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ScoredColumn:
-    """A column that is carried by normal scores.
+    """A column that is carried by normal scores."""
 
-    Attributes
-    ----------
-    name, position
-        The column, and where it stands among the cells.
-    grid
-        The values that may be released.
-    status
-        Where the survival status stands by which a survival time is ranked; None for none.
-    classes
-        The class of records that are ranked together, of each stratum and
-        code of the status, shape (n_strata, n_codes).
-    ranks, quantiles
-        Of each class.
-    apart
-        Records that are further from all that is released than that is wide: they were drawn in.
-    """
-
+    # name, position: the column, and where it stands among the cells
     name: str
     position: int
-    grid: Grid
-    status: int | None
+    grid: Grid  # The values that may be released
+    status: int | None  # Where the survival status stands by which a survival time is ranked; None for none
+    # The class of records that are ranked together, of each stratum and code of the status, shape (n_strata, n_codes)
     classes: IntArray
+    # ranks, quantiles: of each class
     ranks: tuple[Ranks, ...]
     quantiles: tuple[Quantiles, ...]
-    apart: int = 0
+    apart: int = 0  # Records that are further from all that is released than that is wide: they were drawn in
 
     @property
     def moved(self) -> tuple[float, float]:
@@ -200,11 +177,6 @@ class ScoredColumn:
         the covariance with the released scores themselves. Means of k or more
         records lie nearer to each other than the scores of their ranks:
         of few records, the more so.
-
-        Returns
-        -------
-        mean, variance, covariance with the scores
-            Over n - 1.
         """
         chosen = range(len(self.ranks)) if strata is None else np.unique(self.classes[list(strata)])
         said, own, records = [], [], []
@@ -274,23 +246,16 @@ def _each(which: IntArray) -> list[tuple[int, IntArray]]:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What was counted of released scores, of each column that has them; `merge` adds those of another part.
+    """What was counted of released scores, of each column that has them; `merge` adds those of another part."""
 
-    Attributes
-    ----------
-    columns
-        Of each column, its places being classes.
-    """
-
-    columns: tuple[Radix, ...]
+    columns: tuple[Radix, ...]  # Of each column, its places being classes
 
     def merge(self, other: Counted) -> Counted:
         """Both parts together."""
         return Counted(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
 
 
-Thin = Callable[[Radix, str, int], Radix]
-"""What is left of the values of a column and class."""
+Thin = Callable[[Radix, str, int], Radix]  # What is left of the values of a column and class
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,11 +273,6 @@ class Scores:
 
         `told` says what k is where it is not the job's. With `thin` quantile
         functions are of what that leaves of the values of each column and class.
-
-        Raises
-        ------
-        InputError
-            A column has values, but fewer than k.
         """
         found = [
             _fitted(name, cells, scan, strata, k, told or f"k={k}", thin) for name in cells.names if name in scan.scored

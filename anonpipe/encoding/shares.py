@@ -17,25 +17,7 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     its odds ratios, and rounded one partition after the other: what one gets
     too much of, the next gets less.
 
-    Parameters
-    ----------
-    mass
-        How much of each category the synthetic features of each partition call
-        for, shape (n_partitions, q). What is not positive counts as very little.
-    totals
-        Records of each category in all partitions, shape (q,).
-    sizes
-        Records of each partition, shape (n_partitions,).
-
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape (n_partitions, q); its sums are exactly `totals` and `sizes`.
-
-    Raises
-    ------
-    ValueError
-        Totals and sizes do not add up to the same.
+    Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
 
     Examples
     --------

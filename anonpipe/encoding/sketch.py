@@ -15,30 +15,18 @@ from anonpipe.encoding.values import is_supported, present
 from anonpipe.rng import keyed
 from anonpipe.storage.sketch import HashArray, Sketch
 
-MOST = 4_096
-"""Contents in a sketch of whole records or of an identifier: all, or 2,048 at least."""
+MOST = 4_096  # Contents in a sketch of whole records or of an identifier: all, or 2,048 at least
 
-MOST_OF_PARTS = 16_384
-"""Contents in all sketches of records without one column together; a single one has 256 to 1,024."""
+MOST_OF_PARTS = 16_384  # Contents in all sketches of records without one column together; a single one has 256 to 1,024
 
 
 @dataclass
 class Tracer:
-    """Sketches of an input, filled batch by batch.
+    """Sketches of an input, filled batch by batch."""
 
-    Attributes
-    ----------
-    names
-        The columns to read: all that have a type of single values.
-    columns
-        The job's.
-    key
-        Of the steward's secret.
-    """
-
-    names: list[str]
-    columns: Mapping[str, Column]
-    key: bytes
+    names: list[str]  # The columns to read: all that have a type of single values
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
     sketches: dict[str, Sketch] = field(default_factory=dict)
 
     @classmethod

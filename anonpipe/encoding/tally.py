@@ -25,24 +25,16 @@ _ROUNDING = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What some rows hold; columns are those of the cells, in their order.
+    """What some rows hold; columns are those of the cells, in their order."""
 
-    Attributes
-    ----------
-    rows
-        How many there are.
-    n, mean, m2
-        Of each column carried as numbers how many are there, their mean and
-        the sum of squared deviations from it; zeros for other columns.
-    codes
-        Of each column carried as codes, by position, the records of each
-        code, nulls last. A column is left out where it is not known.
-    """
-
-    rows: int
+    rows: int  # How many there are
+    # n, mean, m2: of each column carried as numbers how many are there, their mean and the sum of squared deviations
+    # from it; zeros for other columns
     n: FloatArray
     mean: FloatArray
     m2: FloatArray
+    # Of each column carried as codes, by position, the records of each code, nulls last. A column is left out where it
+    # is not known.
     codes: dict[int, IntArray]
 
     @classmethod
@@ -77,26 +69,7 @@ class Tally:
 def expected_tallies(
     scan: Scan, encoder: ColumnEncoder, strata: Strata, by: Sequence[str]
 ) -> tuple[Tally, list[Tally], dict[int, IntArray]]:
-    """What the routed rows of the table, and of each stratum, must hold.
-
-    Parameters
-    ----------
-    scan
-        Of the input without the hold-out, after suppression of rare categories.
-    encoder, strata
-        Fitted to it.
-    by
-        The columns that make the strata.
-
-    Returns
-    -------
-    table, strata
-        Of strata the numbers, and the codes of columns that were counted
-        together with those of the strata. Of the table all, but codes of
-        other columns where records of small strata were dropped.
-    before_drop
-        The counts of such codes, dropped records among them.
-    """
+    """What the routed rows of the table, and of each stratum, must hold."""
     dropped = strata.dropped > 0
     counted = [name for name in scan.counted_by if name in encoder.names]
     stratum, recoded = placed(scan, encoder, strata, by)

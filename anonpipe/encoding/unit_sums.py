@@ -18,27 +18,13 @@ from anonpipe.types import BoolArray
 
 @dataclass
 class UnitTracer:
-    """Sums of an input, filled batch by batch.
+    """Sums of an input, filled batch by batch."""
 
-    Attributes
-    ----------
-    unit
-        The column that names persons, or whatever k counts.
-    names
-        The released columns, by name; two more counts are of whole records.
-    columns
-        The job's.
-    key
-        Of the steward's secret.
-    sums
-        What was counted.
-    """
-
-    unit: str
-    names: list[str]
-    columns: Mapping[str, Column]
-    key: bytes
-    sums: UnitSums
+    unit: str  # The column that names persons, or whatever k counts
+    names: list[str]  # The released columns, by name; two more counts are of whole records
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
+    sums: UnitSums  # What was counted
 
     @classmethod
     def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
@@ -47,13 +33,7 @@ class UnitTracer:
         return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
 
     def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
-        """Count rows of the input, but those that are held out.
-
-        Raises
-        ------
-        InputError
-            There are too many combinations of the unchanged columns.
-        """
+        """Count rows of the input, but those that are held out."""
         batch = batch if kept is None else batch.filter(pa.array(kept))
         lanes = {name: column_lanes(name, batch, self.columns) for name in [self.unit, *self.names]}
         unit, none = lanes.pop(self.unit), np.zeros((batch.num_rows, 2), dtype=np.uint64)

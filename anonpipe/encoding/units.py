@@ -15,23 +15,14 @@ _SHIFT = np.uint64(11)
 
 @dataclass(frozen=True)
 class UnitColumn:
-    """What k counts where units have several rows.
+    """What k counts where units have several rows."""
 
-    Attributes
-    ----------
-    name
-        The column that names the unit.
-    rows, distinct, most
-        Rows, units, and the rows of the unit with most.
-    sure
-        Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have.
-    """
-
-    name: str
+    name: str  # The column that names the unit
+    # rows, distinct, most: rows, units, and the rows of the unit with most
     rows: int
     distinct: int
     most: int
-    sure: int
+    sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:

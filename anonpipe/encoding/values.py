@@ -103,11 +103,6 @@ def positions(array: pa.Array, null: int) -> IntArray:
 def numbers(array: pa.Array) -> FloatArray:
     """The values as float64, NaN where missing, shape (n,); of texts of days their days.
 
-    Raises
-    ------
-    InputError
-        A text is none; the scan has told of these, with the column's name.
-
     Examples
     --------
     >>> numbers(pa.array([3, None])), numbers(pa.array([86_400_000], pa.timestamp("ms")))
@@ -132,11 +127,9 @@ def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(stored, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-ISO_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-"""How a text of a day is written; others are no dates."""
+ISO_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"  # How a text of a day is written; others are no dates
 
-_FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0
-"""0001-01-01 and 9999-12-31: what has four digits of a year."""
+_FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # 0001-01-01 and 9999-12-31: what has four digits of a year
 
 
 def of_days(array: pa.Array) -> tuple[pa.Array, int]:
@@ -181,17 +174,7 @@ def units_per_day(kind: pa.DataType) -> int:
 
 
 def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.Array:
-    """Numbers as an array of the field's type.
-
-    Parameters
-    ----------
-    values
-        Natural units, NaN where missing, already rounded to steps.
-    field
-        Its type and whether it may hold nulls; without nulls, NaN stays NaN.
-    step
-        The column's step; dates and timestamps are put on it exactly.
-    """
+    """Numbers as an array of the field's type."""
     plain = _stored(field.type)
     missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
     present = np.where(missing, 0.0, values)
@@ -255,13 +238,7 @@ def encoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: pa.DataType) -> pa.Array:
-    """Declared categories in the column's plain type.
-
-    Raises
-    ------
-    InputError
-        They do not fit the type, or two of them are one value in it.
-    """
+    """Declared categories in the column's plain type."""
     plain = plain_type(kind)
     textual = pa.types.is_string(plain) or is_date(plain)
     if any(isinstance(level, str) != textual for level in levels):
@@ -283,22 +260,13 @@ def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: p
 
 @dataclass(frozen=True)
 class Grid:
-    """The values that a released number may take.
+    """The values that a released number may take."""
 
-    Attributes
-    ----------
-    step
-        Values are multiples of it counted from `origin`; None for no steps.
-    low, high
-        Limits, -inf and inf for none.
-    origin
-        Zero, unless all values are as far from the multiples.
-    """
-
-    step: float | None
+    step: float | None  # Values are multiples of it counted from `origin`; None for no steps
+    # low, high: limits, -inf and inf for none
     low: float
     high: float
-    origin: float = 0.0
+    origin: float = 0.0  # Zero, unless all values are as far from the multiples
 
     def round(self, values: FloatArray) -> FloatArray:
         """The nearest permissible values; NaN stays.
@@ -376,13 +344,7 @@ def _type_limits(kind: pa.DataType) -> tuple[float | None, float, float]:
 
 
 def check_grid(name: str, column: Column, kind: pa.DataType) -> None:
-    """Refuse steps that the type cannot hold and bounds without any step between them.
-
-    Raises
-    ------
-    InputError
-        With the remedy.
-    """
+    """Refuse steps that the type cannot hold and bounds without any step between them."""
     plain, step = plain_type(kind), column.step
     smallest = _type_limits(kind)[0]
     if step is not None and smallest and abs(step / smallest - round(step / smallest)) > _WHOLE * step / smallest:

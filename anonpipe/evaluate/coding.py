@@ -20,8 +20,7 @@ from scipy.special import ndtri
 
 from anonpipe.types import FloatArray, IntArray
 
-MOST_PLACES = 64
-"""Categories of a column that have a place of their own; all rarer ones share one."""
+MOST_PLACES = 64  # Categories of a column that have a place of their own; all rarer ones share one
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +86,6 @@ class Coding:
         cls, known: npt.ArrayLike, asked: npt.ArrayLike, categories: Sequence[int] = (), most: int = MOST_PLACES
     ) -> Self:
         """Take scale and categories from some records; those to be asked tell where else there are nulls.
-
-        Parameters
-        ----------
-        known, asked
-            Shapes (n_rows, n_columns) and (n_asked, n_columns); NaN for null.
-        categories
-            Numbers of the columns that hold codes.
-        most
-            Categories of a column that are told apart, the most frequent.
 
         Examples
         --------

@@ -21,13 +21,6 @@ def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported
     """Write all rows of a checked release as one CSV, whole or not at all; compressed where it is called .gz.
 
     Nulls are empty fields, empty texts stand in quotes, and timestamps that are all of whole days are dates.
-
-    Raises
-    ------
-    InputError
-        The target is there, or is no name of a CSV.
-    OutputError
-        It cannot be written.
     """
     check_target(target)
     if not target.name.lower().endswith((".csv", ".csv.gz")):

@@ -21,15 +21,7 @@ from anonpipe.storage.versions import Place
 
 
 def export_folders(where: Place, manifest: dict[str, Any], target: Path, by: Sequence[str]) -> Exported:
-    """Write a checked release as Parquet in folders `key=value`, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        A column is not released unchanged, or a folder would hold fewer than k records.
-    OutputError
-        It cannot be written.
-    """
+    """Write a checked release as Parquet in folders `key=value`, whole or not at all."""
     check_target(target)
     _check_keys(manifest, by)
     sizes = _sizes(where, manifest, by)

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 LABELLED = (".dta", ".sav")
 _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
+# Values of a table that is written: the library takes them from memory, some 3 GB with texts and all
 _MOST_VALUES = 100_000_000
-"""Values of a table that is written: the library takes them from memory, some 3 GB with texts and all."""
-_SMALL = 2**31 - 101
-"""Whole numbers up to here are long in Stata, which has no longer ones."""
+_SMALL = 2**31 - 101  # Whole numbers up to here are long in Stata, which has no longer ones
 
 Codes = dict[str, float | str]
 
@@ -37,13 +36,6 @@ def export_labelled(where: Place, manifest: dict[str, Any], target: Path) -> Exp
 
     What was read by its labels is written as codes with labels again, columns have their labels, and timestamps that
     are all of whole days are dates. The table must fit into memory.
-
-    Raises
-    ------
-    InputError
-        The target is there, pyreadstat is not, the program takes no such column names, or there are too many rows.
-    OutputError
-        It cannot be written.
     """
     check_target(target)
     schema = schema_of(where, manifest)

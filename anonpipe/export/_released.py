@@ -27,13 +27,7 @@ class Exported:
 
 
 def check_target(target: Path) -> None:
-    """Refuse a place where something lies, or that has no folder.
-
-    Raises
-    ------
-    InputError
-        What to do.
-    """
+    """Refuse a place where something lies, or that has no folder."""
     if target.exists():
         raise InputError(f"{target} is there already; give a name that is not, or delete it")
     if not target.parent.is_dir():

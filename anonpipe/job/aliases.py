@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+# Keys of a job by their old names; one or two parts
 KEYS = {
     "classes": "sensitive",
     "mask.kept": "mask.conditioning",
@@ -20,21 +21,18 @@ KEYS = {
     "gates.share_as_they_were": "gates.unchanged_record_rate",
     "gates.covariance_unchanged": "gates.covariance_with_keys",
 }
-"""Keys of a job by their old names; one or two parts."""
 
-ROLES = {"class": "sensitive", "kept": "key"}
-"""Values of `columns.*.role`."""
+ROLES = {"class": "sensitive", "kept": "key"}  # Values of `columns.*.role`
 
-FLAGS = {"--anew": "--refresh"}
-"""Flags of commands."""
+FLAGS = {"--anew": "--refresh"}  # Flags of commands
 
+# Names of measures, as patterns; the first that fits counts
 MEASURES = {
     r"linked_share": "reidentification_rate",
     r"homogeneous_share": "homogeneity",
     r"class\.(.+)\.homogeneous": r"sensitive.\1.homogeneity",
     r"class\.(.+\.[a-z_]+)": r"sensitive.\1",
 }
-"""Names of measures, as patterns; the first that fits counts."""
 
 
 def notice(old: str, new: str) -> str:
@@ -50,11 +48,6 @@ def notice(old: str, new: str) -> str:
 
 def current(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A job's content under the names of this version, and a notice for each old one.
-
-    Raises
-    ------
-    ValueError
-        An old and its new name were both given.
 
     Examples
     --------
@@ -168,13 +161,6 @@ def let_in(job: Schema, resolve: Callable[[Schema], Schema]) -> None:
 
     Prefect holds the parameters of a deployment against the schema before the
     flow sees them. Old names are patterns there, which no form offers.
-
-    Parameters
-    ----------
-    job
-        The schema of a job; changed, and so are those that it refers to.
-    resolve
-        Of a reference, what it refers to; of another schema, itself.
 
     Examples
     --------

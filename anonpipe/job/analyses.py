@@ -21,65 +21,36 @@ from anonpipe.evaluate.utility import Endpoint, columns_used
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.job.plain_yaml import load_yaml
 
+# Proposed where an analysis has none
 USUAL_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
-"""Proposed where an analysis has none."""
 
-RESPONSE_WEIGHT = 0.5
-"""The share of distances that the authors gave the survival time."""
+RESPONSE_WEIGHT = 0.5  # The share of distances that the authors gave the survival time
 
 
 @dataclass(frozen=True)
 class Survival:
-    """The time and the event of the first Cox model.
+    """The time and the event of the first Cox model."""
 
-    Attributes
-    ----------
-    name
-        Of the analysis.
-    time, status
-        Columns; None where the model's response or condition is not made of one column.
-    event
-        Values that mean the event; empty where the condition does not list them.
-    """
-
-    name: str
+    name: str  # Of the analysis
+    # time, status: columns; None where the model's response or condition is not made of one column
     time: str | None
     status: str | None
-    event: tuple[Scalar, ...]
+    event: tuple[Scalar, ...]  # Values that mean the event; empty where the condition does not list them
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the analyses need of a table.
+    """What the analyses need of a table."""
 
-    Attributes
-    ----------
-    analyses
-        As given.
-    users
-        Of each column that some analysis names, the names of those analyses.
-    survival
-        Of the first Cox model; None without any.
-    responses
-        Columns that linear and logistic models explain, with the analysis.
-    subsets
-        Columns that select the records of an analysis, with the analysis.
-    """
-
-    analyses: tuple[RecipientAnalysis, ...]
-    users: Mapping[str, tuple[str, ...]]
-    survival: Survival | None
-    responses: Mapping[str, str]
-    subsets: Mapping[str, str]
+    analyses: tuple[RecipientAnalysis, ...]  # As given
+    users: Mapping[str, tuple[str, ...]]  # Of each column that some analysis names, the names of those analyses
+    survival: Survival | None  # Of the first Cox model; None without any
+    responses: Mapping[str, str]  # Columns that linear and logistic models explain, with the analysis
+    subsets: Mapping[str, str]  # Columns that select the records of an analysis, with the analysis
 
 
 def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
     r"""The analyses in a YAML file: a list of them, or a mapping with key `analyses`, such as a whole job.
-
-    Raises
-    ------
-    JobError
-        The file cannot be read, or an entry is not valid; one line a problem.
 
     Examples
     --------
@@ -124,11 +95,6 @@ _SHAPE = (
 
 def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Needs:
     """What the analyses need of a table with these columns.
-
-    Raises
-    ------
-    JobError
-        A formula or condition cannot be read, or names no column.
 
     Examples
     --------

@@ -174,15 +174,12 @@ class Decode(Options):
 _PROBABILITY_STEP = 0.001
 
 
-USUAL: Literal["usual"] = "usual"
-"""What a job says of a limit, or of the hold-out, that it leaves to anonpipe."""
+USUAL: Literal["usual"] = "usual"  # What a job says of a limit, or of the hold-out, that it leaves to anonpipe
 
+# Usual share of the records that is set aside, of so many or more. The trained classifier tells members from 1,000
+# others to 0.015 (a standard error), from 500 to 0.022: too near to the usual limit of 0.6 not to refuse one honest
+# release in some hundreds by chance.
 HELD_OUT, HELD_OUT_OF = 0.05, 20_000
-"""Usual share of the records that is set aside, of so many or more.
-
-The trained classifier tells members from 1,000 others to 0.015 (a standard error), from 500 to 0.022: too near to the
-usual limit of 0.6 not to refuse one honest release in some hundreds by chance.
-"""
 
 
 class _Gates(Options):
@@ -376,13 +373,7 @@ class RecipientAnalysis(Options):
 
     @property
     def analysis(self) -> Analysis:
-        """As the measures take it.
-
-        Raises
-        ------
-        JobError
-            Event and model do not go together.
-        """
+        """As the measures take it."""
         from anonpipe.evaluate.utility import Analysis
 
         return Analysis(self.name, self.model, self.formula, self.event, self.subset)
@@ -664,11 +655,6 @@ class Job(Options):
     def of_rows(self, rows: int) -> Job:
         """The same for a table of so many rows, on which the usual hold-out depends.
 
-        Raises
-        ------
-        JobError
-            It sets nobody aside, and the job limits what needs that.
-
         Examples
         --------
         >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
@@ -946,13 +932,7 @@ class Job(Options):
         return {name: column for name, column in self.columns.items() if column.can_be_scored and not column.transform}
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
-        """The released columns that an analysis names.
-
-        Raises
-        ------
-        JobError
-            The formula or a condition cannot be read, or names something else.
-        """
+        """The released columns that an analysis names."""
         from anonpipe.encoding.probabilities import column_name
         from anonpipe.evaluate.utility import columns_used
 
@@ -977,13 +957,7 @@ class Job(Options):
 
     @property
     def by_groups(self) -> ByGroups:
-        """The methods of grouping.
-
-        Raises
-        ------
-        JobError
-            The job masks the whole table.
-        """
+        """The methods of grouping."""
         if self.cluster is None or self.sensitive is None or self.synthesize is None:
             raise JobError("the job masks the whole table (mask) and forms no groups; ask for one or the other")
         return ByGroups(self.cluster, self.sensitive, self.synthesize)
@@ -1179,8 +1153,8 @@ class Job(Options):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+# Shares of records that are linked, of which groups of k stand for 1 / k
 _OF_GROUPS = ("reidentification_rate", "scenario_risk")
-"""Shares of records that are linked, of which groups of k stand for 1 / k."""
 
 _LOCAL = ("file://", "local://")
 
@@ -1357,11 +1331,6 @@ def _overridden(content: Any, overrides: dict[str, Any]) -> tuple[Any, tuple[str
 def parse_setting(setting: str) -> tuple[str, Any]:
     """The dotted key and the value of a `key=value`, the value read as in a job file.
 
-    Raises
-    ------
-    JobError
-        It is not of this form, or its value is no YAML.
-
     Examples
     --------
     >>> parse_setting("cluster.refine=false")
@@ -1383,8 +1352,8 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     return found["key"], value
 
 
+# A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots
 _PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
-"""A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots."""
 _SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
 
 

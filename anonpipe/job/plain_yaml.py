@@ -6,19 +6,11 @@ from typing import Any
 
 import yaml
 
-LARGEST = 5_000_000
-"""Characters of a text, and of what it stands for once all aliases are written out."""
+LARGEST = 5_000_000  # Characters of a text, and of what it stands for once all aliases are written out
 
 
 def load_yaml(text: str) -> Any:
     r"""What a YAML text says: numbers, texts, truths, lists and mappings; dates stay text.
-
-    Raises
-    ------
-    yaml.YAMLError
-        It cannot be parsed, gives a key twice, is larger than `LARGEST` or
-        nested too deeply, or its aliases stand for more than that (nine
-        aliases of nine aliases, nine times, are a billion words).
 
     Examples
     --------

@@ -16,28 +16,7 @@ def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tup
     tie at the border are divided in row order, so that heavily tied or even
     constant data give blocks of the same sizes. Time O(n_rows · width · log L).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    rows
-        Largest size of a block, in records.
-    turned
-        Cut along directions halfway between the first and the second
-        principal one: the borders cross those of the plain splits, so that
-        near records that these part come together.
-
-    Returns
-    -------
-    order : int64, shape (n_rows,)
-        Row numbers, block by block, ascending inside each.
-    starts : int64, shape (n_blocks + 1,)
-        `order[starts[b]:starts[b + 1]]` are the rows of block b.
-
-    Raises
-    ------
-    ValueError
-        `features` is not a finite matrix (see `checked_features`) or `rows` is less than 1.
+    Shapes: features (n_rows, width).
 
     Examples
     --------

@@ -6,18 +6,11 @@ import numpy as np
 
 from anonpipe.types import FloatArray
 
-LARGEST = 1e100
-"""Squares of larger numbers, summed, could leave the range of float64."""
+LARGEST = 1e100  # Squares of larger numbers, summed, could leave the range of float64
 
 
 def checked_features(features: FloatArray) -> FloatArray:
     """Points as a float64 matrix in C order, the same array where it is one already.
-
-    Raises
-    ------
-    ValueError
-        `features` is not 2-dimensional, or holds NaN, infinity or a number
-        larger than 1e100 in size.
 
     Examples
     --------

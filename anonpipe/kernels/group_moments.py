@@ -12,8 +12,7 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
-BLOCK = 256
-"""Rows multiplied at a time; a multiple of 4."""
+BLOCK = 256  # Rows multiplied at a time; a multiple of 4
 
 
 @nb.njit(cache=True, nogil=True)

@@ -12,18 +12,7 @@ from anonpipe.types import IntArray
 def sort_groups(labels: IntArray) -> tuple[IntArray, IntArray]:
     """Sort records by label, ties in record order (counting sort).
 
-    Parameters
-    ----------
-    labels
-        Group of each record, 0 to n_groups - 1, shape (n_rows,). Negative
-        labels are not allowed and not checked here.
-
-    Returns
-    -------
-    order : int64, shape (n_rows,)
-        Record numbers, group by group.
-    starts : int64, shape (n_groups + 1,)
-        `order[starts[g]:starts[g + 1]]` are the records of group g.
+    Shapes: labels (n_rows,).
 
     Examples
     --------

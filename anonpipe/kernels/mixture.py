@@ -17,26 +17,14 @@ import numpy.typing as npt
 
 from anonpipe.types import FloatArray, IntArray
 
-TILE = 256
-"""Rows handled at a time."""
+TILE = 256  # Rows handled at a time
 
-NEGLIGIBLE = -60.0
-"""Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum."""
+NEGLIGIBLE = -60.0  # Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum
 
 
 @nb.njit(cache=True, nogil=True)
 def invert_factors(covariances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Inverse Cholesky factors of many covariances.
-
-    Returns
-    -------
-    inverses : float64, shape (n_groups, width, width)
-        Lower triangular F with F Σ F' = I.
-    half_logs : float64, shape (n_groups,)
-        Half the log determinant of Σ.
-    bad : int64, shape (n_groups,)
-        1 where Σ is not positive definite; its other results mean nothing.
-    """
+    """Inverse Cholesky factors of many covariances."""
     groups, width = covariances.shape[0], covariances.shape[1]
     inverses = np.zeros((groups, width, width))
     half_logs = np.zeros(groups)
@@ -209,27 +197,7 @@ def expectation(
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """The sums over records that the next estimates need.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-    means, factors, constants, degrees
-        The components; shapes (n_groups, width), (n_groups, width, width),
-        (n_groups,) and (n_groups,).
-    diagonal
-        Whether all factors are diagonal; then only diagonals are summed.
-
-    Returns
-    -------
-    likelihood : float
-        Log-likelihood of the rows.
-    counts, heavy, tails : float64, shape (n_groups,)
-        Sums of z, z u and z (log u - u), z the posterior and u the factor by
-        which a t component weighs the record down (1 for a normal one).
-    sums : float64, shape (n_groups, width)
-        Sums of z u (x - mean).
-    scatters : float64, shape (n_groups, width or 1, width)
-        Sums of z u (x - mean)(x - mean)', or of their diagonals in one row.
+    Shapes: means, factors, constants, degrees (n_groups, width).
     """
     n, width = features.shape
     groups = means.shape[0]

@@ -71,19 +71,7 @@ def perturb_groups(
 ) -> None:
     """Write each group's mean plus noise into the rows of its members in `out`.
 
-    Parameters
-    ----------
-    features, out
-        Shape (n_rows, width).
-    order, starts
-        The groups.
-    draws
-        Standard normal, shape (rows of the groups, rank or more), group by
-        group; changed where `centred`.
-    factor
-        Transposed factor of the noise covariance, shape (rank, width).
-    centred
-        Whether the group's mean of the draws is subtracted first.
+    Shapes: draws (rows of the groups, rank or more); factor (rank, width).
     """
     rank, width = factor.shape
     mean = np.empty(width)

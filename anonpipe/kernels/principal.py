@@ -158,15 +158,7 @@ def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[IntArray, IntArray]:
-    """Split all rows into `leaves` parts whose sizes differ by one at most.
-
-    Returns
-    -------
-    order : int64, shape (n_rows,)
-        Row numbers, part by part, ascending inside each.
-    starts : int64, shape (leaves + 1,)
-        Where the parts begin in `order`.
-    """
+    """Split all rows into `leaves` parts whose sizes differ by one at most."""
     n = features.shape[0]
     order = np.arange(n)
     projections = np.empty(n)

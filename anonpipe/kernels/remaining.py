@@ -23,63 +23,41 @@ from anonpipe.kernels.exact_sum import add_row
 from anonpipe.kernels.principal import split_recursively, split_rows
 from anonpipe.types import FloatArray, IntArray
 
-ROOM = 16
-"""Records a leaf has room for."""
+ROOM = 16  # Records a leaf has room for
 
-FAN = 16
-"""Leaves of a branch."""
+FAN = 16  # Leaves of a branch
 
-FEW = 4096
-"""Up to so many records bounds save less than they cost; all records are then one leaf."""
+FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
 
 
-TRIAL = 64
-"""Queries after which bounds are judged."""
+TRIAL = 64  # Queries after which bounds are judged
 
-USEFUL = 3
-"""Bounds pay where queries look into less than one in so many leaves."""
+USEFUL = 3  # Bounds pay where queries look into less than one in so many leaves
 
 
 class Remaining(NamedTuple):
-    """Records by leaf, and bounds of leaves and branches.
+    """Records by leaf, and bounds of leaves and branches."""
 
-    Attributes
-    ----------
-    values, ids, radii
-        Of each leaf: the records (n_leaves, width, ROOM), their row numbers
-        and their squared distances to the centre (n_leaves, ROOM).
-    places
-        leaf * ROOM + place of each row of the table; -1 for rows not here.
-    low, high, reach, counts
-        Of each branch and leaf in it: box (n_branches, width, FAN), largest of
-        `radii` and number of records (n_branches, FAN). An empty leaf has a
-        box from infinity to minus infinity and reach -1.
-    branch_low, branch_high, branch_reach
-        The same of whole branches, (1, width, n_branches) and (1, n_branches).
-    left
-        Number of records, shape (1,).
-    looked
-        Leaves that queries have looked into, and queries, shape (2,).
-    centre
-        Mean of the records at the start, shape (width,).
-    branch_bounds, leaf_bounds, distances, one
-        Room to work in.
-    """
-
+    # values, ids, radii: of each leaf: the records (n_leaves, width, ROOM), their row numbers and their squared
+    # distances to the centre (n_leaves, ROOM)
     values: FloatArray
     ids: IntArray
     radii: FloatArray
-    places: IntArray
+    places: IntArray  # leaf * ROOM + place of each row of the table; -1 for rows not here
+    # low, high, reach, counts: of each branch and leaf in it: box (n_branches, width, FAN), largest of `radii` and
+    # number of records (n_branches, FAN). An empty leaf has a box from infinity to minus infinity and reach -1.
     low: FloatArray
     high: FloatArray
     reach: FloatArray
     counts: IntArray
+    # branch_low, branch_high, branch_reach: the same of whole branches, (1, width, n_branches) and (1, n_branches)
     branch_low: FloatArray
     branch_high: FloatArray
     branch_reach: FloatArray
-    left: IntArray
-    looked: IntArray
-    centre: FloatArray
+    left: IntArray  # Number of records, shape (1,)
+    looked: IntArray  # Leaves that queries have looked into, and queries, shape (2,)
+    centre: FloatArray  # Mean of the records at the start, shape (width,)
+    # branch_bounds, leaf_bounds, distances, one: room to work in
     branch_bounds: FloatArray
     leaf_bounds: FloatArray
     distances: FloatArray

@@ -24,18 +24,10 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True)
 class RowsPass:
-    """Steps that replace rows one after the other, done in one go with each part.
+    """Steps that replace rows one after the other, done in one go with each part."""
 
-    Attributes
-    ----------
-    number
-        Of the first step among the method's.
-    steps
-        One or more.
-    """
-
-    number: int
-    steps: tuple[Rows, ...]
+    number: int  # Of the first step among the method's
+    steps: tuple[Rows, ...]  # One or more
 
     @property
     def name(self) -> str:
@@ -129,24 +121,12 @@ def execute(every: Sequence[Pass], table: Table) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part of the rows stands.
+    """Where a part of the rows stands."""
 
-    Attributes
-    ----------
-    number
-        Of the part in the table.
-    draws
-        `draws(stream)`: the part's generator of a stream.
-    original
-        `original()`: the features of its rows.
-    stratum
-        The stratum that its rows belong to.
-    """
-
-    number: int
-    draws: Callable[[str], np.random.Generator]
-    original: Callable[[], FloatArray]
-    stratum: int = 0
+    number: int  # Of the part in the table
+    draws: Callable[[str], np.random.Generator]  # `draws(stream)`: the part's generator of a stream
+    original: Callable[[], FloatArray]  # `original()`: the features of its rows
+    stratum: int = 0  # The stratum that its rows belong to
 
 
 def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
@@ -162,16 +142,7 @@ def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
 
 
 def rows_made(one: RowsPass, part: FloatArray, params: Any, place: Place) -> FloatArray:
-    """The new channels of a part.
-
-    Raises
-    ------
-    InputError
-        The part has fewer rows than a step needs.
-    AnonpipeError
-        A step returned another number of rows or channels, or numbers that
-        are not finite.
-    """
+    """The new channels of a part."""
     for number, step in enumerate(one.steps, one.number):
         size, wanted = len(part), step.channels(part.shape[1], params)
         if size < step.least:
@@ -197,13 +168,7 @@ def learnt(step: Reduce, statistics: Iterable[Any], params: Any, rng: np.random.
 def column_made(
     step: Columns, column: FloatArray, place: int, params: Any, rng: np.random.Generator, original: FloatArray | None
 ) -> FloatArray:
-    """The new channel; `original` for steps that look at the features.
-
-    Raises
-    ------
-    AnonpipeError
-        The step returned another number of rows, or numbers that are not finite.
-    """
+    """The new channel; `original` for steps that look at the features."""
     given = {} if original is None else {"original": original}
     made = step.function(column, place=place, params=params, rng=rng, **given)
     return _finite(_counted(made, (len(column),), step.name), step.name)
@@ -223,27 +188,14 @@ def _finite(made: FloatArray, name: str) -> FloatArray:
 
 @dataclass
 class InMemory:
-    """Channels as an array.
+    """Channels as an array."""
 
-    Attributes
-    ----------
-    channels, params
-        What the last pass left.
-    features
-        What the first began with.
-    key
-        Of all draws.
-    parts
-        The rows of each part.
-    strata
-        Stratum of each part.
-    """
-
+    # channels, params: what the last pass left
     channels: FloatArray
-    features: FloatArray
-    key: bytes
-    parts: Sequence[slice]
-    strata: Sequence[int]
+    features: FloatArray  # What the first began with
+    key: bytes  # Of all draws
+    parts: Sequence[slice]  # The rows of each part
+    strata: Sequence[int]  # Stratum of each part
     params: Any = None
 
     def _place(self, at: int) -> Place:
@@ -287,30 +239,7 @@ def run_steps(
 ) -> FloatArray:
     """Run the steps of a method on an array.
 
-    Parameters
-    ----------
-    features
-        The features, finite, shape (n_rows, width), C order. Not changed.
-    steps
-        A method's, see `anonpipe.methods.masking.MASKERS`.
-    key
-        16 bytes or more. Draws are keyed by it, the step's number and name,
-        and the part or column.
-    parts
-        Rows of each part, which add up to n_rows.
-    strata
-        Stratum of each part; one for all where None.
-
-    Returns
-    -------
-    float64, shape (n_rows, channels)
-
-    Raises
-    ------
-    InputError
-        A part has fewer rows than a step needs.
-    AnonpipeError
-        A step returned another number of rows, or numbers that are not finite.
+    Shapes: features (n_rows, width).
     """
     edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
     pieces = [slice(low, high) for low, high in pairwise(edges)]

@@ -38,30 +38,14 @@ class Number:
 
 @dataclass(frozen=True)
 class Features:
-    """What a run tells a method of its table.
+    """What a run tells a method of its table."""
 
-    Attributes
-    ----------
-    k
-        The job's.
-    rows
-        Records of the whole table.
-    width
-        Columns of features.
-    conditioning
-        Columns of numbers that the features are drawn given; they follow them.
-    categories
-        Places of the columns of each categorical attribute, in -1 and +1.
-    numbers
-        The features that are numbers.
-    """
-
-    k: int
-    rows: int
-    width: int
-    conditioning: int = 0
-    categories: tuple[tuple[int, ...], ...] = ()
-    numbers: tuple[Number, ...] = ()
+    k: int  # The job's
+    rows: int  # Records of the whole table
+    width: int  # Columns of features
+    conditioning: int = 0  # Columns of numbers that the features are drawn given; they follow them
+    categories: tuple[tuple[int, ...], ...] = ()  # Places of the columns of each categorical attribute, in -1 and +1
+    numbers: tuple[Number, ...] = ()  # The features that are numbers
 
 
 @dataclass(frozen=True)
@@ -93,39 +77,19 @@ def never(options: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What every method tells.
+    """What every method tells."""
 
-    Attributes
-    ----------
-    function
-        The method; its name is what the job calls it.
-    options
-        What a job can tell it: a model whose field `method` is the name, and
-        whose other fields are parameters of the function or of the stages
-        around it. None for a method that no job names.
-    published
-        Name in the literature.
-    reference
-        DOI and place.
-    cost
-        Time and memory, in n records of w columns.
-    forms
-        The option of a few values that `compare` sets by `method:form`.
-    refuses
-        `refuses(options, features)`: why the method cannot be had of such
-        features, and what to do; None where it can.
-    warns
-        `warns(options)`: what the steward should know of them before a run.
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # The method; its name is what the job calls it
+    # What a job can tell it: a model whose field `method` is the name, and whose other fields are parameters of the
+    # function or of the stages around it. None for a method that no job names.
     options: type[MethodOptions] | None
-    published: str
-    reference: str
-    cost: str
-    forms: str | None = None
+    published: str  # Name in the literature
+    reference: str  # DOI and place
+    cost: str  # Time and memory, in n records of w columns
+    forms: str | None = None  # The option of a few values that `compare` sets by `method:form`
+    # `refuses(options, features)`: why the method cannot be had of such features, and what to do; None where it can
     refuses: Callable[[Any, Features], str | None] = nothing
-    warns: Callable[[Any], str | None] = nothing
+    warns: Callable[[Any], str | None] = nothing  # `warns(options)`: what the steward should know of them before a run
 
     def __post_init__(self) -> None:
         if self.options is None:
@@ -156,26 +120,14 @@ class Grouping(Method):
 
     `function(features, k, *, rng, **options) -> labels`. Its keyword-only
     parameters besides `rng`, `classes` and `class_shares` are its options.
-
-    Attributes
-    ----------
-    sizes
-        What group sizes it gives, in words.
-    about
-        What each of its options is for.
-    largest
-        The largest group as a function of k, None where there is no limit.
-    draws
-        Whether the groups depend on `rng`.
-    classes
-        Whether it takes `classes`, codes of shape (n_rows,), and
-        `class_shares`, the share of each class in the whole table.
     """
 
-    sizes: str
-    largest: Callable[[int], int] | None
-    about: Mapping[str, str] = field(default_factory=dict)
-    draws: bool = False
+    sizes: str  # What group sizes it gives, in words
+    largest: Callable[[int], int] | None  # The largest group as a function of k, None where there is no limit
+    about: Mapping[str, str] = field(default_factory=dict)  # What each of its options is for
+    draws: bool = False  # Whether the groups depend on `rng`
+    # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, the share of each class in the whole
+    # table
     classes: bool = False
 
     def __post_init__(self) -> None:
@@ -192,65 +144,37 @@ class Grouping(Method):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a synthesizer guarantees of means and covariances, before decoding.
+    """What a synthesizer guarantees of means and covariances, before decoding."""
 
-    Attributes
-    ----------
-    scope
-        The smallest part of the table of which it holds: mean and covariance
-        of each `group` exactly; or what `expect` says of each `stratum`, or of
-        the `table` alone.
-    expect
-        `expect(grouped, spread)`: the expected moments, and their standard
-        errors, of parts of a table together. `grouped` holds the moments of
-        each part in its groups, `spread` what `needs_spread` asks for.
-    needs_spread
-        Whether the standard errors follow from the covariance of each group.
-    """
-
+    # The smallest part of the table of which it holds: mean and covariance of each `group` exactly; or what `expect`
+    # says of each `stratum`, or of the `table` alone
     scope: Scope
+    # `expect(grouped, spread)`: the expected moments, and their standard errors, of parts of a table together.
+    # `grouped` holds the moments of each part in its groups, `spread` what `needs_spread` asks for.
     expect: Callable[[Sequence[GroupedMoments], Sequence[GroupSpread] | None], Expected]
-    needs_spread: bool = False
+    needs_spread: bool = False  # Whether the standard errors follow from the covariance of each group
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one covariance for a stratum, for small strata together, or for the table.
+    """Noise of one covariance for a stratum, for small strata together, or for the table."""
 
-    Attributes
-    ----------
-    factor
-        `factor(options, grouped, drawn)`: the argument `factor` of the
-        synthesizer, from the moments of these records in their groups.
-    draws_first
-        `draws_first(options)`: whether that depends on the draws, which are
-        then counted (`drawn`) in a pass of their own.
-    """
-
+    # `factor(options, grouped, drawn)`: the argument `factor` of the synthesizer, from the moments of these records in
+    # their groups
     factor: Callable[[Any, GroupedMoments, NoiseScatter | None], FloatArray]
+    # `draws_first(options)`: whether that depends on the draws, which are then counted (`drawn`) in a pass of their own
     draws_first: Callable[[Any], bool] = never
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacing(Method):
-    """What is told by every method that replaces records.
+    """What is told by every method that replaces records."""
 
-    Attributes
-    ----------
-    keeps
-        What is kept, and what is not protected.
-    about
-        What each parameter is for that is no sequence of records.
-    conditions_on
-        `conditions_on(options, unchanged)`: which of the unchanged columns the
-        records are drawn given.
-    follows
-        `follows(options, features)`: arguments that follow from the table.
-    """
-
-    keeps: str
-    about: Mapping[str, str] = field(default_factory=dict)
+    keeps: str  # What is kept, and what is not protected
+    about: Mapping[str, str] = field(default_factory=dict)  # What each parameter is for that is no sequence of records
+    # `conditions_on(options, unchanged)`: which of the unchanged columns the records are drawn given
     conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = no_names
+    # `follows(options, features)`: arguments that follow from the table
     follows: Callable[[Any, Features], dict[str, Any]] = no_arguments
 
     @property
@@ -259,13 +183,7 @@ class Replacing(Method):
         return tuple(name for name, p in self.parameters.items() if name in self.about and p.default is p.empty)
 
     def check(self, given: Iterable[str]) -> None:
-        """Refuse unknown and missing arguments.
-
-        Raises
-        ------
-        JobError
-            Which, and what is known.
-        """
+        """Refuse unknown and missing arguments."""
         names = set(given)
         known = ", ".join(self.about) or "none"
         if unknown := sorted(names - set(self.about)):
@@ -280,27 +198,15 @@ class Synthesizer(Replacing):
 
     `function(features, order, starts, *, rng, **options) -> new features`;
     without `rng` where it draws nothing.
-
-    Attributes
-    ----------
-    guarantee
-        `guarantee(options)`: what is guaranteed of means and covariances.
-    noise
-        The noise whose `factor` it takes; None for none.
-    identical_groups
-        Whether all synthesized values of a group become equal.
-    averages
-        `averages(options)`: whether it makes sense of groups of one record
-        each, the mean of the means of several groups that the record is in.
-    takes
-        `features`, float64, or `codes` of categories, int64.
     """
 
-    guarantee: Callable[[Any], Guarantee] | None
-    noise: Noise | None = None
-    identical_groups: bool = False
+    guarantee: Callable[[Any], Guarantee] | None  # `guarantee(options)`: what is guaranteed of means and covariances
+    noise: Noise | None = None  # The noise whose `factor` it takes; None for none
+    identical_groups: bool = False  # Whether all synthesized values of a group become equal
+    # `averages(options)`: whether it makes sense of groups of one record each, the mean of the means of several groups
+    # that the record is in
     averages: Callable[[Any], bool] = never
-    takes: Literal["features", "codes"] = "features"
+    takes: Literal["features", "codes"] = "features"  # `features`, float64, or `codes` of categories, int64
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -333,63 +239,42 @@ class Masker(Replacing):
     """A method that masks a whole table, without groups made beforehand.
 
     `function(**options) -> steps`.
-
-    Attributes
-    ----------
-    expect
-        `expect(moments, **options) -> Expected`, the moments to expect and
-        their standard errors, or None with options for which they are not
-        known. None for methods that promise nothing of the covariance.
-    exact_means, exact_covariance, exact_columns
-        Whether means, the covariance, or the values of each column are kept
-        exactly with the default options.
-    link
-        What a released record stands for: the `person` whose record it was
-        made from, a `group` of k or more, or none of both.
-    leaves_scores
-        Whether the columns of the option `categories` come out as scores with
-        mean and variance of the indicators, to be cut into categories, and
-        not as indicators.
-    permutes
-        Whether it permutes along axes, so that `expect` is told the largest
-        size of a record along each, as the option `largest`.
-    own_scale
-        Whether what it releases is of the columns' own scale, such as ends of
-        intervals, and means nothing of scores: a job that says nothing then
-        masks values as they are.
-    identical_rows
-        Whether each part's rows are equal in groups of the option k or more,
-        with the default options.
-    grouped
-        Whether it forms groups of the option k or more, which span the parts,
-        and keeps the means and the covariance of each exactly; the steps then
-        leave the number of each row's group as the last channel.
-    decodings
-        Ways to decode that mean nothing after it, and why.
-    check_columns
-        `check_columns(options, columns)`: what is wrong with options that name
-        columns, as the job declares these; None for nothing.
-    ends
-        `ends(options)`: how the ends of intervals are released, which then
-        come out as all low ones, then all high ones; None for none.
-    learns
-        Records that its steps count and learn, dataclasses of arrays, numbers
-        and each other, which lie on disk between two steps; `Moments` is known.
     """
 
+    # `expect(moments, **options) -> Expected`, the moments to expect and their standard errors, or None with options
+    # for which they are not known. None for methods that promise nothing of the covariance.
     expect: Callable[..., Expected | None] | None
+    # exact_means, exact_covariance, exact_columns: whether means, the covariance, or the values of each column are kept
+    # exactly with the default options
     exact_means: bool
     exact_covariance: bool
     exact_columns: bool
+    # What a released record stands for: the `person` whose record it was made from, a `group` of k or more, or none of
+    # both
     link: Link
+    # Whether what it releases is of the columns' own scale, such as ends of intervals, and means nothing of scores: a
+    # job that says nothing then masks values as they are
     own_scale: bool = False
+    # Whether each part's rows are equal in groups of the option k or more, with the default options
     identical_rows: bool = False
+    # Whether it forms groups of the option k or more, which span the parts, and keeps the means and the covariance of
+    # each exactly; the steps then leave the number of each row's group as the last channel
     grouped: bool = False
+    # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
+    # cut into categories, and not as indicators
     leaves_scores: bool = False
+    # Whether it permutes along axes, so that `expect` is told the largest size of a record along each, as the option
+    # `largest`
     permutes: bool = False
-    decodings: Mapping[str, str] = field(default_factory=dict)
+    decodings: Mapping[str, str] = field(default_factory=dict)  # Ways to decode that mean nothing after it, and why
+    # `check_columns(options, columns)`: what is wrong with options that name columns, as the job declares these; None
+    # for nothing
     check_columns: Callable[[Any, Mapping[str, Column]], str | None] = nothing
+    # `ends(options)`: how the ends of intervals are released, which then come out as all low ones, then all high ones;
+    # None for none
     ends: Callable[[Any], Ends | None] = nothing
+    # Records that its steps count and learn, dataclasses of arrays, numbers and each other, which lie on disk between
+    # two steps; `Moments` is known
     learns: tuple[type, ...] = ()
 
     @property
@@ -403,13 +288,7 @@ class Masker(Replacing):
         return self.same_person
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
-        """The steps for these options.
-
-        Raises
-        ------
-        JobError
-            An unknown option, a missing one, or a value that is not allowed.
-        """
+        """The steps for these options."""
         self.check(options)
         made: tuple[Any, ...] = self.function(**options)
         return made
@@ -427,13 +306,7 @@ Kind = TypeVar("Kind", bound=Method)
 
 
 def by_name(kind: type[Kind], modules: Iterable[ModuleType]) -> dict[str, Kind]:
-    """The records of modules that hold one method each, by name.
-
-    Raises
-    ------
-    TypeError
-        A module has no such record, or two methods have one name.
-    """
+    """The records of modules that hold one method each, by name."""
     records: dict[str, Kind] = {}
     for module in modules:
         record = getattr(module, "METHOD", None)

@@ -23,102 +23,54 @@ def as_many(given: int, params: Any) -> int:
 
 @dataclass(frozen=True)
 class Rows:
-    """Replaces the channels of any part of the rows.
+    """Replaces the channels of any part of the rows."""
 
-    Attributes
-    ----------
-    name
-        What it does, in a word; draws are keyed by it.
-    function
-        `function(part, *, params, rng) -> new part`, of the same rows and any
-        number of channels. `part` is not changed.
-    least
-        Rows that a part must have at least.
-    channels
-        `channels(given, params)`: how many channels the new part has, of so
-        many given ones. As many, unless said otherwise.
-    placed
-        Whether the function also takes `place`, the part's number.
-    with_stratum
-        Whether the function also takes `stratum`, that of the part.
-    stream
-        Of its draws; by default one that follows from its number and name.
-    """
-
-    name: str
+    name: str  # What it does, in a word; draws are keyed by it
+    # `function(part, *, params, rng) -> new part`, of the same rows and any number of channels. `part` is not changed.
     function: Callable[..., FloatArray]
-    least: int = 0
+    least: int = 0  # Rows that a part must have at least
+    # `channels(given, params)`: how many channels the new part has, of so many given ones. As many, unless said
+    # otherwise.
     channels: Callable[[int, Any], int] = as_many
-    placed: bool = False
-    with_stratum: bool = False
-    stream: str | None = None
+    placed: bool = False  # Whether the function also takes `place`, the part's number
+    with_stratum: bool = False  # Whether the function also takes `stratum`, that of the part
+    stream: str | None = None  # Of its draws; by default one that follows from its number and name
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Replaces one channel at a time, of all rows, in row order.
+    """Replaces one channel at a time, of all rows, in row order."""
 
-    Attributes
-    ----------
-    name
-        What it does, in a word; draws are keyed by it.
-    function
-        `function(column, *, place, params, rng) -> new column`, `place` being
-        the channel's number. `column` is not changed.
-    with_original
-        Whether the function also takes `original`, the column of the features
-        that has this place; there are then as many channels as columns.
-    holds
-        `holds(original column) -> values`: what the new column holds, in any
-        order, where that is promised of columns that are neither kept nor
-        scored; to be held against what comes out in the end.
-    """
-
-    name: str
+    name: str  # What it does, in a word; draws are keyed by it
+    # `function(column, *, place, params, rng) -> new column`, `place` being the channel's number. `column` is not
+    # changed.
     function: Callable[..., FloatArray]
+    # Whether the function also takes `original`, the column of the features that has this place; there are then as many
+    # channels as columns
     with_original: bool = False
+    # `holds(original column) -> values`: what the new column holds, in any order, where that is promised of columns
+    # that are neither kept nor scored; to be held against what comes out in the end
     holds: Callable[[FloatArray], FloatArray] | None = None
 
 
 @dataclass(frozen=True)
 class Reduce:
-    """Learns from all rows what later steps need; the channels stay.
+    """Learns from all rows what later steps need; the channels stay."""
 
-    Attributes
-    ----------
-    name
-        What it learns, in a word; draws are keyed by it.
-    count
-        `count(part, *, params) -> statistic`, a record with a method `merge`,
-        such as `anonpipe.moments.Moments`.
-    finish
-        `finish(statistic, *, params, rng) -> params`, of the statistics of all
-        parts merged in the order of the parts.
-    again
-        `again(params)`: whether to pass over all rows once more with the new
-        params. None for one pass.
-    placed
-        Whether `count` also takes `place`, the part's number.
-    with_original
-        Whether `count` also takes `original`, the features of the part's rows.
-    with_stratum
-        Whether `count` also takes `stratum`, that of the part.
-    with_draws
-        Whether `count` also takes `draws`, which gives the part's generator of
-        a stream by its name: what a later step will draw can so be counted.
-    costly
-        Whether `finish` takes seconds: workers then do it, all scopes at a
-        time, and progress is seen.
-    """
-
-    name: str
+    name: str  # What it learns, in a word; draws are keyed by it
+    # `count(part, *, params) -> statistic`, a record with a method `merge`, such as `anonpipe.moments.Moments`
     count: Callable[..., Any]
+    # `finish(statistic, *, params, rng) -> params`, of the statistics of all parts merged in the order of the parts
     finish: Callable[..., Any]
+    # `again(params)`: whether to pass over all rows once more with the new params. None for one pass.
     again: Callable[[Any], bool] | None = None
-    placed: bool = False
-    with_original: bool = False
-    with_stratum: bool = False
+    placed: bool = False  # Whether `count` also takes `place`, the part's number
+    with_original: bool = False  # Whether `count` also takes `original`, the features of the part's rows
+    with_stratum: bool = False  # Whether `count` also takes `stratum`, that of the part
+    # Whether `count` also takes `draws`, which gives the part's generator of a stream by its name: what a later step
+    # will draw can so be counted
     with_draws: bool = False
+    # Whether `finish` takes seconds: workers then do it, all scopes at a time, and progress is seen
     costly: bool = False
 
 

@@ -14,25 +14,12 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Moments of masked features, given the originals; the mean is always expected to stay.
+    """Moments of masked features, given the originals; the mean is always expected to stay."""
 
-    Attributes
-    ----------
-    mean_error
-        Standard errors of the means, shape (width,); zeros where they are exact.
-    covariance
-        Expected covariance (over n - 1), shape (width, width).
-    covariance_error
-        Standard errors of its entries, shape (width, width).
-    covariance_scale
-        Scale of their tails, shape (width, width); see
-        `anonpipe.moments.covariance_limit`.
-    """
-
-    mean_error: FloatArray
-    covariance: FloatArray
-    covariance_error: FloatArray
-    covariance_scale: FloatArray
+    mean_error: FloatArray  # Standard errors of the means, shape (width,); zeros where they are exact
+    covariance: FloatArray  # Expected covariance (over n - 1), shape (width, width)
+    covariance_error: FloatArray  # Standard errors of its entries, shape (width, width)
+    covariance_scale: FloatArray  # Scale of their tails, shape (width, width); see `anonpipe.moments.covariance_limit`
 
     @classmethod
     def exactly(cls, covariance: FloatArray) -> Expected:
@@ -43,21 +30,6 @@ class Expected:
 
 def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
     """What is promised of tables below each other that are masked one by one.
-
-    Parameters
-    ----------
-    parts
-        Of each table its moments, and what is promised of it.
-
-    Returns
-    -------
-    Expected
-        Exact where all are. Draws of different tables are independent, so
-        that variances of their sums add. Where means are drawn, their
-        distances are too: the standard errors of the covariance hold an upper
-        limit of what that adds, as correlations between errors are not known.
-        The scale of the tails is the largest, of a table's own or of the
-        product of its two means.
 
     Examples
     --------

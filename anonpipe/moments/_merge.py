@@ -23,17 +23,6 @@ Statistic = TypeVar("Statistic", bound=_Mergeable)
 def merge_all(parts: Sequence[Statistic]) -> Statistic:
     """Merge pieces in the given order.
 
-    Parameters
-    ----------
-    parts
-        Records of one kind: `Moments`, `GroupedMoments`, `PairwiseMoments`,
-        `GroupSpread` or `NoiseScatter`; at least one.
-
-    Raises
-    ------
-    InputError
-        There is no piece.
-
     Examples
     --------
     >>> from anonpipe.moments import Moments

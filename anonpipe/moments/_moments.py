@@ -14,21 +14,11 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Number, mean and scatter of records.
+    """Number, mean and scatter of records."""
 
-    Attributes
-    ----------
-    n
-        Number of records.
-    mean
-        Shape (width,); zeros where there are no records.
-    scatter
-        Sum of outer products of the records less their mean, shape (width, width).
-    """
-
-    n: int
-    mean: FloatArray
-    scatter: FloatArray
+    n: int  # Number of records
+    mean: FloatArray  # Shape (width,); zeros where there are no records
+    scatter: FloatArray  # Sum of outer products of the records less their mean, shape (width, width)
 
     @classmethod
     def of(cls, features: FloatArray) -> Self:
@@ -62,22 +52,11 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class GroupedMoments:
-    """Moments of records in groups.
+    """Moments of records in groups."""
 
-    Attributes
-    ----------
-    total
-        Moments of all records.
-    within
-        Scatter of the records about their group's mean, summed over groups,
-        shape (width, width).
-    groups
-        Number of groups.
-    """
-
-    total: Moments
-    within: FloatArray
-    groups: int
+    total: Moments  # Moments of all records
+    within: FloatArray  # Scatter of the records about their group's mean, summed over groups, shape (width, width)
+    groups: int  # Number of groups
 
     @classmethod
     def of(cls, features: FloatArray, order: IntArray, starts: IntArray) -> Self:
@@ -100,10 +79,7 @@ class GroupedMoments:
         `within` is the scatter that the centres lack, S_X - S_C. An average of
         projections shortens every direction, so it is positive semidefinite.
 
-        Parameters
-        ----------
-        features, centres
-            The records, and the average of their group means; shape (n_rows, width).
+        Shapes: features, centres (n_rows, width).
 
         Examples
         --------

@@ -13,42 +13,18 @@ from anonpipe.moments._merge import divide, same_width
 from anonpipe.moments._moments import GroupedMoments
 from anonpipe.types import FloatArray, IntArray
 
+# Forms of micro-perturbation whose noise has a given covariance; see `s_delta`. The fourth is `exact`.
 FORMS = ("independent", "centred", "published")
-"""Forms of micro-perturbation whose noise has a given covariance; see `s_delta`. The fourth is `exact`."""
 
-_NEGATIVE = 1e-8
-"""Eigenvalues of a correlation matrix below minus this are not rounding."""
+_NEGATIVE = 1e-8  # Eigenvalues of a correlation matrix below minus this are not rounding
 
-_ROUNDING = 1e-10
-"""Part of the largest eigenvalue of a correlation matrix up to which one may be left out of it."""
+_ROUNDING = 1e-10  # Part of the largest eigenvalue of a correlation matrix up to which one may be left out of it
 
-_FLAT = 1e-6
-"""Draws whose smallest singular value is below this part of the largest cannot be whitened to 9 digits."""
+_FLAT = 1e-6  # Draws whose smallest singular value is below this part of the largest cannot be whitened to 9 digits
 
 
 def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
     """Covariance of the noise that micro-perturbation adds to group means.
-
-    Parameters
-    ----------
-    grouped
-        Moments of all N records in G groups; W is their pooled within-group scatter.
-    form
-        `published`: W/(N-G), which is S^Δ of the paper, drawn independently
-        for each record; variances come out too large. `centred`: the same
-        matrix, for noise that is centred in every group. `independent`:
-        W/(N-1), the covariance lost to the group means, independent for each
-        record.
-
-    Returns
-    -------
-    float64, shape (width, width)
-        Zero where every record is its own group.
-
-    Raises
-    ------
-    JobError
-        Unknown form.
 
     References
     ----------
@@ -71,23 +47,7 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
 def noise_factor(covariance: FloatArray) -> FloatArray:
     """A matrix L with L L' = covariance, singular ones included.
 
-    Parameters
-    ----------
-    covariance
-        Symmetric, positive semidefinite to rounding, shape (width, width).
-
-    Returns
-    -------
-    float64, shape (width, width)
-        Eigenvectors of the correlation matrix, each times the root of its
-        eigenvalue (those below zero by rounding count as zero), scaled back to
-        the variances; the largest entry of each column is positive. L L' meets
-        the covariance to rounding relative to the roots of the variances.
-
-    Raises
-    ------
-    InputError
-        Not square, not finite, or not positive semidefinite.
+    Shapes: covariance (width, width).
 
     Examples
     --------
@@ -116,17 +76,10 @@ class NoiseScatter:
 
     The root loses half as many digits as the scatter where the draws lie
     nearly in a plane, as few of them may.
-
-    Attributes
-    ----------
-    free
-        Degrees of freedom: records less groups.
-    root
-        Upper triangle R with R'R the scatter, shape (width, width).
     """
 
-    free: int
-    root: FloatArray
+    free: int  # Degrees of freedom: records less groups
+    root: FloatArray  # Upper triangle R with R'R the scatter, shape (width, width)
 
     @classmethod
     def of(cls, draws: FloatArray, starts: IntArray) -> Self:
@@ -157,29 +110,7 @@ class NoiseScatter:
 def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     """A matrix F that turns the counted draws into noise whose scatter is exactly W.
 
-    Parameters
-    ----------
-    noise
-        All draws that will be used, of shape (n_rows, width) over all pieces.
-    within
-        The wanted scatter W: that of the records about their group's mean,
-        summed over the same groups, shape (width, width).
-
-    Returns
-    -------
-    float64, shape (width, width)
-        With Z the draws less their group's mean, the scatter of Z F' is W to
-        rounding. With r the rank of W, only the first r columns of F are not
-        zero: F is L S^(-1/2), with L L' = W and S the scatter of the first r
-        columns of Z. Dependent and constant columns need no inverse of W.
-
-    Raises
-    ------
-    InputError
-        The rank of W exceeds N - G, the records less the groups, as it cannot
-        where both come from the same groups; or the draws lie in a plane to six
-        digits, as they do by chance about once in 10^5 tables whose N - G is
-        hardly above r.
+    Shapes: noise (n_rows, width); within (width, width).
 
     Notes
     -----

@@ -18,23 +18,12 @@ class PairwiseMoments:
 
     Raw sums, so columns should be centred and scaled beforehand, or digits
     are lost.
-
-    Attributes
-    ----------
-    rows
-        Number of records.
-    n
-        Rows in which both columns are present, int64, shape (width, width).
-    sums
-        Sum of column j over the rows that also have column h, shape (width, width).
-    cross
-        Sum of products of columns j and h, shape (width, width).
     """
 
-    rows: int
-    n: IntArray
-    sums: FloatArray
-    cross: FloatArray
+    rows: int  # Number of records
+    n: IntArray  # Rows in which both columns are present, int64, shape (width, width)
+    sums: FloatArray  # Sum of column j over the rows that also have column h, shape (width, width)
+    cross: FloatArray  # Sum of products of columns j and h, shape (width, width)
 
     @classmethod
     def of(cls, values: FloatArray) -> Self:

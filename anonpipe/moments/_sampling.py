@@ -17,21 +17,11 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class SamplingLimit:
-    """Standard errors of the moments of synthetic records about what is expected of them.
+    """Standard errors of the moments of synthetic records about what is expected of them."""
 
-    Attributes
-    ----------
-    mean
-        Of the means, shape (width,).
-    covariance
-        Of the covariances (n - 1 in the denominator), shape (width, width).
-    scale
-        How heavy the tails of the covariances are, in their unit, shape
-        (width, width): see `covariance_limit`.
-    """
-
-    mean: FloatArray
-    covariance: FloatArray
+    mean: FloatArray  # Of the means, shape (width,)
+    covariance: FloatArray  # Of the covariances (n - 1 in the denominator), shape (width, width)
+    # How heavy the tails of the covariances are, in their unit, shape (width, width): see `covariance_limit`
     scale: FloatArray
 
     def about(self, covariance: FloatArray) -> Expected:
@@ -39,19 +29,12 @@ class SamplingLimit:
         return Expected(self.mean, covariance, self.covariance, self.scale)
 
 
+# Parts of a table below each other, each with the covariance of the noise of its records
 Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
-"""Parts of a table below each other, each with the covariance of the noise of its records."""
 
 
 def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
     """Covariance of a table whose parts get noise of a covariance each, shape (width, width).
-
-    Parameters
-    ----------
-    scopes
-        Moments of each part in its groups, and the covariance of its noise.
-    form
-        `independent` and `published`, which draw for each record by itself; or `centred`.
 
     Examples
     --------

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from anonpipe.moments._merge import Statistic, merge_all
 from anonpipe.moments._moments import GroupedMoments
 
-LEAST_FREE = 30
-"""Records beyond the groups that noise of an own covariance takes, whatever the number of columns."""
+LEAST_FREE = 30  # Records beyond the groups that noise of an own covariance takes, whatever the number of columns
 
 
 def least_free(width: int) -> int:
@@ -24,16 +23,6 @@ def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     in the span of a handful of records, and say which they are: such strata
     are one scope together, which the smallest of the others join, one by one,
     until there are enough.
-
-    Parameters
-    ----------
-    grouped
-        Moments of each stratum in its groups.
-
-    Returns
-    -------
-    list of int
-        One number a stratum; scopes are numbered by their first stratum.
 
     Examples
     --------

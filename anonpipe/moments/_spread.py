@@ -19,32 +19,20 @@ class GroupSpread:
 
     For each group let n be its records, u its mean less the mean of all
     records, W its scatter. All matrices have shape (width, width).
-
-    Attributes
-    ----------
-    n, mean
-        Number and mean of all records.
-    within
-        Sum of W.
-    noise
-        Sum of (W_jj W_hh + W_jh²) / n.
-    largest
-        Largest (√(W_jj W_hh) + |W_jh|) / 2n of a group: see `form_eigenvalue`.
-    square, product
-        Sums of u_j² W_hh and of u_j u_h W_jh.
-    linear, mixed
-        Sums of u_j W_hh and of u_j W_jh; only needed to merge.
     """
 
+    # n, mean: number and mean of all records
     n: int
     mean: FloatArray
-    within: FloatArray
-    noise: FloatArray
+    within: FloatArray  # Sum of W
+    noise: FloatArray  # Sum of (W_jj W_hh + W_jh²) / n
+    # square, product: sums of u_j² W_hh and of u_j u_h W_jh
     square: FloatArray
     product: FloatArray
+    # linear, mixed: sums of u_j W_hh and of u_j W_jh; only needed to merge
     linear: FloatArray
     mixed: FloatArray
-    largest: FloatArray
+    largest: FloatArray  # Largest (√(W_jj W_hh) + |W_jh|) / 2n of a group: see `form_eigenvalue`
 
     @classmethod
     def of(cls, features: FloatArray, order: IntArray, starts: IntArray) -> Self:

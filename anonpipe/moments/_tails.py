@@ -22,18 +22,6 @@ def mean_limit(error: FloatArray, chance: float) -> FloatArray:
 def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> FloatArray:
     """How far a covariance lies from its expectation at most, but for `chance`.
 
-    Parameters
-    ----------
-    error, scale
-        Its standard error, and the scale of its tails (see the notes), of any shape.
-    chance
-        Of either side together, above 0 and below 1.
-
-    Returns
-    -------
-    float64
-        √(2t) error + t scale, with t = log(2/chance).
-
     Notes
     -----
     Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i,
@@ -76,12 +64,7 @@ def form_eigenvalue(covariance: FloatArray) -> FloatArray:
 def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
     """The same of products of records of several covariances, summed about the mean of the table.
 
-    Parameters
-    ----------
-    largest
-        The largest `form_eigenvalue` of a record, shape (width, width).
-    average
-        The mean of the records' covariances, shape (width, width).
+    Shapes: largest (width, width); average (width, width).
 
     Notes
     -----

@@ -18,35 +18,17 @@ MOST_COMBINATIONS = 100_000
 
 @dataclass(frozen=True)
 class Strata:
-    """Which stratum each combination of codes belongs to.
+    """Which stratum each combination of codes belongs to."""
 
-    Attributes
-    ----------
-    positions
-        Where the strata columns stand among the cells.
-    sizes
-        Number of codes of each of them.
-    stratum
-        Stratum of each combination (mixed radix of the codes), -1 for dropped.
-    recoded
-        The combination whose codes a record of this combination takes; itself
-        unless its small stratum was merged into another.
-    rows
-        Records of each stratum.
-    dropped
-        Records of dropped small strata.
-    least
-        Which strata are small, in words: those under k=5, under k=5 units, or under what a
-        method needs.
-    """
-
-    positions: tuple[int, ...]
-    sizes: tuple[int, ...]
-    stratum: tuple[int, ...]
+    positions: tuple[int, ...]  # Where the strata columns stand among the cells
+    sizes: tuple[int, ...]  # Number of codes of each of them
+    stratum: tuple[int, ...]  # Stratum of each combination (mixed radix of the codes), -1 for dropped
+    # The combination whose codes a record of this combination takes; itself unless its small stratum was merged into
+    # another
     recoded: tuple[int, ...]
-    rows: tuple[int, ...]
-    dropped: int
-    least: str = ""
+    rows: tuple[int, ...]  # Records of each stratum
+    dropped: int  # Records of dropped small strata
+    least: str = ""  # Which strata are small, in words: those under k=5, under k=5 units, or under what a method needs
 
     def assign(self, cells: FloatArray) -> IntArray:
         """The stratum of each record, shape (n_rows,); -1 for records to be dropped."""
@@ -80,25 +62,7 @@ def build_strata(
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records.
 
-    Parameters
-    ----------
-    counts
-        Records of each combination, in mixed radix order, shape (prod(sizes),).
-    event
-        Which of the strata columns is the survival status, and for each of
-        its codes whether it means that the event happened.
-    by_event
-        Split that column by event and censored instead of by its codes.
-    needed
-        How many records a stratum needs where that is more than k, and whose
-        need it is; None for k.
-    units
-        Of each combination; then a stratum of fewer than k units is small, too.
-
-    Raises
-    ------
-    InputError
-        A stratum has fewer than k records and `small` gives no remedy.
+    Shapes: counts (prod(sizes).
 
     Examples
     --------

@@ -17,25 +17,14 @@ KeyArray = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes.
+    """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes."""
 
-    Attributes
-    ----------
-    directions
-        Unit vector of each node, shape (n_nodes, width).
-    thresholds, key_thresholds
-        A record goes left where (projection, key) is less, compared in this
-        order, shapes (n_nodes,).
-    children
-        Left and right child, shape (n_nodes, 2): a node, or -1 - leaf.
-
-    The thresholds are projections of true records: private.
-    """
-
-    directions: FloatArray
+    directions: FloatArray  # Unit vector of each node, shape (n_nodes, width)
+    # thresholds, key_thresholds: A record goes left where (projection, key) is less, compared in this order, shapes
+    # (n_nodes,)
     thresholds: FloatArray
     key_thresholds: KeyArray
-    children: IntArray
+    children: IntArray  # Left and right child, shape (n_nodes, 2): a node, or -1 - leaf
 
     @property
     def leaves(self) -> int:
@@ -56,21 +45,7 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
     way. Records with equal values go to both sides in proportion to their
     keys, so that tied data give balanced leaves too.
 
-    Parameters
-    ----------
-    sample_features
-        Finite, shape (n_sample, width).
-    sample_keys
-        A number drawn at random for each record, all bits in use, shape
-        (n_sample,).
-    leaves
-        Number of leaves, 1 to n_sample.
-
-    Raises
-    ------
-    ValueError
-        The shapes do not fit each other, a point is not finite, or there are
-        fewer records than leaves.
+    Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
 
     Examples
     --------
@@ -132,19 +107,7 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     A record's leaf depends on its own values and key alone: it is the same in
     whatever batch the record arrives.
 
-    Parameters
-    ----------
-    tree
-        Of `fit_tree`.
-    features
-        Finite, shape (n_rows, tree.width).
-    keys
-        Like those the tree was fitted with, shape (n_rows,).
-
-    Raises
-    ------
-    ValueError
-        The shapes do not fit each other or the tree, or a point is not finite.
+    Shapes: features (n_rows, tree.width); keys (n_rows,).
 
     Examples
     --------

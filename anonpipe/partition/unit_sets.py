@@ -18,16 +18,10 @@ class UnitSets:
 
     Numbers of units are keyed hashes. Two that agree are counted as one: so
     units are never too many.
-
-    Attributes
-    ----------
-    most
-        Units of a place that are kept.
-    places, units
-        Pairs, each once, in ascending order, shape (n,).
     """
 
-    most: int
+    most: int  # Units of a place that are kept
+    # places, units: pairs, each once, in ascending order, shape (n,)
     places: IntArray
     units: Units
 

@@ -26,13 +26,7 @@ from anonpipe.pipeline.synthesis import Synthesis, synthesis_steps
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
-    """The steps, the decoder and the guarantee of the job's grouping and synthesis.
-
-    Raises
-    ------
-    JobError, InputError
-        The columns or strata do not allow it.
-    """
+    """The steps, the decoder and the guarantee of the job's grouping and synthesis."""
     told = encoders.told(job.k, sum(strata.rows))
     warnings, classes = _checked(job, encoders, strata, told), _classes(job, encoders)
     layout, chosen, weights = _layout(job, encoders, classes), _synthesis(job, told), _weights(job, encoders)
@@ -125,15 +119,7 @@ def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesi
 
 
 def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> list[str]:
-    """Refuse what the columns or the strata do not allow, before any work; the warnings.
-
-    Raises
-    ------
-    JobError
-        What is wrong, and the least k where k is too small.
-    InputError
-        A stratum breaks a condition on classes even as one group.
-    """
+    """Refuse what the columns or the strata do not allow, before any work; the warnings."""
     methods = job.by_groups
     if encoders.unit is not None:
         _check_units(job, encoders.unit)
@@ -149,13 +135,7 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> li
 
 
 def _check_units(job: Job, unit: UnitColumn) -> None:
-    """Refuse what counts rows inside groups where k counts units.
-
-    Raises
-    ------
-    JobError
-        What it is, and what to do instead.
-    """
+    """Refuse what counts rows inside groups where k counts units."""
     counts_rows = []
     if GROUPINGS[job.by_groups.cluster.method].classes:
         counts_rows.append(f"cluster.method {job.by_groups.cluster.method}")
@@ -173,13 +153,7 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
 
 
 def _check_whole(job: Job, told: Features) -> None:
-    """Refuse a method that cannot take the number of a unit's rows as one more column.
-
-    Raises
-    ------
-    JobError
-        What it says, and why.
-    """
+    """Refuse a method that cannot take the number of a unit's rows as one more column."""
     options = job.by_groups.cluster
     if problem := GROUPINGS[options.method].refuses(options, replace(told, width=told.width + 1)):
         raise JobError(f"cluster.units: whole takes how many rows a unit has as one more column: {problem}")

@@ -23,13 +23,7 @@ from anonpipe.types import FloatArray
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
-    """The steps, the decoder and what is expected of the job's mask.
-
-    Raises
-    ------
-    JobError
-        An option that the masker refuses, or a name that a new column would take.
-    """
+    """The steps, the decoder and what is expected of the job's mask."""
     if encoders.unit is not None:
         raise JobError(
             f"mask {job.replacing.name} counts rows, and column {encoders.unit.name!r} names units of up to "
@@ -119,11 +113,6 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata, width: Widt
     fewer records than feature columns (and two more) a regression fits each
     record exactly, and permuted components stay in the span of the originals:
     the release would say of records of no person, as it does, what is not true.
-
-    Raises
-    ------
-    JobError
-        How many there are, and how many are needed.
     """
     refuse(masker, job.replacing_options, told)
     if masker.link != "none" and not masker.grouped:
@@ -142,13 +131,7 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata, width: Widt
 
 
 def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
-    """Refuse so many columns for so few records that the moments which the mask keeps tell who is in the table.
-
-    Raises
-    ------
-    JobError
-        What is expected, and how many records would do.
-    """
+    """Refuse so many columns for so few records that the moments which the mask keeps tell who is in the table."""
     limit = job.limits["membership_auc"]
     if limit is None or width.columns < 1:
         return
@@ -170,12 +153,10 @@ def _least(told: Features) -> int:
     return told.width + told.conditioning + 2
 
 
+# Times 1 / n, in standard deviations squared, how near categories that are exchanged bring covariances of n records.
+# One exchange moves the covariance of two dummies by up to 4 / (n - 1). Measured of three numbers and two categories:
+# 0.35 off at 8 records, 0.2 at 20, 0.1 at 40, 0.05 at 80.
 EXCHANGED = 5.0
-"""Times 1 / n, in standard deviations squared, how near categories that are exchanged bring covariances of n records.
-
-One exchange moves the covariance of two dummies by up to 4 / (n - 1). Measured
-of three numbers and two categories: 0.35 off at 8 records, 0.2 at 20, 0.1 at 40, 0.05 at 80.
-"""
 
 
 def needed(

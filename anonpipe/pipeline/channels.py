@@ -28,11 +28,9 @@ from anonpipe.rng import generator, keyed
 from anonpipe.storage.staging import StagedArray, Staging, create_staged_array
 from anonpipe.types import FloatArray
 
-FEATURES = "features"
-"""The staged array that the first pass sees."""
+FEATURES = "features"  # The staged array that the first pass sees
 
-FOLDER = "channels"
-"""Of all that the steps leave in the staging; what later passes do not need is deleted."""
+FOLDER = "channels"  # Of all that the steps leave in the staging; what later passes do not need is deleted
 
 RECORDS: tuple[type, ...] = (*masking.RECORDS, *part_shares.RECORDS, *group_counts.RECORDS)
 
@@ -47,13 +45,7 @@ def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int
 
 
 def read_channels(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int, index: int) -> FloatArray:
-    """All channels of one partition, shape (n_rows, channels).
-
-    Raises
-    ------
-    DamagedError
-        The array is no longer there.
-    """
+    """All channels of one partition, shape (n_rows, channels)."""
     if not work.staging.has(f"{FOLDER}/{name}"):
         raise DamagedError(_GONE)
     return _whole(channel_array(work, fitted, cut, name, channels).read(index, 0, cut.partitions[index].rows))

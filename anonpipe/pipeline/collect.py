@@ -32,8 +32,7 @@ from anonpipe.verify.kept_groups import KeptGroups
 
 TaskResults = list[dict[str, Any]]
 
-COUNTED = (Moments, PairwiseMoments, Tally)
-"""The records that task results hold."""
+COUNTED = (Moments, PairwiseMoments, Tally)  # The records that task results hold
 
 
 def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -231,11 +230,10 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.kept_together else None
 
 
-MOST_TOLD = 10
-"""Columns whose released values beyond the original ones are told one by one."""
+MOST_TOLD = 10  # Columns whose released values beyond the original ones are told one by one
 
+# Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
 REPEATED = 0.5
-"""Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned."""
 
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:

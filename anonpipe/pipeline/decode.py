@@ -149,8 +149,7 @@ def split_units(work: Work, cut: Cut, by_group: int) -> int:
     return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
 
 
-MOST_UNITS = 2**22
-"""Units that are looked at together, about."""
+MOST_UNITS = 2**22  # Units that are looked at together, about
 
 
 def _units_file(index: int) -> str:
@@ -191,15 +190,7 @@ def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
 def members_of(
     fitted: Fitted, decoded: Decoded, channels: FloatArray, before: int, before_scope: int
 ) -> IntArray | None:
-    """The group of each record, by a number that no other group of the table has; None for no groups.
-
-    Parameters
-    ----------
-    channels
-        Those that were decoded; the last one holds labels where there are any.
-    before, before_scope
-        Rows of the table before the partition, and before its scope.
-    """
+    """The group of each record, by a number that no other group of the table has; None for no groups."""
     members = fitted.procedure.members
     if members is None:
         return None

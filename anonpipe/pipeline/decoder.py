@@ -25,40 +25,20 @@ Draws = Callable[[str], np.random.Generator]
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """Released rows of a part, in the order of the original ones.
+    """Released rows of a part, in the order of the original ones."""
 
-    Attributes
-    ----------
-    cells
-        Shape (n_rows, n_cells).
-    added
-        Ends of intervals, or probabilities, that are released besides; None for none.
-    features
-        What was decoded, shape (n_rows, width).
-    groupings
-        The groups of each grouping, one or more; all rows as one where there are none.
-    """
-
-    cells: FloatArray
-    added: FloatArray | None
-    features: FloatArray
-    groupings: tuple[Groups, ...]
+    cells: FloatArray  # Shape (n_rows, n_cells)
+    added: FloatArray | None  # Ends of intervals, or probabilities, that are released besides; None for none
+    features: FloatArray  # What was decoded, shape (n_rows, width)
+    groupings: tuple[Groups, ...]  # The groups of each grouping, one or more; all rows as one where there are none
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Rows of a part whose columns that are carried by normal scores hold these still.
+    """Rows of a part whose columns that are carried by normal scores hold these still."""
 
-    Attributes
-    ----------
-    decoded
-        The rows.
-    channels
-        The last channel, which holds labels where there are any, shape (n_rows, 1).
-    """
-
-    decoded: Decoded
-    channels: FloatArray
+    decoded: Decoded  # The rows
+    channels: FloatArray  # The last channel, which holds labels where there are any, shape (n_rows, 1)
 
 
 @dataclass(frozen=True)
@@ -77,46 +57,25 @@ class RestoredTimes:
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """How a run decodes.
+    """How a run decodes."""
 
-    Attributes
-    ----------
-    features
-        The encoder.
-    conditioning
-        Channels that follow the features: what these were drawn given.
-    how
-        How categories are decoded.
-    groups
-        `labels`: as the channels from `labels_at` on number them; `alike`:
-        rows of equal channels; `one`: all rows together.
-    labels_at
-        The first channel of labels.
-    identical
-        Whether the records of a group have one point, and get one row.
-    shares
-        Where records are of no one person, which categories fall to a part;
-        None where each record has those of its own.
-    rounded
-        How counts of categories are rounded where there are no `shares`; None where they are kept.
-    matched
-        Whether decoding makes up for what it would lose of the covariance
-        (`anonpipe.encoding.matching`), and whether values of numbers are
-        exchanged for it, too (`values_too`).
-    intervals, probabilities, times
-        What is released besides or in place of cells; None for nothing.
-    """
-
-    features: FeatureEncoder
-    conditioning: int
-    how: Decoding
+    features: FeatureEncoder  # The encoder
+    conditioning: int  # Channels that follow the features: what these were drawn given
+    how: Decoding  # How categories are decoded
+    # `labels`: as the channels from `labels_at` on number them; `alike`: rows of equal channels; `one`: all rows
+    # together
     groups: Literal["labels", "alike", "one"]
-    labels_at: int = 0
-    identical: bool = False
+    labels_at: int = 0  # The first channel of labels
+    identical: bool = False  # Whether the records of a group have one point, and get one row
+    # Where records are of no one person, which categories fall to a part; None where each record has those of its own
     shares: PartShares | None = None
+    # How counts of categories are rounded where there are no `shares`; None where they are kept
     rounded: RoundedColumns | None = None
+    # Whether decoding makes up for what it would lose of the covariance (`anonpipe.encoding.matching`), and whether
+    # values of numbers are exchanged for it, too (`values_too`)
     matched: bool = False
     values_too: bool = False
+    # intervals, probabilities, times: what is released besides or in place of cells; None for nothing
     intervals: IntervalDecoder | None = None
     probabilities: ProbabilityDecoder | None = None
     times: RestoredTimes | None = None
@@ -124,18 +83,7 @@ class Decoder:
     def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:
         """Turn the last channels of a part into released rows.
 
-        Parameters
-        ----------
-        channels
-            What the last step left, shape (n_rows, n_channels).
-        cells
-            The original cells of the same rows.
-        params
-            What the last step that learns has learnt: with `shares`, these.
-        part
-            Number of the part in its table.
-        draws
-            `draws(stream)`: the part's generator of a stream.
+        Shapes: channels (n_rows, n_channels).
         """
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]

@@ -30,21 +30,7 @@ def gather(
     warnings: tuple[str, ...],
     overlaps: bool,
 ) -> Facts:
-    """All that the reports of a run are made of.
-
-    Parameters
-    ----------
-    work, fitted, cut
-        The run; everything up to its verdict is done.
-    verdict
-        As judged: the steward's.
-    manifest
-        Of the release, or of what would have been released.
-    warnings
-        For the steward.
-    overlaps
-        Whether the steward allowed that records are in earlier releases, too.
-    """
+    """All that the reports of a run are made of."""
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):

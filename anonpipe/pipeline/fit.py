@@ -48,18 +48,7 @@ class Resolved:
 
 
 def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
-    """Hold the scanned input against the job, and work out all that a run or its preview builds on.
-
-    Parameters
-    ----------
-    unit
-        What k counts where it may have several rows; None where each row is one.
-
-    Raises
-    ------
-    InputError, JobError
-        The input cannot be anonymised as the job asks.
-    """
+    """Hold the scanned input against the job, and work out all that a run or its preview builds on."""
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
@@ -81,18 +70,12 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     return Resolved(fitted, digest, warnings)
 
 
+# Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
 SMALLEST_ROUNDED = 10
-"""Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most."""
 
 
 def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
-    """Refuse a register that grows where counts cannot be rounded.
-
-    Raises
-    ------
-    InputError
-        A stratum is so small that withheld records would be missed in it, or a unit has several rows.
-    """
+    """Refuse a register that grows where counts cannot be rounded."""
     if job.fewest_changed is None:
         return
     if unit is not None:
@@ -162,13 +145,7 @@ def job_digest(job: Job, unit: UnitColumn | None) -> str:
 
 
 def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
-    """What k counts where it has several rows, and warnings of columns that name persons and repeat.
-
-    Raises
-    ------
-    InputError
-        More do than the job allows.
-    """
+    """What k counts where it has several rows, and warnings of columns that name persons and repeat."""
     job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units), Repeats)
     runs = [
         [work.staging.checked(file) for result in scanned for file in result["files"] if is_run(file, place)]
@@ -187,18 +164,7 @@ def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
 
 
 def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | None], runs: Sequence[Path]) -> None:
-    """Refuse units that cannot stay whole.
-
-    Parameters
-    ----------
-    counted, runs
-        Of the strata that units have rows in, by input split; None where these may be several.
-
-    Raises
-    ------
-    InputError
-        Some have rows in several strata.
-    """
+    """Refuse units that cannot stay whole."""
     told = [each for each in counted if each is not None]
     if unit is None or not told:
         return
@@ -212,14 +178,7 @@ def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | N
 
 
 def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
-    """What k counts, of what was counted of each column that names persons, and warnings.
-
-    Raises
-    ------
-    InputError
-        Persons repeat, and nobody can say whose rows they are; or the hold-out would have to be by unit, and the job
-        does not name it.
-    """
+    """What k counts, of what was counted of each column that names persons, and warnings."""
     warnings = check_repeats(found, job.k, job.rows_per_unit, job.unit_column)
     unit = next((UnitColumn.of(one) for one in found if one.name == job.unit_column and one.repeated), None)
     if unit is not None and job.measure.held_out and not job.unit_declared:

@@ -32,48 +32,22 @@ from anonpipe.verify.view import View, build_view
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What was fitted; everything else here follows from it.
+    """What was fitted; everything else here follows from it."""
 
-    Attributes
-    ----------
-    job
-        The job.
-    input
-        The schema of its input.
-    scan
-        The merged scan, after suppression of rare categories, and extremes being drawn in.
-    cells
-        Table to cells and back.
-    suppression
-        Rare categories and what they are released as.
-    extremes
-        Values of columns on a scale of their own that are drawn in.
-    strata
-        Records that never share a group.
-    trees
-        One tree of pre-clusters a stratum; none before they are fitted.
-    pandas_types
-        Of each column of the input that pandas reads in a nullable type of its own, this type.
-    labels
-        What the input says of its columns.
-    unit
-        What k counts where it may have several rows; None where k counts rows.
-    rounding
-        How counts of categories are rounded; None where they are kept, and before that is known.
-    """
-
-    job: Job
-    input: pa.Schema
-    scan: Scan
-    cells: ColumnEncoder
-    suppression: Suppression
-    strata: Strata
-    trees: tuple[Tree, ...] = ()
+    job: Job  # The job
+    input: pa.Schema  # The schema of its input
+    scan: Scan  # The merged scan, after suppression of rare categories, and extremes being drawn in
+    cells: ColumnEncoder  # Table to cells and back
+    suppression: Suppression  # Rare categories and what they are released as
+    strata: Strata  # Records that never share a group
+    trees: tuple[Tree, ...] = ()  # One tree of pre-clusters a stratum; none before they are fitted
+    # Of each column of the input that pandas reads in a nullable type of its own, this type
     pandas_types: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    unit: UnitColumn | None = None
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # What the input says of its columns
+    unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
+    # How counts of categories are rounded; None where they are kept, and before that is known
     rounding: Rounding | None = None
-    extremes: Extremes = field(default_factory=Extremes)
+    extremes: Extremes = field(default_factory=Extremes)  # Values of columns on a scale of their own that are drawn in
 
     @property
     def least(self) -> int:
@@ -97,13 +71,7 @@ class Fitted:
 
     @cached_property
     def scores(self) -> Scores | None:
-        """The columns that are carried by normal scores; None for none.
-
-        Raises
-        ------
-        InputError
-            Such a column has fewer values than are of k units.
-        """
+        """The columns that are carried by normal scores; None for none."""
         if not self.scan.scored:
             return None
         told = "" if self.unit is None else f"{self.least} (fewer need not be of k={self.job.k} units)"
@@ -117,13 +85,7 @@ class Fitted:
 
     @cached_property
     def probabilities(self) -> ProbabilityDecoder | None:
-        """How categories become columns of probabilities; None where they are released as they are.
-
-        Raises
-        ------
-        JobError
-            Two columns would have one name.
-        """
+        """How categories become columns of probabilities; None where they are released as they are."""
         step = self.job.decode.probability_step
         return None if step is None else ProbabilityDecoder.fit(self.cells, self.features, step, self.job.columns)
 
@@ -135,13 +97,7 @@ class Fitted:
 
     @cached_property
     def procedure(self) -> Procedure:
-        """What is done with the records; here, and only here, jobs with groups and with a mask part.
-
-        Raises
-        ------
-        JobError, InputError
-            The columns or strata do not allow it: what is wrong, and what to do.
-        """
+        """What is done with the records; here, and only here, jobs with groups and with a mask part."""
         build = by_groups.procedure if self.job.mask is None else by_mask.procedure
         return build(self.job, self.encoders, self.strata)
 

@@ -15,28 +15,15 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class GroupCounts:
-    """What is counted of some groups; none of them has records elsewhere.
+    """What is counted of some groups; none of them has records elsewhere."""
 
-    Attributes
-    ----------
-    grouped
-        Moments of the records in their groups.
-    sizes, groups
-        Sizes that occur, ascending, and how many groups have each.
-    noise
-        Scatter of the draws that exact noise will be made of; None for other methods.
-    spread
-        What errors of drawn moments depend on; None for other methods.
-    classes
-        Of each class column, what the groups tell of it.
-    """
-
-    grouped: GroupedMoments
+    grouped: GroupedMoments  # Moments of the records in their groups
+    # sizes, groups: sizes that occur, ascending, and how many groups have each
     sizes: IntArray
     groups: IntArray
-    noise: NoiseScatter | None
-    spread: GroupSpread | None
-    classes: tuple[ClassDisclosure, ...]
+    noise: NoiseScatter | None  # Scatter of the draws that exact noise will be made of; None for other methods
+    spread: GroupSpread | None  # What errors of drawn moments depend on; None for other methods
+    classes: tuple[ClassDisclosure, ...]  # Of each class column, what the groups tell of it
 
     def merge(self, other: GroupCounts) -> GroupCounts:
         """Both together."""
@@ -53,21 +40,11 @@ class GroupCounts:
 
 @dataclass(frozen=True, eq=False)
 class StrataCounts:
-    """The same by stratum, and some records for the lower bound of the information loss.
+    """The same by stratum, and some records for the lower bound of the information loss."""
 
-    Attributes
-    ----------
-    strata
-        Those that have records here, ascending.
-    counts
-        Of each of them.
-    sampled
-        Features of the sampled records, shape (n_sampled, width).
-    """
-
-    strata: tuple[int, ...]
-    counts: tuple[GroupCounts, ...]
-    sampled: FloatArray
+    strata: tuple[int, ...]  # Those that have records here, ascending
+    counts: tuple[GroupCounts, ...]  # Of each of them
+    sampled: FloatArray  # Features of the sampled records, shape (n_sampled, width)
 
     def merge(self, other: StrataCounts) -> StrataCounts:
         """Both together."""
@@ -93,29 +70,15 @@ class NearestOfPart:
 
 @dataclass(frozen=True, eq=False)
 class TableGroups:
-    """What is known of all groups of the table.
+    """What is known of all groups of the table."""
 
-    Attributes
-    ----------
-    counts
-        Of each stratum.
-    scopes
-        Of each stratum the scope it belongs to: strata of a scope share what
-        is promised of means and covariances.
-    factors
-        Of each scope the factor of its noise, shape (n_scopes, width, width);
-        none for methods without.
-    sampled
-        Records that the lower bound is estimated from.
-    distances
-        Their smallest squared distances; None before they are known.
-    """
-
-    counts: tuple[GroupCounts, ...]
+    counts: tuple[GroupCounts, ...]  # Of each stratum
+    # Of each stratum the scope it belongs to: strata of a scope share what is promised of means and covariances
     scopes: IntArray
+    # Of each scope the factor of its noise, shape (n_scopes, width, width); none for methods without
     factors: FloatArray
-    sampled: FloatArray
-    distances: FloatArray | None = None
+    sampled: FloatArray  # Records that the lower bound is estimated from
+    distances: FloatArray | None = None  # Their smallest squared distances; None before they are known
 
     @property
     def grouped(self) -> list[GroupedMoments]:
@@ -162,21 +125,14 @@ def sizes_of(groupings: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     return counted(np.concatenate(groupings))
 
 
+# Pairs of records that may be measured, some tenths of a second: all up to 4,472 rows, 200 against all of 100,000
 PAIRS = 20_000_000
-"""Pairs of records that may be measured, some tenths of a second: all up to 4,472 rows, 200 against all of 100,000."""
 
-FEWEST = 128
-"""Records measured of the largest tables."""
+FEWEST = 128  # Records measured of the largest tables
 
 
 def sampled_rows(rows: int, of: int, rng: np.random.Generator) -> IntArray:
-    """Rows of a part that the lower bound is estimated from: all of a small table, else a share at random.
-
-    Parameters
-    ----------
-    rows, of
-        Of the part, and of the table.
-    """
+    """Rows of a part that the lower bound is estimated from: all of a small table, else a share at random."""
     wanted = max(FEWEST, PAIRS // max(1, of))
     if wanted >= of:
         return np.arange(rows)
@@ -185,6 +141,7 @@ def sampled_rows(rows: int, of: int, rng: np.random.Generator) -> IntArray:
     return np.sort(rng.choice(rows, min(rows, count), replace=False))
 
 
+# What lies on disk between two steps
 RECORDS: tuple[type, ...] = (
     ClassDisclosure,
     GroupCounts,
@@ -196,4 +153,3 @@ RECORDS: tuple[type, ...] = (
     NoiseScatter,
     StrataCounts,
 )
-"""What lies on disk between two steps."""

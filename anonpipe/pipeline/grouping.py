@@ -21,39 +21,22 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What the channels of a table masked in groups are.
+    """What the channels of a table masked in groups are."""
 
-    Attributes
-    ----------
-    k
-        Records of a group at least.
-    width, conditioning
-        Columns of features, and of what these are drawn given.
-    shares
-        Of each channel of classes the share of each class in the table.
-    told
-        How many of these are class columns: groups must meet conditions in
-        them, and what groups tell of them is counted.
-    grouped_by
-        Of each grouping the classes that it looks at; one grouping that looks
-        at none where it is empty.
-    numbers
-        Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is.
-    least
-        Records that are of k units, whichever they are; None where each is one, and k records are.
-    whole
-        Whether all records of a unit stay in one group.
-    """
-
-    k: int
+    k: int  # Records of a group at least
+    # width, conditioning: columns of features, and of what these are drawn given
     width: int
     conditioning: int
-    shares: tuple[FloatArray, ...] = ()
+    shares: tuple[FloatArray, ...] = ()  # Of each channel of classes the share of each class in the table
+    # How many of these are class columns: groups must meet conditions in them, and what groups tell of them is counted
     told: int = 0
+    # Of each grouping the classes that it looks at; one grouping that looks at none where it is empty
     grouped_by: tuple[int, ...] = ()
+    # Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is
     numbers: tuple[tuple[int, int | None], ...] = ()
+    # Records that are of k units, whichever they are; None where each is one, and k records are
     least: int | None = None
-    whole: bool = False
+    whole: bool = False  # Whether all records of a unit stay in one group
 
     @property
     def labels_at(self) -> int:
@@ -101,22 +84,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which method groups, and with what.
+    """Which method groups, and with what."""
 
-    Attributes
-    ----------
-    method, options
-        Of `anonpipe.methods.grouping.cluster`.
-    effort
-        Of the local search that follows; None for none.
-    conditions
-        What groups must meet; empty for nothing.
-    """
-
+    # method, options: of `anonpipe.methods.grouping.cluster`
     method: str
     options: Mapping[str, Any]
-    effort: Any
-    conditions: Mapping[str, Any]
+    effort: Any  # Of the local search that follows; None for none
+    conditions: Mapping[str, Any]  # What groups must meet; empty for nothing
 
 
 def group_steps(layout: Layout, asked: Asked, weights: FloatArray) -> tuple[Rows, ...]:

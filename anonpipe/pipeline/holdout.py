@@ -16,8 +16,7 @@ from anonpipe.pipeline.fitted import Fitted
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import BoolArray, FloatArray
 
-FEWEST_HELD = 30
-"""Records below which a hold-out is no control."""
+FEWEST_HELD = 30  # Records below which a hold-out is no control
 
 
 def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
@@ -79,15 +78,6 @@ def comparable_cells(
     A category that occurs in no other record, or a stratum that is left out,
     is none of the release, and such records are passed over. Rare categories
     and strata become what they became in the release.
-
-    Parameters
-    ----------
-    batch
-        Consecutive rows of the input, of the released columns.
-    chosen
-        Which of them.
-    units
-        Of all of them, which are then a last column of the cells; None for none.
     """
     chosen = chosen & _categorised(fitted, batch)
     cells, own = fitted.cells.to_cells(batch.filter(pa.array(chosen))), None if units is None else units[chosen]

@@ -23,29 +23,15 @@ from anonpipe.verify.words import remedies
 
 @dataclass(frozen=True)
 class InMemory:
-    """What a run made that publishes nothing.
+    """What a run made that publishes nothing."""
 
-    Attributes
-    ----------
-    verdict
-        All checks.
-    table
-        What a release would hold; None where a gate failed.
-    warnings
-        What the steward should look at.
-    report, for_recipients
-        The steward's report, and the one that may go with the table, where
-        there is one.
-    remedies
-        What helps where a gate failed.
-    """
-
-    verdict: Verdict
-    table: pa.Table | None
-    warnings: tuple[str, ...]
+    verdict: Verdict  # All checks
+    table: pa.Table | None  # What a release would hold; None where a gate failed
+    warnings: tuple[str, ...]  # What the steward should look at
+    # report, for_recipients: the steward's report, and the one that may go with the table, where there is one
     report: Report
     for_recipients: Report | None
-    remedies: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()  # What helps where a gate failed
 
 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
@@ -53,11 +39,6 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
 
     Nothing is published, nothing is entered in the logs of releases, which
     are asked all the same, and the staging is deleted.
-
-    Raises
-    ------
-    AnonpipeError
-        As `anonpipe.pipeline.run.execute`.
     """
     return unpublished(job, False, on_progress, "warn", _ended)
 

@@ -8,8 +8,8 @@ from anonpipe.encoding.dominance import extremes_kept
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.pipeline.fitted import Fitted
 
+# Standard deviations of the release by which a mean, and parts of it by which one may be moved without a warning
 MOST_MOVED = 0.1
-"""Standard deviations of the release by which a mean, and parts of it by which one may be moved without a warning."""
 
 
 def moments_not_kept(fitted: Fitted) -> list[str]:
@@ -23,9 +23,10 @@ def moments_not_kept(fitted: Fitted) -> list[str]:
     return [*found, *_drawn_in([each for each in scored if each.apart and "drawn" not in lost[each.name]])]
 
 
+# Columns that one line names where each of many has the same: wide tables of ordinary long tails have dozens
 MOST_NAMED = 5
-"""Columns that one line names where each of many has the same: wide tables of ordinary long tails have dozens."""
 
+# What is said of a column that lost something, and how many are named; None for all, as nobody may add them up
 _LOST = {
     "drawn": (
         "few records make up much of its mean; transform: normal_scores draws them in, and its mean, sum and variance "
@@ -44,7 +45,6 @@ _LOST = {
         MOST_NAMED,
     ),
 }
-"""What is said of a column that lost something, and how many are named; None for all, as nobody may add them up."""
 
 
 def _named(names: Sequence[str], most: int | None = MOST_NAMED) -> str:

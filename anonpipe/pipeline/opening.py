@@ -38,8 +38,8 @@ from anonpipe.storage.staging import (
     staging_root,
 )
 
+# What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs
 Repeats = Literal["refuse", "warn", "ignore"]
-"""What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,7 @@ def open_run(
     publishes: bool = True,
     repeats: Repeats = "refuse",
 ) -> Iterator[Run]:
-    """Check job and input, lock the job's stagings, and find or make one.
-
-    Parameters
-    ----------
-    resume
-        Go on with a crashed run of the same job, if input and version are
-        still what they were and its staging is whole; otherwise start from
-        the input, with a warning. Without it, what a crashed run left is
-        deleted first.
-    publishes
-        Whether there may be a release: then its place is tried first.
-    """
+    """Check job and input, lock the job's stagings, and find or make one."""
     engine.no_core_dumps()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
@@ -133,13 +122,7 @@ def open_run(
 
 
 def refuse_other_table(job: Job) -> None:
-    """Refuse an output whose readers have another table: they would find this one in its place, and that one deleted.
-
-    Raises
-    ------
-    InputError
-        The release that is there has few of this job's columns.
-    """
+    """Refuse an output that holds a release of another table: it would be replaced and deleted."""
     try:
         told = release.read_manifest(release.resolve(job.output))["columns"]
     except (AnonpipeError, KeyError):  # nothing is there, or no release
@@ -153,13 +136,7 @@ def refuse_other_table(job: Job) -> None:
 
 
 def check_input(job: Job, source: Source) -> None:
-    """Refuse an input that does not fit the job.
-
-    Raises
-    ------
-    InputError
-        A column is missing or of a wrong type, or the rows are too many for so few bytes.
-    """
+    """Refuse an input that does not fit the job."""
     check_types(source.schema, job.columns)
     check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
 
@@ -231,8 +208,7 @@ def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
     return path.is_file() and release.sha256(path) == result["sha256"]
 
 
-_ANSWER = "query"
-"""Folder of the rows that a query has given, whose pages have checksums of their own."""
+_ANSWER = "query"  # Folder of the rows that a query has given, whose pages have checksums of their own
 
 _STARTED_AGAIN = (
     "the input, or anonpipe itself, has changed since the crashed run: the run was started again from the input"

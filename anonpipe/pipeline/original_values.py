@@ -30,11 +30,9 @@ from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chanc
 Runs = list[npt.NDArray[np.void]]
 
 RUN_ROWS = 2**19
-RANGE_ENTRIES = 2**19
-"""Entries of the original runs that are compared at once, about."""
+RANGE_ENTRIES = 2**19  # Entries of the original runs that are compared at once, about
 
-SAMPLED = 20_000
-"""Released values that tell whether rounded values or means are released."""
+SAMPLED = 20_000  # Released values that tell whether rounded values or means are released
 
 _ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
 

@@ -14,8 +14,7 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.job.model import Job
 from anonpipe.partition.unit_sets import UnitSets
 
-PARTITION_BYTES = 96 * 2**20
-"""Most bytes of features that one partition may hold; wide tables get fewer rows."""
+PARTITION_BYTES = 96 * 2**20  # Most bytes of features that one partition may hold; wide tables get fewer rows
 
 
 def partition_rows(job: Job, width: int) -> int:
@@ -46,22 +45,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class Scope:
-    """Partitions that are masked as one table; they stand together.
+    """Partitions that are masked as one table; they stand together."""
 
-    Attributes
-    ----------
-    number
-        Of the scope.
-    first, stop
-        The first partition, and the one after the last.
-    stratum
-        The stratum that it is; None for the whole table.
-    """
-
-    number: int
+    number: int  # Of the scope
+    # first, stop: the first partition, and the one after the last
     first: int
     stop: int
-    stratum: int | None = None
+    stratum: int | None = None  # The stratum that it is; None for the whole table
 
     @property
     def inside(self) -> slice:
@@ -71,21 +61,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class Cut:
-    """How the work of one run is cut; leaves are numbered through all strata.
+    """How the work of one run is cut; leaves are numbered through all strata."""
 
-    Attributes
-    ----------
-    partitions
-        The partitions, those of a stratum together.
-    chunk_leaf_rows
-        Records of each chunk of the input in each leaf.
-    files
-        How many output files there are.
-    """
-
-    partitions: tuple[Partition, ...]
-    chunk_leaf_rows: tuple[tuple[int, ...], ...]
-    files: int
+    partitions: tuple[Partition, ...]  # The partitions, those of a stratum together
+    chunk_leaf_rows: tuple[tuple[int, ...], ...]  # Records of each chunk of the input in each leaf
+    files: int  # How many output files there are
 
     @property
     def rows(self) -> int:
@@ -130,17 +110,7 @@ class Cut:
 def cut_rows(
     job: Job, chunk_leaf_rows: Sequence[Sequence[int]], leaf_stratum: Sequence[int], units: UnitSets | None = None
 ) -> Cut:
-    """Partitions from the counted leaves; a leaf of fewer than k records (or units) joins its neighbour.
-
-    Parameters
-    ----------
-    chunk_leaf_rows
-        Records of each chunk of the input in each leaf, chunks in source order.
-    leaf_stratum
-        Stratum of each leaf; leaves of one stratum stand together.
-    units
-        Units of each leaf; None where each record is one.
-    """
+    """Partitions from the counted leaves; a leaf of fewer than k records (or units) joins its neighbour."""
 
     def few(leaves: tuple[int, ...], rows: int) -> bool:
         held = rows if units is None else units.together(np.isin(np.arange(len(leaf_stratum)), leaves))
@@ -176,30 +146,16 @@ def withhold(cut: Cut, rounding: Rounding, rng: np.random.Generator) -> Cut:
     return replace(cut, partitions=tuple(partitions))
 
 
-PROCESS_BYTES = 230 * 2**20
-"""Memory of one process before it holds data: Python and the libraries."""
+PROCESS_BYTES = 230 * 2**20  # Memory of one process before it holds data: Python and the libraries
 
-COPIES = 3
-"""Arrays of the size of a partition's features and cells that are alive at once."""
+COPIES = 3  # Arrays of the size of a partition's features and cells that are alive at once
 
 
-COLUMN_COPIES = 8
-"""Arrays of the length of the table that a mask's step over columns has alive at once."""
+COLUMN_COPIES = 8  # Arrays of the length of the table that a mask's step over columns has alive at once
 
 
 def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: Job, column_rows: int = 0) -> int:
-    """Predicted memory of all processes together (summed PSS) at the peak of a run.
-
-    Parameters
-    ----------
-    rows
-        Records of the largest partition.
-    width, cells
-        Columns of the features and of the cells.
-    column_rows
-        Records of the table where a mask works on whole columns, one a
-        worker; 0 where nothing does.
-    """
+    """Predicted memory of all processes together (summed PSS) at the peak of a run."""
     partition = 8 * rows * (width * COPIES + cells * 3)
     file = 8 * job.release.file_rows * cells * 3
     column = 8 * column_rows * COLUMN_COPIES

@@ -50,51 +50,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preview:
-    """The predicted run.
+    """The predicted run."""
 
-    Attributes
-    ----------
-    job, source
-        What would run on what.
-    strata
-        Name and records of each stratum.
-    dropped
-        Records of strata under k that the job drops.
-    width
-        Columns of the features.
-    rows
-        Aimed records of a partition.
-    partitions, files
-        How many of each.
-    workers
-        Processes that would be used here.
-    staging_bytes, peak_bytes
-        Predicted disk use of the staging, and memory of all processes together.
-    warnings
-        What the run would warn of.
-    methods
-        What would be done with the records: labels and texts.
-    scenarios
-        What the original gives away to who knows the columns of the job's scenarios, before rare categories are
-        suppressed: for the steward alone.
-    exit_code
-        What the run would end with, as far as the scan tells: 0, or that of what `warnings` say it is refused for.
-    """
-
+    # job, source: what would run on what
     job: Job
     source: Source
-    strata: tuple[tuple[str, int], ...]
-    dropped: int
-    width: int
-    rows: int
+    strata: tuple[tuple[str, int], ...]  # Name and records of each stratum
+    dropped: int  # Records of strata under k that the job drops
+    width: int  # Columns of the features
+    rows: int  # Aimed records of a partition
+    # partitions, files: how many of each
     partitions: int
     files: int
-    workers: int
+    workers: int  # Processes that would be used here
+    # staging_bytes, peak_bytes: predicted disk use of the staging, and memory of all processes together
     staging_bytes: int
     peak_bytes: int
-    warnings: tuple[str, ...]
-    methods: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]  # What the run would warn of
+    methods: tuple[tuple[str, str], ...]  # What would be done with the records: labels and texts
+    # What the original gives away to who knows the columns of the job's scenarios, before rare categories are
+    # suppressed: for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
+    # What the run would end with, as far as the scan tells: 0, or that of what `warnings` say it is refused for
     exit_code: int = 0
 
     def lines(self) -> list[str]:
@@ -197,13 +174,7 @@ def _size(count: float) -> str:
 
 
 def preview(job: Job) -> Preview:
-    """Read the input once, in this process, and work out the cut, the costs and the warnings.
-
-    Raises
-    ------
-    InputError, OutputError
-        As the run would.
-    """
+    """Read the input once, in this process, and work out the cut, the costs and the warnings."""
     release.check_writable(release.place(job.output, job.report.internal))
     refuse_other_table(job)
     with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:

@@ -33,31 +33,16 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Encoders:
-    """What was fitted to the scanned table, and a method is built on.
+    """What was fitted to the scanned table, and a method is built on."""
 
-    Attributes
-    ----------
-    scan
-        The merged scan.
-    cells, features
-        Table to cells, and cells to features, and back.
-    conditioning
-        The unchanged columns that features are drawn given, as numbers.
-    probabilities
-        Columns of probabilities in place of categories; None for none.
-    unit
-        What k counts where it may have several rows; None where k counts rows.
-    rounded
-        How counts of categories are rounded; None where they are kept.
-    """
-
-    scan: Scan
+    scan: Scan  # The merged scan
+    # cells, features: table to cells, and cells to features, and back
     cells: ColumnEncoder
     features: FeatureEncoder
-    conditioning: ConditioningEncoder
-    probabilities: ProbabilityDecoder | None
-    unit: UnitColumn | None = None
-    rounded: RoundedColumns | None = None
+    conditioning: ConditioningEncoder  # The unchanged columns that features are drawn given, as numbers
+    probabilities: ProbabilityDecoder | None  # Columns of probabilities in place of categories; None for none
+    unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
+    rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
 
     @property
     def kept(self) -> Width:
@@ -81,84 +66,39 @@ Members = Literal["part", "scope", "alike"]
 
 @dataclass(frozen=True, eq=False)
 class Procedure:
-    """The methods of a run, put together.
+    """The methods of a run, put together."""
 
-    Attributes
-    ----------
-    name
-        Of the synthesizer or masker.
-    steps
-        What it does with features, in order.
-    decoder
-        Features to cells.
-    weights
-        Multipliers of squared differences of features, shape (width,).
-    codes
-        Classes that are encoded besides, for steps that look at them.
-    fills_first
-        Whether missing numbers are filled before the first step, from the
-        records that the other columns are like.
-    by_stratum
-        Whether each stratum is a table of its own, with draws of its own.
-    members
-        Where the records of one group lie: in one `part`; anywhere in a
-        `scope`; or all rows that come out `alike`, wherever they lie. None
-        where no record is in one group.
-    same_person
-        Whether a released row is of the group of the row beside it, or made of it.
-    exact_groups
-        Whether mean and scatter of every group are kept exactly.
-    one_row_a_group
-        Whether the records of a group are released as one and the same.
-    exact_columns, leaves_scores
-        Whether the values of every column of features are promised, and
-        whether those of categories are not, as they come out as scores.
-    kept_together
-        Whether moments of groups that span parts are counted again at the end.
-    permutes
-        Whether what is expected depends on the largest value of each channel.
-    groups_counted
-        The number of the step that has counted the groups; None for none.
-    guarantee
-        What a synthesizer guarantees; None for masks.
-    expected
-        `expected(moments of the features, largest) -> Expected or None`: what a mask promises.
-    no_link, no_groups
-        Why links, and attacks inside groups, cannot be measured where they cannot.
-    no_bound
-        Why there is no bound of probabilistic anonymity; None where there is one.
-    lines
-        How `anonpipe plan` tells of it: labels and texts.
-    warnings
-        What speaks against it with these columns and strata.
-    title
-        What progress shows before the names of steps.
-    """
-
-    name: str
-    steps: tuple[Step, ...]
-    decoder: Decoder
-    weights: FloatArray
-    codes: tuple[ClassColumn | Compound, ...] = ()
+    name: str  # Of the synthesizer or masker
+    steps: tuple[Step, ...]  # What it does with features, in order
+    decoder: Decoder  # Features to cells
+    weights: FloatArray  # Multipliers of squared differences of features, shape (width,)
+    codes: tuple[ClassColumn | Compound, ...] = ()  # Classes that are encoded besides, for steps that look at them
+    # Whether missing numbers are filled before the first step, from the records that the other columns are like
     fills_first: bool = False
-    by_stratum: bool = False
+    by_stratum: bool = False  # Whether each stratum is a table of its own, with draws of its own
+    # Where the records of one group lie: in one `part`; anywhere in a `scope`; or all rows that come out `alike`,
+    # wherever they lie. None where no record is in one group.
     members: Members | None = None
-    same_person: bool = True
-    exact_groups: bool = False
-    one_row_a_group: bool = False
+    same_person: bool = True  # Whether a released row is of the group of the row beside it, or made of it
+    exact_groups: bool = False  # Whether mean and scatter of every group are kept exactly
+    one_row_a_group: bool = False  # Whether the records of a group are released as one and the same
+    # exact_columns, leaves_scores: whether the values of every column of features are promised, and whether those of
+    # categories are not, as they come out as scores
     exact_columns: bool = False
     leaves_scores: bool = False
-    kept_together: bool = False
-    permutes: bool = False
-    groups_counted: int | None = None
-    guarantee: Guarantee | None = None
+    kept_together: bool = False  # Whether moments of groups that span parts are counted again at the end
+    permutes: bool = False  # Whether what is expected depends on the largest value of each channel
+    groups_counted: int | None = None  # The number of the step that has counted the groups; None for none
+    guarantee: Guarantee | None = None  # What a synthesizer guarantees; None for masks
+    # `expected(moments of the features, largest) -> Expected or None`: what a mask promises
     expected: Callable[[Moments, FloatArray | None], Expected | None] | None = None
+    # no_link, no_groups: why links, and attacks inside groups, cannot be measured where they cannot
     no_link: Reason = Reason.NO_LINK
     no_groups: Reason = Reason.NO_GROUPS
-    no_bound: Reason | None = None
-    lines: tuple[tuple[str, str], ...] = ()
-    warnings: tuple[str, ...] = ()
-    title: str = ""
+    no_bound: Reason | None = None  # Why there is no bound of probabilistic anonymity; None where there is one
+    lines: tuple[tuple[str, str], ...] = ()  # How `anonpipe plan` tells of it: labels and texts
+    warnings: tuple[str, ...] = ()  # What speaks against it with these columns and strata
+    title: str = ""  # What progress shows before the names of steps
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -195,13 +135,7 @@ class Procedure:
 
 
 def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
-    """What exact group moments give away in small groups.
-
-    Raises
-    ------
-    JobError
-        k is 2: the synthetic records would be the original ones.
-    """
+    """What exact group moments give away in small groups."""
     if k > width + 1:
         return []
     if k == 2:
@@ -217,12 +151,6 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
 
 
 def refuse(method: Method, options: MethodOptions, told: Features) -> None:
-    """Refuse a method that cannot be had of such features.
-
-    Raises
-    ------
-    JobError
-        Why, and what to do.
-    """
+    """Refuse a method that cannot be had of such features."""
     if problem := method.refuses(options, told):
         raise JobError(problem)

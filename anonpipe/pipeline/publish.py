@@ -31,30 +31,14 @@ from anonpipe.verify.words import remedies
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes
-    ----------
-    verdict
-        All checks.
-    version
-        Path of the published version, or None where a gate failed.
-    rows
-        Released rows.
-    warnings
-        What the steward should look at.
-    report
-        Path of the steward's report; None where it could not be written.
-    remedies
-        What helps where a gate failed.
-    """
-
-    verdict: Verdict
-    version: str | None
-    rows: int
-    warnings: tuple[str, ...]
-    report: str | None = None
-    remedies: tuple[str, ...] = ()
+    verdict: Verdict  # All checks
+    version: str | None  # Path of the published version, or None where a gate failed
+    rows: int  # Released rows
+    warnings: tuple[str, ...]  # What the steward should look at
+    report: str | None = None  # Path of the steward's report; None where it could not be written
+    remedies: tuple[str, ...] = ()  # What helps where a gate failed
 
 
 def finish(run: Run, verdict: Verdict) -> Outcome:

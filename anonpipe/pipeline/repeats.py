@@ -13,13 +13,7 @@ _FILE = "repeats.npz"
 
 
 def check_repeats(run: Run) -> None:
-    """Hold the scanned input against earlier releases, and leave what is found in the staging.
-
-    Raises
-    ------
-    InputError
-        It overlaps with one without being equal, and the job does not allow that.
-    """
+    """Hold the scanned input against earlier releases, and leave what is found in the staging."""
     if run.repeats == "ignore":
         return
     where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None

@@ -30,14 +30,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
-    """Send each row of a unit to its leaf: chunks sorted by leaf.
-
-    Raises
-    ------
-    InputError
-        The rows are not those that were scanned: a mixture of two inputs
-        would be released, under statistics of the first.
-    """
+    """Send each row of a unit to its leaf: chunks sorted by leaf."""
     unit, contents, aside = work.source.units[index], unit_contents(work, index), Aside(work, fitted)
     staged, region = routed_array(work, fitted), sum(len(chunks) for chunks in chunk_rows(work.source)[:index])
     leaf_rows: list[list[int]] = []

@@ -58,19 +58,7 @@ def execute(
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
 ) -> Outcome:
-    """Run a job from input to release.
-
-    Returns
-    -------
-    Outcome
-        Its `version` is None where a gate failed; then nothing was released.
-
-    Raises
-    ------
-    AnonpipeError
-        Also for errors of libraries, whose own texts may quote data: only
-        their type and place are told.
-    """
+    """Run a job from input to release."""
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
             return _execute(job, resume, cluster, on_progress)
@@ -82,13 +70,7 @@ def execute(
 def assess_only(
     job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
 ) -> tuple[Verdict, Assessment]:
-    """Run a job to its verdict and publish nothing; the staging is deleted.
-
-    Raises
-    ------
-    AnonpipeError
-        As `execute`.
-    """
+    """Run a job to its verdict and publish nothing; the staging is deleted."""
     return unpublished(
         job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
     )
@@ -100,13 +82,7 @@ _Ended = TypeVar("_Ended")
 def unpublished(
     job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
 ) -> _Ended:
-    """What `ended` makes of a run whose files are written; then the staging is deleted.
-
-    Raises
-    ------
-    AnonpipeError
-        As `execute`.
-    """
+    """What `ended` makes of a run whose files are written; then the staging is deleted."""
     try:
         with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
             try:

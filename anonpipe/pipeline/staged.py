@@ -18,16 +18,13 @@ from anonpipe.storage.staging import StagedArray, create_staged_array
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.view import View
 
-FILES = "files"
-"""The folder of the output files, which are not sealed: their task results tell their SHA-256."""
+FILES = "files"  # The folder of the output files, which are not sealed: their task results tell their SHA-256
 
-VALUES = "values"
-"""The folder of what one task writes and deletes again, not sealed either."""
+VALUES = "values"  # The folder of what one task writes and deletes again, not sealed either
 
 MEASURE_ROWS = 65_536
 
-CHUNK_ROWS = 262_144
-"""Input rows that are sorted by leaf at once."""
+CHUNK_ROWS = 262_144  # Input rows that are sorted by leaf at once
 
 
 def chunk_rows(source: Source) -> list[list[int]]:
@@ -61,8 +58,8 @@ def partition_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Fl
     return cells, None if fitted.unit is None else rows[:, -1].astype(np.int64)
 
 
+# Released rows in the order of the output files; what is released besides; and the groups of the same rows
 SYNTHETIC, ADDED, LABELS = "synthetic", "ends", "labels"
-"""Released rows in the order of the output files; what is released besides; and the groups of the same rows."""
 
 
 def released_array(work: Work, cut: Cut, name: str, columns: int) -> StagedArray:

@@ -51,43 +51,26 @@ from anonpipe.rng import generator
 from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray
 
-MapStage = Callable[[str, int, str], None]
-"""`map_stage(stage, pieces, title)`: run the unfinished pieces of a stage."""
+MapStage = Callable[[str, int, str], None]  # `map_stage(stage, pieces, title)`: run the unfinished pieces of a stage
 
 
 @dataclass(frozen=True)
 class PassTask:
-    """What the workers need to know of one pass, or of one turn of it.
+    """What the workers need to know of one pass, or of one turn of it."""
 
-    Attributes
-    ----------
-    at
-        Which of the method's passes it is.
-    given, channels
-        The staged array that it sees, and how many channels that has.
-    made, width
-        The one that it fills, and its channels; None and 0 where it only learns.
-    seen, filled
-        Of each scope, how many of the channels it sees, and fills: scopes
-        may differ, as ranks of covariances do. The rest of an array is zeros.
-    params
-        The name of what was learnt before, None for nothing.
-    turn
-        Of a step that learns, from 0: in later turns scopes that have learnt
-        all they want are passed over.
-    finishes
-        The name under which workers keep what follows from the counts, a piece
-        a scope; None where they count.
-    """
-
-    at: int
+    at: int  # Which of the method's passes it is
+    # given, channels: the staged array that it sees, and how many channels that has
     given: str
     channels: int
+    # made, width: the one that it fills, and its channels; None and 0 where it only learns
     made: str | None
     width: int
-    params: str | None
-    turn: int = 0
+    params: str | None  # The name of what was learnt before, None for nothing
+    turn: int = 0  # Of a step that learns, from 0: in later turns scopes that have learnt all they want are passed over
+    # The name under which workers keep what follows from the counts, a piece a scope; None where they count
     finishes: str | None = None
+    # seen, filled: of each scope, how many of the channels it sees, and fills: scopes may differ, as ranks of
+    # covariances do. The rest of an array is zeros.
     seen: tuple[int, ...] = ()
     filled: tuple[int, ...] = ()
 
@@ -102,8 +85,7 @@ class PassTask:
         return task
 
 
-LAST = "last"
-"""The name of what `run_steps` leaves for decoding: the last staged array, and what was learnt last."""
+LAST = "last"  # The name of what `run_steps` leaves for decoding: the last staged array, and what was learnt last
 
 
 def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:
@@ -161,22 +143,14 @@ class Staged:
 
     What a step learnt, and the channels that it made, stay in the staging
     until the pass after it has ended, so that a run goes on where it stopped.
-
-    Attributes
-    ----------
-    work, fitted, cut
-        The run.
-    map_stage
-        Runs the pieces of a stage.
-    task
-        What the next pass sees.
     """
 
+    # work, fitted, cut: the run
     work: Work
     fitted: Fitted
     cut: Cut
-    map_stage: MapStage
-    task: PassTask
+    map_stage: MapStage  # Runs the pieces of a stage
+    task: PassTask  # What the next pass sees
 
     @property
     def _scopes(self) -> list[Scope]:

@@ -32,36 +32,19 @@ from anonpipe.pipeline.group_counts import (
 from anonpipe.pipeline.grouping import Layout
 from anonpipe.types import FloatArray, IntArray
 
-SYNTHESIZE = "synthesize"
-"""The stream of what synthesizers draw."""
+SYNTHESIZE = "synthesize"  # The stream of what synthesizers draw
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """A part with its groupings, nearly always one.
+    """A part with its groupings, nearly always one."""
 
-    Attributes
-    ----------
-    features
-        Shape (n_rows, width), missing numbers filled.
-    sorted
-        `order` and `starts` of each grouping.
-    """
-
-    features: FloatArray
-    sorted: tuple[tuple[IntArray, IntArray], ...]
+    features: FloatArray  # Shape (n_rows, width), missing numbers filled
+    sorted: tuple[tuple[IntArray, IntArray], ...]  # `order` and `starts` of each grouping
 
     @classmethod
     def of(cls, part: FloatArray, layout: Layout) -> Grouped:
-        """Recount the groups of a part.
-
-        Raises
-        ------
-        DamagedError
-            Labels that name no groups of its rows.
-        InputError
-            A group has fewer than k records, or units where these have several.
-        """
+        """Recount the groups of a part."""
         every = layout.labels(part)
         if any(labels.min() < 0 or labels.max() >= len(part) for labels in every):  # before a kernel counts by them
             raise DamagedError(f"groups are not of the {len(part)} records of their part; run again without --resume")
@@ -92,27 +75,13 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """Which synthesizer replaces records, and what it needs to know.
+    """Which synthesizer replaces records, and what it needs to know."""
 
-    Attributes
-    ----------
-    record
-        Of the synthesizer.
-    chosen
-        What the job tells it.
-    arguments
-        What it is given beyond groups, noise and kept columns.
-    guarantee
-        What it guarantees.
-    rows
-        Records of the table.
-    """
-
-    record: Synthesizer
-    chosen: Any
-    arguments: Mapping[str, Any]
-    guarantee: Guarantee
-    rows: int
+    record: Synthesizer  # Of the synthesizer
+    chosen: Any  # What the job tells it
+    arguments: Mapping[str, Any]  # What it is given beyond groups, noise and kept columns
+    guarantee: Guarantee  # What it guarantees
+    rows: int  # Records of the table
 
     @property
     def draws_first(self) -> bool:

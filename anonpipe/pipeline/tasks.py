@@ -26,6 +26,7 @@ from anonpipe.pipeline.write import write_file
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import disk_errors
 
+# Those of the steps of a method are called after the step; see `anonpipe.pipeline.steps.stage_name`
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "scan": scan_unit,
     "route": route_unit,
@@ -37,7 +38,6 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "write": write_file,
     "values": compare_values,
 }
-"""Those of the steps of a method are called after the step; see `anonpipe.pipeline.steps.stage_name`."""
 
 
 def work(task: Task) -> dict[str, Any]:

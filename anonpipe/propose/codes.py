@@ -8,11 +8,9 @@ import numpy as np
 
 from anonpipe.types import FloatArray
 
-FEWEST_OTHERS = 10
-"""Distinct values that are no such codes, below which all may be codes."""
+FEWEST_OTHERS = 10  # Distinct values that are no such codes, below which all may be codes
 
-MOST_CODES = 3
-"""Codes at either end: not known, refused, does not apply."""
+MOST_CODES = 3  # Codes at either end: not known, refused, does not apply
 
 
 def code_for_unknown(values: FloatArray) -> str:
@@ -20,10 +18,7 @@ def code_for_unknown(values: FloatArray) -> str:
 
     Each of them occurs twice or more, and the nearest other value is further away than all others are wide.
 
-    Parameters
-    ----------
-    values
-        NaN for null, shape (n,).
+    Shapes: values (n,).
 
     Examples
     --------

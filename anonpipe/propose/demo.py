@@ -27,14 +27,11 @@ from anonpipe.propose.roads import BESIDE_CHANCE, LINKED, OF_STRATUM
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
 
-PUBLIC_SEED = 20_000_101
-"""Seed of the demonstration tables; public, as the persons are invented."""
+PUBLIC_SEED = 20_000_101  # Seed of the demonstration tables; public, as the persons are invented
 
-BLOCK_ROWS = 16_384
-"""Rows drawn from one random stream; fixed, so that values depend on the row's place alone."""
+BLOCK_ROWS = 16_384  # Rows drawn from one random stream; fixed, so that values depend on the row's place alone
 
-LARGEST_TABLE_ROWS = 2**31 - 2
-"""As many distinct patient identifiers exist."""
+LARGEST_TABLE_ROWS = 2**31 - 2  # As many distinct patient identifiers exist
 
 SEXES = ("Female", "Male")
 STAGES = ("Localised", "Regional", "Distant", "Unknown")
@@ -93,10 +90,10 @@ TREATMENT_TURNING_WIDTH_YEARS = 6.0
 
 # Proportional hazards: h(t | x) = h0(t) exp(x b), h0 Weibull; time in months since diagnosis.
 BASELINE_SHAPE = 0.9
-BASELINE_SCALE_MONTHS = 420.0
-"""Of the Weibull baseline: a person of 65, female, Localised, Surgery."""
+BASELINE_SCALE_MONTHS = 420.0  # Of the Weibull baseline: a person of 65, female, Localised, Surgery
 
 REFERENCE_AGE_YEARS = 65.0
+# The truth: `age` a year; the others against Female, Localised and Surgery
 LOG_HAZARD_RATIOS = {
     "age": 0.035,
     "Male": 0.15,
@@ -108,7 +105,6 @@ LOG_HAZARD_RATIOS = {
     "Combined": -0.10,
     "None": 0.70,
 }
-"""The truth: `age` a year; the others against Female, Localised and Surgery."""
 
 LOSS_PER_MONTH = 0.0015
 
@@ -139,26 +135,6 @@ def write_registry(
     batch_rows: int = 131_072,
 ) -> None:
     """Write a cancer-registry-like table of invented persons to one Parquet file.
-
-    Parameters
-    ----------
-    path
-        Local file; replaced, as a whole, where it exists.
-    rows
-        Number of persons. The first n persons are the same for every `rows` >= n.
-    seed
-        Other seeds give other invented persons.
-    columns
-        `full` for all twelve columns of `REGISTRY_SCHEMA`, or the names of some.
-    batch_rows
-        Rows a row group. It bounds the memory and changes no value.
-
-    Raises
-    ------
-    InputError
-        An unknown column, or a number of rows or seed out of range.
-    OutputError
-        The file cannot be written.
 
     Notes
     -----
@@ -196,20 +172,6 @@ def write_numeric(
     batch_rows: int = 131_072,
 ) -> None:
     """Write correlated, skewed numeric columns to one Parquet file, for benchmarks.
-
-    Parameters
-    ----------
-    path, rows, seed, batch_rows
-        As for `write_registry`.
-    columns
-        Number of float64 columns, named `x1`, `x2`, and so on.
-
-    Raises
-    ------
-    InputError
-        A number of rows or columns, or the seed, is out of range.
-    OutputError
-        The file cannot be written.
 
     Notes
     -----
@@ -398,24 +360,6 @@ def _numeric_block(rng: np.random.Generator, first: int, rows: int, names: list[
 
 def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
     """The commented job for a table of `write_registry`, as YAML.
-
-    Parameters
-    ----------
-    input
-        Where the table lies.
-    output
-        Where releases will be published.
-    k
-        Smallest group size, at least 2.
-    drawn
-        Whether records are drawn again by the method that `anonpipe init` proposes, within its limits; else the
-        records of groups of k are replaced.
-
-    Returns
-    -------
-    str
-        Text that `anonpipe.job.model.load_job` reads. Bounds and categories come
-        from this module's tables, the code book of the invented registry.
 
     Examples
     --------

@@ -12,17 +12,14 @@ import numpy.typing as npt
 from anonpipe.propose.looks import FEW_CODES, MANY_CATEGORIES, Floats, Look
 from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, quoted, rank_of, words_of
 
-CLASS_ROWS = 10
-"""A class of a number has this many rows in its second largest category at least; less may be chance."""
+CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
 
-ENOUGH_ROWS = 20
-"""Fewer rows than this tell nothing about uniqueness or dependence."""
+ENOUGH_ROWS = 20  # Fewer rows than this tell nothing about uniqueness or dependence
 
-THIN_ROWS = 1_000
-"""Rows of the first, quick look for a dependence."""
+THIN_ROWS = 1_000  # Rows of the first, quick look for a dependence
 
+# Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it
 NEARLY_ALL = 0.95
-"""Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it."""
 
 SAME_CORRELATION = 0.99999
 

@@ -13,28 +13,15 @@ _NUMBER = r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"
 
 @dataclass(frozen=True)
 class Form:
-    """How texts are written.
+    """How texts are written."""
 
-    Attributes
-    ----------
-    every, some
-        Patterns: all texts meet the first, one or more the second.
-    reason
-        What to tell the steward.
-    never_codes
-        Whether texts so written are no categories, however few they are.
-    date
-        Whether they stand for dates.
-    whole
-        Whether they are whole numbers, which may number persons.
-    """
-
+    # every, some: patterns: all texts meet the first, one or more the second
     every: str
     some: str
-    reason: str
-    never_codes: bool = False
-    date: bool = False
-    whole: bool = False
+    reason: str  # What to tell the steward
+    never_codes: bool = False  # Whether texts so written are no categories, however few they are
+    date: bool = False  # Whether they stand for dates
+    whole: bool = False  # Whether they are whole numbers, which may number persons
 
 
 FORMS = (

@@ -29,40 +29,24 @@ from anonpipe.propose.names import (
 )
 from anonpipe.propose.repeating import Sureness, repeating
 
-MANY_SHARE = 0.10
-"""Texts with more distinct values than either are not categories."""
+MANY_SHARE = 0.10  # Texts with more distinct values than either are not categories
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What the job will say of one column, and why.
+    """What the job will say of one column, and why."""
 
-    Attributes
-    ----------
-    kind, role, reason
-        The reason is a comment.
-    event
-        Values of a survival status that mean the event; empty where the steward has to fill them in.
-    weight
-        In distances, in units of another column's, with its reason; None for 1.
-    ordered
-        Whether its categories have an order in the input, which the steward has to declare.
-    levels
-        This order, where the file declares it.
-    step
-        Of which all numbers are multiples; None where nothing is to be said.
-    code_at
-        At which end of its numbers a code for "unknown" may stand: low, high, both; empty where none does.
-    """
-
+    # kind, role, reason: the reason is a comment
     kind: Kind
     role: Role
     reason: str = ""
+    # Values of a survival status that mean the event; empty where the steward has to fill them in
     event: tuple[Scalar, ...] = ()
-    weight: tuple[int, str] | None = None
-    ordered: bool = False
-    levels: tuple[Scalar, ...] = ()
-    step: float | None = None
+    weight: tuple[int, str] | None = None  # In distances, in units of another column's, with its reason; None for 1
+    ordered: bool = False  # Whether its categories have an order in the input, which the steward has to declare
+    levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
+    step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
+    # At which end of its numbers a code for "unknown" may stand: low, high, both; empty where none does
     code_at: str = ""
 
 
@@ -139,8 +123,7 @@ def _in_order(look: Look) -> npt.NDArray[np.int64]:
     return np.where(np.isnan(look.numbers), -1, codes)
 
 
-COARSER = 0.8
-"""Of the units that were found, units of several of them (households of persons) are fewer than this."""
+COARSER = 0.8  # Of the units that were found, units of several of them (households of persons) are fewer than this
 
 _GOES_TOGETHER = (
     "CHECK: is this the number of a person, household or the like? Its values repeat, and rows of one value agree in "

@@ -17,53 +17,35 @@ from anonpipe.source import Source, Unit, read_batches
 
 Floats = npt.NDArray[np.float64]
 
-SAMPLE_ROWS = 50_000
-"""Rows that the guesses rest on."""
+SAMPLE_ROWS = 50_000  # Rows that the guesses rest on
 
-SAMPLE_PIECES = 16
-"""Places of the input, evenly spread, that the sample is read from: files are often sorted by time."""
+SAMPLE_PIECES = 16  # Places of the input, evenly spread, that the sample is read from: files are often sorted by time
 
 _CSV_BATCH_ROWS = 4_096
 
-FEW_CODES = 10
-"""Whole numbers with no more distinct values than this are taken for codes."""
+FEW_CODES = 10  # Whole numbers with no more distinct values than this are taken for codes
 
 MANY_CATEGORIES = 200
 
-LARGEST = 1e100
-"""Greater numbers, infinity among them, count as null: their squares overflow."""
+LARGEST = 1e100  # Greater numbers, infinity among them, count as null: their squares overflow
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the sample shows of one column.
-
-    Attributes
-    ----------
-    numbers
-        Natural units (days for dates), NaN where null or beyond
-        `LARGEST`, shape (n_rows,); None where the values are no numbers.
-    codes
-        Position among the distinct values, -1 where null, shape (n_rows,).
-    distinct, filled
-        Number of distinct values and of rows that are not null.
-    form
-        How its texts are written where they stand for numbers or dates; None elsewhere.
-    days
-        Whether it holds texts of days, as 1990-01-31, and nothing else.
-    levels
-        See `declared_order`.
-    """
+    """What the sample shows of one column."""
 
     name: str
     type: pa.DataType
+    # Natural units (days for dates), NaN where null or beyond `LARGEST`, shape (n_rows,); None where the values are no
+    # numbers
     numbers: Floats | None
-    codes: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int64]  # Position among the distinct values, -1 where null, shape (n_rows,)
+    # distinct, filled: number of distinct values and of rows that are not null
     distinct: int
     filled: int
-    form: Form | None = None
-    days: bool = False
-    levels: tuple[Scalar, ...] = ()
+    form: Form | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
+    days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
+    levels: tuple[Scalar, ...] = ()  # See `declared_order`
 
     @property
     def ordered(self) -> bool:

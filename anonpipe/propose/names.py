@@ -15,6 +15,7 @@ _IDENTIFYING = frozenset(
     )
 )  # fmt: skip
 
+# Written without a mark between the two words
 _UNIT_NUMBERS = frozenset(
     f"{unit}{number}"
     for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
@@ -22,17 +23,16 @@ _UNIT_NUMBERS = frozenset(
                  "patienten", "personen", "versicherten", "haushalts", "fall")
     for number in ("id", "no", "nr", "num", "number", "key", "nummer")
 )  # fmt: skip
-"""Written without a mark between the two words."""
 
+# Numbers under one of these names, and no other word, number units; plurals count them
 _ONE_UNIT = frozenset(
     ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree",
      "patient", "person", "subject", "participant", "pupil", "student", "employee", "case", "firm", "company",
      "enterprise")
 )  # fmt: skip
-"""Numbers under one of these names, and no other word, number units; plurals count them."""
 
+# Of these, those that name persons
 _ONE_PERSON = frozenset(("patient", "person", "subject", "participant", "pupil", "student", "employee"))
-"""Of these, those that name persons."""
 
 _OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
 
@@ -46,16 +46,16 @@ STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", 
 
 BIRTH_NAMES = ("birth", "born", "dob", "bdate")
 
+# What words begin with that name what neighbours, colleagues or a newspaper know of a person
 SEEN_NAMES = (
     "sex", "gender", "race", "ethnic", "national", "marital", "married", "civil",
     "region", "county", "district", "province", "municip", "canton", "city", "town", "village", "zip", "postal",
     "postcode", "residence", "country", "occupation", "profession", "household", "children",
     *BIRTH_NAMES,
 )  # fmt: skip
-"""What words begin with that name what neighbours, colleagues or a newspaper know of a person."""
 
+# The same of dates: of events that others hear of
 PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "accident", "wedding")
-"""The same of dates: of events that others hear of."""
 
 
 def names_unit(name: str) -> bool:

@@ -51,34 +51,6 @@ if TYPE_CHECKING:
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
     """Propose a commented job for a table; the steward corrects and completes it.
 
-    Parameters
-    ----------
-    source_url
-        The data: files, or an SQL file; see `anonpipe.source`.
-    output
-        Where releases will be published.
-    k
-        Smallest group size, at least 2.
-    analyses
-        What the recipients mean to fit. Columns that none of them names are
-        proposed as dropped; roles, strata, weights and methods follow from
-        them, and they become gates.
-
-    Returns
-    -------
-    str
-        YAML. Where a survival status is found its `event` is left empty, and
-        the job is refused until the steward has filled it in; a Cox model's
-        condition that lists the values fills it. So are the `levels` of a
-        column that has an order in the input, where the file does not declare it for certain.
-
-    Raises
-    ------
-    InputError
-        The input cannot be read, or has no rows.
-    JobError
-        `k` is below 2; an analysis names no column of the table.
-
     Examples
     --------
     >>> import pathlib, tempfile

@@ -15,18 +15,12 @@ import numpy as np
 
 from anonpipe.types import IntArray
 
-MOST_ROWS = 20
-"""Rows of a unit, on average: more of them are of a place or a code."""
-FEWEST = 20
-"""Values, and pairs of rows of one value, below which nothing is told."""
-AGREES = 0.98
-"""Share of the pairs of rows of one value in which another column is equal, where it is of the unit."""
-COMMON = 0.8
-"""A column in which more than this share of any two rows agree tells nothing."""
-BY_CHANCE = 1e-6
-"""Probability with which all pairs agree by chance, at most."""
-TOGETHER = 0.9
-"""Share of the pairs of rows of one value that follow each other, in a table that is sorted by units."""
+MOST_ROWS = 20  # Rows of a unit, on average: more of them are of a place or a code
+FEWEST = 20  # Values, and pairs of rows of one value, below which nothing is told
+AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
+COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
+BY_CHANCE = 1e-6  # Probability with which all pairs agree by chance, at most
+TOGETHER = 0.9  # Share of the pairs of rows of one value that follow each other, in a table that is sorted by units
 
 
 class Sureness(Enum):
@@ -39,13 +33,7 @@ class Sureness(Enum):
 def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dict[str, Sureness]:
     """Of the candidates those that number units of several rows.
 
-    Parameters
-    ----------
-    columns
-        Position of each value among the distinct ones, of numbers in their order, -1 where null, shape (n_rows,), in
-        the order of the table.
-    candidates
-        Names of columns that may number units: whole numbers and texts.
+    Shapes: columns (n_rows,).
 
     Examples
     --------

@@ -14,27 +14,25 @@ from anonpipe.propose.guesses import Guess
 from anonpipe.propose.looks import Floats, Look
 from anonpipe.propose.names import quoted
 
+# Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)
 FEW_RECORDS = 50
-"""Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)."""
 
-MERGED = 100
-"""Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)."""
+MERGED = 100  # Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)
 
-SMALL_STRATUM = 4
-"""Times k: in a smaller stratum categories that a quarter of its records have are of fewer than k."""
+SMALL_STRATUM = 4  # Times k: in a smaller stratum categories that a quarter of its records have are of fewer than k
 
+# Proposed limit of differences of distributions and survival curves, as a multiple of what chance allows
 BESIDE_CHANCE = 1
-"""Proposed limit of differences of distributions and survival curves, as a multiple of what chance allows."""
 
+# Proposed limit of the re-identification rate: the European Medicines Agency's (Policy 0070, external guidance)
 LINKED = 0.09
-"""Proposed limit of the re-identification rate: the European Medicines Agency's (Policy 0070, external guidance)."""
 
+# Proposed limit of that area for members and others: above what drawn records came to, and below groups of 5
 TOLD = 0.6
-"""Proposed limit of that area for members and others: above what drawn records came to, and below groups of 5."""
 
+# Proposed limit of what is given away of a stratum: above what groups of 4 in the demonstration's eleven columns come
+# to (0.69 to 0.79 in 1,500 records), so that nothing but near certainty is refused before the steward has chosen
 OF_STRATUM = 0.85
-"""Proposed limit of what is given away of a stratum: above what groups of 4 in the demonstration's eleven columns come
-to (0.69 to 0.79 in 1,500 records), so that nothing but near certainty is refused before the steward has chosen."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,7 @@ class Road:
     enough: int = 0
 
 
-IN_GROUPS = Road(None)
-"""Where nothing is known of the table."""
+IN_GROUPS = Road(None)  # Where nothing is known of the table
 
 
 def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> Road:

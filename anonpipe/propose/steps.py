@@ -6,25 +6,17 @@ import numpy as np
 
 from anonpipe.types import FloatArray
 
+# Numbers, two of them distinct, below which nothing is said; and distinct ones below which fives may be chance
 FEWEST = 20
-"""Numbers, two of them distinct, below which nothing is said; and distinct ones below which fives may be chance."""
-DIGITS = 6
-"""Most decimals that are looked for."""
-COARSER = (25, 5, 2)
-"""Times the last decimal: quarters, fives, twos."""
-SPACINGS = 64
-"""Of two neighbouring floats: a smaller step than so many says nothing, as every float lies on it."""
+DIGITS = 6  # Most decimals that are looked for
+COARSER = (25, 5, 2)  # Times the last decimal: quarters, fives, twos
+SPACINGS = 64  # Of two neighbouring floats: a smaller step than so many says nothing, as every float lies on it
 
 
 def common_step(values: FloatArray, single: bool = False) -> float | None:
     """The largest decimal step below 1 of which all numbers are multiples, to rounding; None without one.
 
-    Parameters
-    ----------
-    values
-        NaN for null, shape (n,).
-    single
-        Whether they were of 32 bits, so that 31.2 is 31.200000762939453.
+    Shapes: values (n,).
 
     Examples
     --------

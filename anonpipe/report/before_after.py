@@ -23,11 +23,6 @@ def draw_comparison(report: Report, path: Path) -> None:
     Numbers are drawn from the report's bins, whose outer ones are open,
     categories by their shares of all rows, and survival curves of all records
     and by the column that tells most of survival; all as far as they were measured.
-
-    Parameters
-    ----------
-    report
-        The steward's, with figures of both tables.
     """
     from matplotlib import rc_context
 

@@ -55,73 +55,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run knows at its end.
+    """What a run knows at its end."""
 
-    Attributes
-    ----------
-    job, verdict, assessment, warnings
-        As the run has them.
-    least
-        Where units may have several records, those that are of k of them for certain, as recipients may be told.
-    columns
-        Those that the written files hold, in their order, as in the manifest.
-    overlaps
-        Whether the steward allowed the overlap with earlier releases.
-    created, anonpipe
-        Time of the end (UTC, ISO) and version of the program.
-    rows, partitions
-        Released rows, and partitions.
-    identical
-        Whether the records of a group (or of a set that a mask makes) are
-        released as one and the same.
-    group_sizes
-        The manifest's ranges, none under k; None where there are no groups.
-    files
-        Name, rows, bytes and SHA-256 of each written file.
-    distributions
-        Of the columns, for either audience; empty where nothing was measured.
-    survival
-        Survival curves of both tables, likewise.
-    correlations
-        Of both tables; None where nothing was measured.
-    pictured
-        Records that distributions and correlations were measured on.
-    compared
-        Figures of both tables, of all records, for the steward.
-    categories
-        Of columns of categories their distribution in all records, by name: of the original as it was, for the steward.
-    """
-
+    # job, verdict, assessment, warnings: as the run has them
     job: Job
+    # Where units may have several records, those that are of k of them for certain, as recipients may be told
     least: int | None
     verdict: Verdict
     assessment: Assessment
     warnings: tuple[str, ...]
-    columns: Mapping[str, Mapping[str, Any]]
-    overlaps: bool
+    columns: Mapping[str, Mapping[str, Any]]  # Those that the written files hold, in their order, as in the manifest
+    overlaps: bool  # Whether the steward allowed the overlap with earlier releases
+    # created, anonpipe: time of the end (UTC, ISO) and version of the program
     created: str
     anonpipe: str
+    # rows, partitions: released rows, and partitions
     rows: int
     partitions: int
-    identical: bool
+    identical: bool  # Whether the records of a group (or of a set that a mask makes) are released as one and the same
+    # The manifest's ranges, none under k; None where there are no groups
     group_sizes: Sequence[Mapping[str, Any]] | None
-    files: Sequence[Mapping[str, Any]]
+    files: Sequence[Mapping[str, Any]]  # Name, rows, bytes and SHA-256 of each written file
+    # Of the columns, for either audience; empty where nothing was measured
     distributions: Mapping[Audience, Sequence[Distribution]]
-    correlations: CorrelationMatrices | None
-    pictured: int
-    compared: Compared | None = None
+    correlations: CorrelationMatrices | None  # Of both tables; None where nothing was measured
+    pictured: int  # Records that distributions and correlations were measured on
+    compared: Compared | None = None  # Figures of both tables, of all records, for the steward
+    # Of columns of categories their distribution in all records, by name: of the original as it was, for the steward
     categories: Mapping[str, Distribution] = field(default_factory=dict)
+    # Survival curves of both tables, likewise
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
 
 
 def internal(facts: Facts, version: str | None) -> Report:
-    """The internal report: everything.
-
-    Parameters
-    ----------
-    version
-        The published version's path; None where nothing was released.
-    """
+    """The internal report: everything."""
     assessed = facts.assessment
     return Report(
         audience="internal",

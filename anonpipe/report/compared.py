@@ -18,41 +18,27 @@ from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.view import View
 
 MOST_CATEGORIES = 12
-MOST_PAIRS = 1_000
-"""Correlations that a report holds, so that it stays small however many columns there are."""
+MOST_PAIRS = 1_000  # Correlations that a report holds, so that it stays small however many columns there are
 
 
 @dataclass(frozen=True, eq=False)
 class Compound:
-    """A column, or one of its categories, as `constant + weights @ variables`, the verified variables in their units.
+    """A column, or one of its categories, as `constant + weights @ variables`, in units of the verified variables."""
 
-    Attributes
-    ----------
-    column, name
-        The table's column, and what is shown.
-    constant, weights
-        A number, and shape (n_variables,).
-    """
-
+    # column, name: the table's column, and what is shown
     column: str
     name: str
+    # constant, weights: A number, and shape (n_variables,)
     constant: float
     weights: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What is known of both tables.
+    """What is known of both tables."""
 
-    Attributes
-    ----------
-    view
-        The verified variables.
-    original, released
-        Their moments, in the order of the view and on its scales.
-    """
-
-    view: View
+    view: View  # The verified variables
+    # original, released: their moments, in the order of the view and on its scales
     original: PairwiseMoments
     released: PairwiseMoments
 
@@ -127,13 +113,7 @@ class Measured:
         return (0.0, 0.0) if null is None else self.means(null)
 
     def counts(self, name: str, codes: int, before: Sequence[int] | None = None) -> IntArray | None:
-        """Records of each category in both tables, nulls last, shape (2, codes + 1); None where some are not measured.
-
-        Parameters
-        ----------
-        before
-            Those of the original, where it is not measured as it was.
-        """
+        """Records of each category in both tables, nulls last, shape (2, codes + 1); None if any is not measured."""
         known = [one for code in range(codes) if (one := self.category(name, code, None)) is not None]
         if len(known) < codes:
             return None
@@ -158,19 +138,6 @@ def compared(
     k: int,
 ) -> Compared:
     """Means, deviations, shares and correlations of both tables.
-
-    Parameters
-    ----------
-    columns
-        Those that both tables have, in their order.
-    levels
-        Of columns that are staged as codes the values in the order of the
-        codes; of numbers and dates (days since 1970-01-01) float64.
-    before
-        Of columns of which some categories were released as others, the records of each
-        code before that, nulls last.
-    k
-        Categories of fewer original records are left out.
 
     Notes
     -----

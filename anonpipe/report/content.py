@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-FORMAT = "anonpipe-report-1"
-"""Changes when a reader of `report.json` has to."""
+FORMAT = "anonpipe-report-1"  # Changes when a reader of `report.json` has to
 
 Audience = Literal["internal", "external"]
 
@@ -88,37 +87,24 @@ class SizeLine(Part):
 
 
 class Picture(Part):
-    """A column before and after.
+    """A column before and after."""
 
-    Attributes
-    ----------
-    name, kind, treatment
-        The column; of two tables nobody knows what was done with it.
-    edges
-        Of the bins of numbers and dates (days since 1970-01-01); None for an
-        open end. Empty for categories.
-    labels
-        Of categories; empty for numbers.
-    original, released
-        Share of the records with a value in each bin or category, 0 to 1; of all records with `of_all_rows`.
-    nulls_original, nulls_released
-        Share of nulls; None where it is not told.
-    note
-        What is not drawn.
-    of_all_rows
-        Whether all records were counted, those without a value among them; else a sample of those with one.
-    """
-
+    # name, kind, treatment: the column; of two tables nobody knows what was done with it
     name: str
     kind: str
     treatment: Treatment
+    # Of the bins of numbers and dates (days since 1970-01-01); None for an open end. Empty for categories.
     edges: tuple[float | None, ...] = ()
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # Of categories; empty for numbers
+    # original, released: share of the records with a value in each bin or category, 0 to 1; of all records with
+    # `of_all_rows`
     original: tuple[float, ...]
     released: tuple[float, ...]
+    # nulls_original, nulls_released: share of nulls; None where it is not told
     nulls_original: float | None = None
     nulls_released: float | None = None
-    note: str = ""
+    note: str = ""  # What is not drawn
+    # Whether all records were counted, those without a value among them; else a sample of those with one
     of_all_rows: bool = False
 
 
@@ -183,29 +169,15 @@ class PairLine(Part):
 
 
 class Compared(Part):
-    """Both tables side by side, of all records: for the steward only.
+    """Both tables side by side, of all records: for the steward only."""
 
-    Attributes
-    ----------
-    numbers
-        Means, standard deviations and shares of nulls.
-    shares
-        The commonest categories of each column, none of fewer than k
-        original records.
-    pairs
-        The correlations that changed most, the largest change first, between
-        numbers and such categories of different columns.
-    pairs_compared
-        How many correlations there are.
-    left_out
-        Columns of so many categories that nothing of them is measured: they
-        are released unchanged.
-    """
-
-    numbers: tuple[NumberLine, ...]
-    shares: tuple[ShareLine, ...]
+    numbers: tuple[NumberLine, ...]  # Means, standard deviations and shares of nulls
+    shares: tuple[ShareLine, ...]  # The commonest categories of each column, none of fewer than k original records
+    # The correlations that changed most, the largest change first, between numbers and such categories of different
+    # columns
     pairs: tuple[PairLine, ...]
-    pairs_compared: int
+    pairs_compared: int  # How many correlations there are
+    # Columns of so many categories that nothing of them is measured: they are released unchanged
     left_out: tuple[str, ...] = ()
 
 
@@ -297,75 +269,52 @@ class FileLine(Part):
 
 
 class Report(Part):
-    """A whole report.
+    """A whole report."""
 
-    Attributes
-    ----------
-    format, of, audience, created, anonpipe
-        Which form, of what, for whom, when (UTC), and by which version of the program.
-    passed, headline, summary
-        The verdict, in words.
-    k, rows, strata, partitions
-        The smallest group, released rows, and how many strata and partitions
-        there were.
-    source, output, version
-        Where the data came from and went to; for the steward only.
-    job
-        `Job.digest` of the job, likewise; None in reports of earlier versions.
-    methods, columns, guarantees, not_guaranteed
-        What was done, what that guarantees, and what it does not.
-    checks, group_sizes
-        The gates; sizes of groups, empty where a mask forms none.
-    pictures, correlations, pictured
-        Columns before and after, measured on so many records; 0 for none.
-    survival
-        Survival curves before and after; empty in reports of earlier versions.
-    compared
-        Figures of both tables, of all records; for the steward only, and None
-        in reports of earlier versions.
-    utility, risk, analyses
-        What was measured.
-    not_checked
-        What was not.
-    files
-        What was released; empty where nothing was.
-    warnings, notes
-        For the steward only.
-    """
-
+    # format, of, audience, created, anonpipe: which form, of what, for whom, when (UTC), and by which version of the
+    # program
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
     audience: Annotated[Audience, BeforeValidator(_audience)]
     created: str
     anonpipe: str
+    # passed, headline, summary: the verdict, in words
     passed: bool
     headline: str
     summary: tuple[str, ...]
+    # k, rows, strata, partitions: the smallest group, released rows, and how many strata and partitions there were
     k: int
     k_of_units: bool = False
     rows: int
     strata: tuple[str, ...]
     partitions: int
+    # source, output, version: where the data came from and went to; for the steward only
     source: str | None = None
     output: str | None = None
     version: str | None = None
-    job: str | None = None
+    job: str | None = None  # `Job.digest` of the job, likewise; None in reports of earlier versions
+    # methods, columns, guarantees, not_guaranteed: what was done, what that guarantees, and what it does not
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
+    # checks, group_sizes: the gates; sizes of groups, empty where a mask forms none
     checks: tuple[CheckLine, ...]
     group_sizes: tuple[SizeLine, ...] = ()
+    # pictures, correlations, pictured: columns before and after, measured on so many records; 0 for none
     pictures: tuple[Picture, ...] = ()
     correlations: Correlations | None = None
     pictured: int = 0
-    survival: tuple[SurvivalPart, ...] = ()
+    survival: tuple[SurvivalPart, ...] = ()  # Survival curves before and after; empty in reports of earlier versions
+    # Figures of both tables, of all records; for the steward only, and None in reports of earlier versions
     compared: Compared | None = None
+    # utility, risk, analyses: what was measured
     utility: tuple[Figure, ...] = ()
     risk: tuple[Figure, ...] = ()
     analyses: tuple[AnalysisPart, ...] = ()
-    not_checked: tuple[Unchecked, ...] = ()
-    files: tuple[FileLine, ...] = ()
+    not_checked: tuple[Unchecked, ...] = ()  # What was not
+    files: tuple[FileLine, ...] = ()  # What was released; empty where nothing was
+    # warnings, notes: for the steward only
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

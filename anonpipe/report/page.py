@@ -31,34 +31,13 @@ _IN_WORDS = {
 
 
 def render(report: Report) -> str:
-    """Draw a report as a page.
-
-    Parameters
-    ----------
-    report
-        Either version, made by a run or read from `report.json`.
-
-    Returns
-    -------
-    str
-        HTML that needs no network, no script and no font of its own.
-    """
+    """Draw a report as a page."""
     changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
     return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS)
 
 
 def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:
-    """Draw a report as the output of a notebook's cell: what a reader looks for first.
-
-    Parameters
-    ----------
-    report
-        The steward's.
-    remedies
-        What can be done about failed gates.
-    head
-        The first released rows; None where there are none.
-    """
+    """Draw a report as the output of a notebook's cell: what a reader looks for first."""
     columns = None if head is None else [column.to_pylist() for column in head.columns]
     rows = None if columns is None else list(zip(*columns, strict=True))
     names = [] if head is None else head.column_names
@@ -66,13 +45,7 @@ def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:
 
 
 def read_report(path: Path) -> Report:
-    """Read `report.json`.
-
-    Raises
-    ------
-    InputError
-        It is no report, or one of another version of the program.
-    """
+    """Read `report.json`."""
     content = None
     with contextlib.suppress(OSError):
         content = path.read_bytes()
@@ -90,19 +63,7 @@ def parse_report(content: bytes | None, path: str) -> Report:
 
 
 def report_of_release(output: str, internal: str | None) -> Report:
-    """The steward's report of the current release.
-
-    Parameters
-    ----------
-    output, internal
-        Path or URL of the output folder (or of a version), and of the
-        steward's own place where there is one.
-
-    Raises
-    ------
-    InputError
-        There is no release, or its report is gone.
-    """
+    """The steward's report of the current release."""
     version = release.resolve(output)
     name = version.root.rstrip("/").rpartition("/")[2]
     where = release.place(output, internal).steward

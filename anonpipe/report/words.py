@@ -108,11 +108,6 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
     """The columns of the files, in their order, and for the steward those of the input that are not in them.
 
     Recipients are not told of declared limits.
-
-    Parameters
-    ----------
-    written
-        The columns of the files, as in the manifest.
     """
     lines = [
         ColumnLine(
@@ -144,18 +139,7 @@ def _limits(column: Any) -> str:
 
 
 def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) -> tuple[str, ...]:
-    """What a release of this job guarantees; every sentence stands for a gate.
-
-    Parameters
-    ----------
-    grouped
-        Whether records were replaced group by group.
-    identical
-        Whether the rows of a group, or of a set that a mask makes, are alike
-        in all synthetic columns.
-    units
-        Whether units (persons, say) may have several rows, and k counts these.
-    """
+    """What a release of this job guarantees; every sentence stands for a gate."""
     found = []
     if units:
         found.append(units_meaning(job.k) + ".")

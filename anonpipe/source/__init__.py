@@ -40,27 +40,6 @@ __all__ = [
 def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source:
     r"""Find the files of an input, check that they are one table, and cut them into units of work.
 
-    Parameters
-    ----------
-    url
-        A Parquet or CSV file, one of SPSS, Stata or SAS, a folder of them, a glob, or any URL that
-        fsspec knows. In folders and globs, names that begin with a dot or an
-        underscore are passed over. Folders named `key=value` below it are
-        gone into, and each key is a column.
-    columns
-        The job's columns, which settle the types of a CSV; without them, the
-        types follow from the CSV's first block.
-
-    Returns
-    -------
-    Source
-        Small and picklable; no row is in it.
-
-    Raises
-    ------
-    InputError
-        What is wrong and what to do; no value of the data.
-
     Examples
     --------
     >>> import tempfile, pathlib
@@ -75,13 +54,7 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source
 
 @contextlib.contextmanager
 def opened(url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None) -> Iterator[Source]:
-    """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end.
-
-    Raises
-    ------
-    AnonpipeError
-        As `open_source` and `Query.read`.
-    """
+    """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end."""
     query = find_query(url)
     if query is None:
         yield open_source(url, columns)
@@ -123,28 +96,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
 def read_batches(
     source: Source, unit: Unit, columns: Sequence[str] | None = None, rows: int = 65_536
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read a unit as a stream, in bounded memory.
-
-    Parameters
-    ----------
-    source, unit
-        From `open_source`.
-    columns
-        Names of the columns to read, all if not given. They come in the
-        input's order.
-    rows
-        Most rows of a batch.
-
-    Yields
-    ------
-    first_row, batch
-        The position of the batch's first row in the whole input, and the batch.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is not what it was when it was opened.
-    """
+    """Read a unit as a stream, in bounded memory."""
     names = [name for name in source.schema.names if columns is None or name in columns]
     own = [name for name in names if name not in source.keys] or source.schema.names[:1]
     if unit.format == "parquet":

@@ -18,11 +18,6 @@ PANDAS_INDEX = " (the index of a pandas table, which has no name)"
 def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     """Refuse a job whose columns are not those of the input, or whose kinds do not fit the types.
 
-    Raises
-    ------
-    InputError
-        One line a problem: the column, what it holds, what to do.
-
     Examples
     --------
     >>> check_types(pa.schema([("age", pa.string())]), {"age": Column(kind="integer")})
@@ -50,11 +45,6 @@ def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 def check_rows(rows: int, size: int, most_a_byte: float) -> None:
     """Refuse files of far more rows than bytes: a few bytes can stand for a billion equal rows, and fill any disk.
 
-    Raises
-    ------
-    InputError
-        More rows than `most_a_byte` times the bytes.
-
     Examples
     --------
     >>> check_rows(200_000_000, 3_000_000, 16.0)
@@ -68,8 +58,7 @@ def check_rows(rows: int, size: int, most_a_byte: float) -> None:
         )
 
 
-_SMALL = 100_000
-"""Bytes below which there is no harm."""
+_SMALL = 100_000  # Bytes below which there is no harm
 
 
 def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:

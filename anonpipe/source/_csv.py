@@ -19,8 +19,7 @@ from anonpipe.errors import InputError
 from anonpipe.source._files import File, guarded, open_bytes
 from anonpipe.source._model import Unit
 
-NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]
-"""Fields that mean a missing value, in every column."""
+NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, in every column
 
 _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2**20
@@ -29,10 +28,8 @@ _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 _NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-"""What is read in place of bytes that are not UTF-8."""
-_FEW_ROWS = 5
-"""Fewer rows than this tell nothing of what a column's values are."""
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # What is read in place of bytes that are not UTF-8
+_FEW_ROWS = 5  # Fewer rows than this tell nothing of what a column's values are
 _UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delimiter"
 
 
@@ -43,11 +40,6 @@ def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tup
     lines, and settles the types. Text in a numeric column is an error; a
     coded column is whole numbers or truth values if all of its values are
     (codes with leading zeros are text), else text.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read or is not one table.
     """
     delimiter = _delimiter(files[0].path)
     first = _inferred(files[0].path, delimiter)

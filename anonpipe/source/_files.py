@@ -45,15 +45,7 @@ class File:
 
 
 def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a library; whatever it raises becomes an InputError without the library's text, which may quote data.
-
-    Parameters
-    ----------
-    path
-        What is read, for the message.
-    otherwise
-        What to say of errors that are none of the file system's.
-    """
+    """Call a library; whatever it raises becomes an InputError without the library's text, which may quote data."""
     problem = f"{path}: {otherwise}"
     try:
         return function(*args, **kwargs)
@@ -98,14 +90,7 @@ def local_path(path: str) -> str | None:
 
 
 def find_files(url: str) -> list[File]:
-    """The files of an input in the order of their names.
-
-    Raises
-    ------
-    InputError
-        Nothing is there, nothing of a known format is there, or several
-        formats are.
-    """
+    """The files of an input in the order of their names."""
     filesystem, inside = locate(url)
     found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
     if found is None:

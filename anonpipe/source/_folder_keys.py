@@ -16,8 +16,7 @@ from anonpipe.source._model import Unit
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Keys = tuple[tuple[str, str | None], ...]
-"""Name and text of each, the outermost folder's first; None for null."""
+Keys = tuple[tuple[str, str | None], ...]  # Name and text of each, the outermost folder's first; None for null
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _KEY = re.compile(r"([^/=]+)=([^/]*)")
@@ -57,11 +56,6 @@ class FolderKeys:
 
         Whole numbers and ISO dates are such where all texts of a key are; a
         leading zero makes it a text, as in a CSV.
-
-        Raises
-        ------
-        InputError
-            The files do not lie in folders of the same keys.
         """
         names = {tuple(name for name, _ in each) for each in keys.values()}
         if len(names) > 1:
@@ -76,13 +70,7 @@ class FolderKeys:
         return cls(pa.schema(fields), texts)
 
     def added(self, url: str, schema: pa.Schema) -> pa.Schema:
-        """The schema of the files with these columns at its end.
-
-        Raises
-        ------
-        InputError
-            A column stands in the files too, so that nobody knows which counts.
-        """
+        """The schema of the files with these columns at its end."""
         if twice := [name for name in self.schema.names if name in schema.names]:
             raise InputError(f"{url}: column {twice[0]!r} stands in the files and in the names of their folders")
         return pa.schema([*schema, *self.schema])

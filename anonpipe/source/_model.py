@@ -11,82 +11,44 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Unit:
-    """A run of consecutive rows that one task reads.
+    """A run of consecutive rows that one task reads."""
 
-    Attributes
-    ----------
-    index
-        Its number, in the order of the rows.
-    path
-        The file's local path or URL.
-    format
-        `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS.
-    row_groups
-        The file's row groups in it, for Parquet.
-    first_row, rows
-        Where it begins in the whole input, and its number of rows.
-    keys
-        Texts of the columns that the file's folders name; see `Source.keys`.
-    """
-
-    index: int
-    path: str
-    format: str
-    row_groups: tuple[int, ...]
+    index: int  # Its number, in the order of the rows
+    path: str  # The file's local path or URL
+    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS
+    row_groups: tuple[int, ...]  # The file's row groups in it, for Parquet
+    # first_row, rows: where it begins in the whole input, and its number of rows
     first_row: int
     rows: int
-    keys: tuple[str | None, ...] = ()
+    keys: tuple[str | None, ...] = ()  # Texts of the columns that the file's folders name; see `Source.keys`
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What a file of SPSS, Stata or SAS says of a column.
+    """What a file of SPSS, Stata or SAS says of a column."""
 
-    Attributes
-    ----------
-    text
-        What the column is; empty for nothing.
-    codes
-        Of a column that is read as its labels, the value that each label stands for.
-    """
-
-    text: str = ""
+    text: str = ""  # What the column is; empty for nothing
+    # Of a column that is read as its labels, the value that each label stands for
     codes: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Source:
-    """An input that was opened and found readable.
+    """An input that was opened and found readable."""
 
-    Attributes
-    ----------
-    units
-        In the order of the rows.
-    schema
-        Of every file and the keys of its folders, without metadata.
-    rows, bytes
-        Of all files together.
-    paths, stamps
-        The files, and what tells a changed file (time of change or entity tag).
-    delimiter
-        Between the fields of a CSV.
-    pandas_types
-        Of each column that pandas reads in a nullable type of its own, this type.
-    keys
-        Columns that stand in the names of folders, and not in the files.
-    labels
-        Of columns that a file of SPSS, Stata or SAS has labels of.
-    """
-
-    units: tuple[Unit, ...]
-    schema: pa.Schema
+    units: tuple[Unit, ...]  # In the order of the rows
+    schema: pa.Schema  # Of every file and the keys of its folders, without metadata
+    # rows, bytes: of all files together
     rows: int
     bytes: int
+    # paths, stamps: the files, and what tells a changed file (time of change or entity tag)
     paths: tuple[str, ...]
     stamps: tuple[str, ...]
-    delimiter: str = ","
+    delimiter: str = ","  # Between the fields of a CSV
+    # Of each column that pandas reads in a nullable type of its own, this type
     pandas_types: dict[str, str] = field(default_factory=dict)
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
+    # Of columns that a file of SPSS, Stata or SAS has labels of
     labels: Mapping[str, Labels] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:

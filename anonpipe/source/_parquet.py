@@ -22,13 +22,7 @@ def bare(schema: pa.Schema) -> pa.Schema:
 
 
 def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, str]]:
-    """Units of consecutive row groups, of about a million rows at most, the schema of all files, and pandas' types.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or files differ in their schema.
-    """
+    """Units of consecutive row groups, of about a million rows at most, the schema of all files, and pandas' types."""
     units: list[Unit] = []
     schema: pa.Schema | None = None
     types: dict[str, str] = {}
@@ -70,13 +64,7 @@ def _runs(row_counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def check_same(first_path: str, first: pa.Schema, path: str, other: pa.Schema) -> None:
-    """Refuse files that are not of one table.
-
-    Raises
-    ------
-    InputError
-        In which column they differ.
-    """
+    """Refuse files that are not of one table."""
     if first.equals(other):
         return
     for name in [*first.names, *other.names]:

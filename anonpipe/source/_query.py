@@ -36,11 +36,10 @@ _LONGEST = 2**20
 _FIRST = re.compile(r"--\s*database:\s*(\S.*?)\s*")
 _POSTGRES = ("postgresql://", "postgres://")
 _OWN_FILE = re.compile(r"(duckdb|sqlite):///")
-_ROWS = 131_072
-"""Rows of a row group."""
+_ROWS = 131_072  # Rows of a row group
 _DUCKDB_MEMORY = "1GiB"
+# How DuckDB says that what it sorts or joins finds no room on the disk
 _NO_ROOM = re.compile("failed to offload|no space left", re.IGNORECASE)
-"""How DuckDB says that what it sorts or joins finds no room on the disk."""
 _NO_MEMORY = re.compile("out of memory", re.IGNORECASE)
 
 
@@ -57,15 +56,7 @@ class Query:
         return {"query": hashlib.sha256(f"{self.database}\n{self.text}".encode()).hexdigest(), "paths": [self.url]}
 
     def read(self, folder: Path) -> Source:
-        """Ask, and write the answer into a private folder, batch by batch.
-
-        Raises
-        ------
-        InputError
-            The database cannot be opened, refuses the query, or has no rows for it.
-        OutputError
-            The disk is full.
-        """
+        """Ask, and write the answer into a private folder, batch by batch."""
         path = make_private(folder) / "rows.parquet"
         with disk_errors("writing the rows of the query"):
             size = _copied(self, path)
@@ -79,13 +70,7 @@ class Query:
 
 
 def find_query(url: str) -> Query | None:
-    """The query in an SQL file; None for inputs that are files of data.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, names no database, holds no query or a password.
-    """
+    """The query in an SQL file; None for inputs that are files of data."""
     if not url.lower().endswith(SUFFIX):
         return None
     with open_bytes(url) as handle:

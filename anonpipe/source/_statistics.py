@@ -28,8 +28,7 @@ _READERS = {
 }
 SUFFIXES = tuple(_READERS)
 
-_CELLS = 4_000_000
-"""Values of a piece: some 130 MB as the library hands them on."""
+_CELLS = 4_000_000  # Values of a piece: some 130 MB as the library hands them on
 _UNREADABLE = "is no readable file of SPSS, Stata or SAS: it is cut short, damaged or encrypted; copy it again"
 
 Columns = dict[str, list[Any]]
@@ -40,11 +39,6 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
 
     Each file is read once as a whole: this counts the rows, and tells types
     and which columns have a label for each value.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, the files are not one table, or pyreadstat is not installed.
     """
     units: list[Unit] = []
     schema: pa.Schema | None = None

@@ -17,8 +17,7 @@ from pydantic import BaseModel
 
 _RECORD = "record"
 _LENGTH = np.dtype("<u8")
-_ALIGNED = 64
-"""Bytes; at multiples of it begins an array, as compiled loops want it."""
+_ALIGNED = 64  # Bytes; at multiples of it begins an array, as compiled loops want it
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -31,18 +30,6 @@ def to_bytes(value: Any) -> bytes:
     A run reads thousands of small records. All is therefore one member of the
     file, and begins with the length of the JSON: to open a member costs more
     than to read what most records hold.
-
-    Parameters
-    ----------
-    value
-        A dataclass, a named tuple, a model of pydantic, an enumeration's
-        member, an array of numpy or Arrow, an Arrow batch or schema, a tuple, a
-        list, a mapping, a number, a text or None, in any nesting. Equal values give equal bytes.
-
-    Raises
-    ------
-    TypeError
-        Another type.
 
     Examples
     --------
@@ -99,22 +86,7 @@ def _taken_apart(whole: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list[i
 
 
 def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None) -> Any:
-    """Read what `to_bytes` gave.
-
-    Parameters
-    ----------
-    content
-        The file.
-    kinds
-        The dataclasses, named tuples, models and enumerations that it may
-        hold; None for readers that ask for none of them, who get what these
-        hold as dictionaries.
-
-    Raises
-    ------
-    TypeError
-        It holds another one.
-    """
+    """Read what `to_bytes` gave."""
     named = None if kinds is None else {kind.__name__: kind for kind in kinds}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         whole = file[_RECORD]

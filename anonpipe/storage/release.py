@@ -62,8 +62,7 @@ from anonpipe.storage.versions import (
     switch,
 )
 
-FAILED_RUN = "failed"
-"""What the files of a failed run are called in there, where others have the name of their version."""
+FAILED_RUN = "failed"  # What the files of a failed run are called in there, where others have the name of their version
 _BLOCK = 2**22
 
 
@@ -74,13 +73,7 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
 
 
 def place(url: str, internal: str | None = None) -> Place:
-    """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own.
-
-    Raises
-    ------
-    OutputError
-        The protocol is unknown or its driver is not installed.
-    """
+    """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own."""
     if internal is not None:
         outside = place(internal)
         return replace(place(url), internal=outside)
@@ -99,11 +92,6 @@ def check_writable(where: Place) -> None:
     """Write a probe into the output folder, before any work starts; nothing of it stays.
 
     The steward's own place is probed too, where there is one.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written, or it is a folder with files of another kind.
     """
     found = _probed(where, "output")
     if where.internal is not None:
@@ -153,37 +141,7 @@ def publish(
     before_switch: Callable[[], None] = lambda: None,
     signer: Ed25519PrivateKey | None = None,
 ) -> Published:
-    """Copy verified files and their manifest into a new version, then switch the pointer.
-
-    Parameters
-    ----------
-    files
-        Finished files of the staging, on this machine.
-    manifest
-        Its `files` entry holds name and SHA-256 of each; checked after copying.
-    documents
-        Further files for the recipients, by name: `_report.html`. The
-        manifest that is published lists them too.
-    version
-        Its name, from `new_version` under the same lock; None for a new one.
-    before_switch
-        Called when the version is complete and no pointer leads to it yet;
-        what it raises prevents the release.
-    signer
-        The key that signs the manifest, which then names it; None for none.
-
-    Returns
-    -------
-    Published
-        Nothing that fails after the switch is an error: the release is out.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written; nothing was published.
-    BusyError
-        Another run publishes to the same output, and does not end.
-    """
+    """Copy verified files and their manifest into a new version, then switch the pointer."""
     with alone(where), contextlib.ExitStack() as quiet:
         name = version or new_version(where)
         return _publish(files, manifest, where, documents or {}, name, before_switch, signer, quiet)
@@ -256,18 +214,7 @@ def _entry(name: str, content: bytes) -> dict[str, Any]:
 
 
 def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list[str]:
-    """Put documents for the steward beside the releases; on a disk only their owner can read them.
-
-    Parameters
-    ----------
-    run
-        The version, or `FAILED_RUN`; `report.html` becomes `<run>-report.html`.
-
-    Returns
-    -------
-    list of str
-        Where they are.
-    """
+    """Put documents for the steward beside the releases; on a disk only their owner can read them."""
     folder = where.steward
     if folder.local:
         Path(folder.root).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -346,13 +293,7 @@ def _discard(where: Place, version: str) -> None:
 
 
 def resolve(url: str) -> Place:
-    """The current version below an output path, or the version folder itself.
-
-    Raises
-    ------
-    InputError
-        There is no release, or a pointer leads out of the output.
-    """
+    """The current version below an output path, or the version folder itself."""
     where = place(url)
     with _readable(where):
         if exists(where, MANIFEST):
@@ -395,13 +336,7 @@ def _refuse_strays(where: Place) -> None:
 
 
 def read_manifest(where: Place) -> dict[str, Any]:
-    """The manifest of a version.
-
-    Raises
-    ------
-    InputError
-        It is missing, or not what `publish` wrote.
-    """
+    """The manifest of a version."""
     return _read_manifest(where)[1]
 
 
@@ -421,23 +356,13 @@ def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
 
 
 class Checked(NamedTuple):
-    """A version that was compared with its manifest: the folder, the manifest, and what is wrong.
-
-    Attributes
-    ----------
-    origin
-        Why the manifest is not shown to be the steward's.
-    order
-        Why it is not the version that it stands for, or the newest.
-    damage
-        Which files are not those of the manifest.
-    """
+    """A version that was compared with its manifest: the folder, the manifest, and what is wrong."""
 
     where: Place
     manifest: dict[str, Any]
-    origin: list[str]
-    order: list[str]
-    damage: list[str]
+    origin: list[str]  # Why the manifest is not shown to be the steward's
+    order: list[str]  # Why it is not the version that it stands for, or the newest
+    damage: list[str]  # Which files are not those of the manifest
 
     @property
     def problems(self) -> list[str]:
@@ -451,23 +376,7 @@ def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None
 
 
 def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> Checked:
-    """Compare a published release with its manifest.
-
-    Parameters
-    ----------
-    url
-        An output, or the folder of a version.
-    key
-        The steward's public key, which must have signed the manifest; without
-        one nothing is said of where the release comes from.
-    seen
-        Name of a version that was there before: an older one is a step back.
-
-    Raises
-    ------
-    InputError
-        There is no release, its manifest cannot be read, or `seen` is no name of a version.
-    """
+    """Compare a published release with its manifest."""
     if seen is not None and not is_version(seen):
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
@@ -562,18 +471,6 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
     The current version always stays, and so does what was published after it
     (where somebody led readers back to an older one). Waits for a run that is
     publishing.
-
-    Returns
-    -------
-    list of str
-        The deleted versions.
-
-    Raises
-    ------
-    InputError
-        There is no release.
-    OutputError
-        A version cannot be deleted.
     """
     where = place(url, internal)
     resolve(url)

@@ -38,61 +38,32 @@ LOG = "releases.jsonl"
 _FORM = 1
 _MARK_BYTES = 6
 
-CHANCE = 1e-6
-"""Below it two tables do not share so much by chance."""
+CHANCE = 1e-6  # Below it two tables do not share so much by chance
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The units of a register that grows, as `repeat.growing` compares them.
+    """The units of a register that grows, as `repeat.growing` compares them."""
 
-    Attributes
-    ----------
-    by
-        The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared.
-    names
-        The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records.
-    sums
-        What was counted.
-    at_least
-        Units that must differ in a column, if any do; twice as many in all, in each combination.
-    at_most
-        Releases that may overlap, this one among them.
-    """
-
+    # The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared
     by: tuple[str, ...]
+    # The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records
     names: tuple[str, ...]
-    sums: UnitSums
-    at_least: int
-    at_most: int
+    sums: UnitSums  # What was counted
+    at_least: int  # Units that must differ in a column, if any do; twice as many in all, in each combination
+    at_most: int  # Releases that may overlap, this one among them
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What the logs need to know of an input.
+    """What the logs need to know of an input."""
 
-    Attributes
-    ----------
-    digest
-        Of the released content: `Scan.digest`.
-    job
-        Digest of the job.
-    rows
-        Records, held-out ones included.
-    columns
-        Names of the released columns.
-    sketches
-        By what they are of; see `anonpipe.storage.sketch`.
-    counted
-        Of a register that grows; None where the job does not say so.
-    """
-
-    digest: str
-    job: str
-    rows: int
-    columns: tuple[str, ...]
-    sketches: Mapping[str, Sketch]
-    counted: Counted | None = None
+    digest: str  # Of the released content: `Scan.digest`
+    job: str  # Digest of the job
+    rows: int  # Records, held-out ones included
+    columns: tuple[str, ...]  # Names of the released columns
+    sketches: Mapping[str, Sketch]  # By what they are of; see `anonpipe.storage.sketch`
+    counted: Counted | None = None  # Of a register that grows; None where the job does not say so
 
     def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
         """The line of a release of this input, called `name`; with `accepted`, see `Found.uncounted`."""
@@ -114,21 +85,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Told:
-    """A sketch as a log keeps it; it cannot be read back into records, with the secret neither.
+    """A sketch as a log keeps it; it cannot be read back into records, with the secret neither."""
 
-    Attributes
-    ----------
-    on
-        Keyed digest of what it is of.
-    level, depths
-        The sketch's level, and of each content the level up to which it stays, packed.
-    marks, counts
-        Keyed digests of the contents, and the records of each, packed.
-    """
-
-    on: str
+    on: str  # Keyed digest of what it is of
+    # level, depths: the sketch's level, and of each content the level up to which it stays, packed
     level: int
     depths: str
+    # marks, counts: keyed digests of the contents, and the records of each, packed
     marks: str
     counts: str
 
@@ -144,20 +107,11 @@ class Told:
 
 @dataclass(frozen=True)
 class ToldSums:
-    """Sums of units as a log keeps them.
+    """Sums of units as a log keeps them."""
 
-    Attributes
-    ----------
-    by
-        Keyed digest of what they are by.
-    buckets
-        Of each row of sums.
-    marks, sums
-        As of `UnitSums`, packed.
-    """
-
-    by: str
-    buckets: int
+    by: str  # Keyed digest of what they are by
+    buckets: int  # Of each row of sums
+    # marks, sums: as of `UnitSums`, packed
     marks: str
     sums: str
 
@@ -223,24 +177,13 @@ def _job(secret: bytes, digest: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """What the logs say of a run that wants to release.
+    """What the logs say of a run that wants to release."""
 
-    Attributes
-    ----------
-    problems
-        Why it must not, without the steward's word; one line each.
-    warnings
-        What could not be looked at.
-    held
-        Overlapping releases from which enough units of a register that grows differ.
-    uncounted
-        Names of overlapping releases whose units nobody counted, so that a problem says so: if this one comes out all
-        the same, they are accepted by its line, and are no problem to later ones.
-    """
-
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    held: int = 0
+    problems: tuple[str, ...] = ()  # Why it must not, without the steward's word; one line each
+    warnings: tuple[str, ...] = ()  # What could not be looked at
+    held: int = 0  # Overlapping releases from which enough units of a register that grows differ
+    # Names of overlapping releases whose units nobody counted, so that a problem says so: if this one comes out all the
+    # same, they are accepted by its line, and are no problem to later ones
     uncounted: tuple[str, ...] = ()
 
 
@@ -254,13 +197,7 @@ class _Log:
 
 
 def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
-    """Hold an input against all earlier releases that are known.
-
-    Parameters
-    ----------
-    where
-        Where it is to be released; None to look into the steward's home alone.
-    """
+    """Hold an input against all earlier releases that are known."""
     warnings: list[str] = []
     beside, home = _Log() if where is None else _read_beside(where), _read_home()
     for log, what in ((beside, "beside the output"), (home, "in the steward's home")):
@@ -509,13 +446,6 @@ def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, 
     What changed, and the fewer of those added and gone, have two digits, as more the sketches do not tell; the
     others follow.
 
-    Parameters
-    ----------
-    equal, common
-        About how many records both tables have, and how many with those that changed.
-    then, now
-        Rows of the tables.
-
     Examples
     --------
     >>> _parts(5_999.0, 6_000.0, 6_000, 6_001), _parts(11_321.0, 15_000.0, 15_000, 16_000)
@@ -536,12 +466,6 @@ def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted:
 
     The line counts from then on; `withdraw_note` takes it back where
     publication fails.
-
-    Raises
-    ------
-    OSError
-        The log beside the output cannot be written: without it the next
-        release could not be held against this one.
     """
     line = trace.line(secret, name, accepted)
     if not _is_noted(where, line):

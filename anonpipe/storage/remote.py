@@ -18,8 +18,8 @@ from fsspec.implementations.local import LocalFileSystem
 from anonpipe.errors import AnonpipeError
 from anonpipe.files import StorageError
 
+# Protocols of stores without folders, where making one would make the bucket that a typing error names
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
-"""Protocols of stores without folders, where making one would make the bucket that a typing error names."""
 
 _UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
 _TELLING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)

@@ -29,8 +29,7 @@ from anonpipe.rng import keyed
 Content = bytes | memoryview
 
 KEY = "seal.key"
-START = "start"
-"""The file that names the start which may write."""
+START = "start"  # The file that names the start which may write
 _TRAILER = 1 + 2 * hashlib.sha256().digest_size  # a line feed and hexadecimal digits
 
 _written: ContextVar[dict[str, str] | None] = ContextVar("files written", default=None)
@@ -53,22 +52,7 @@ def make_key(root: Path, secret: bytes) -> bytes:
 
 
 def write(root: Path, start: str | None, name: str, content: Content) -> None:
-    """Write a sealed file, whole or not at all.
-
-    Parameters
-    ----------
-    root
-        The staging folder.
-    start
-        The start on whose behalf this is; None where there can be only one.
-    name
-        Path of the file below `root`, with slashes.
-
-    Raises
-    ------
-    EngineError
-        Another start has taken over, or the folder was removed: nothing was written.
-    """
+    """Write a sealed file, whole or not at all."""
     digest = _digest(root, name, content)
     with renamed(root, start, name) as draft, open(draft, "wb") as out:
         out.write(content)
@@ -112,13 +96,7 @@ def check_start(root: Path, start: str | None) -> None:
 
 
 def read(root: Path, name: str) -> memoryview:
-    """The content of a sealed file.
-
-    Raises
-    ------
-    DamagedError
-        It is missing, or it is not what was written under this name.
-    """
+    """The content of a sealed file."""
     return _read(root, name)[0]
 
 
@@ -161,13 +139,7 @@ def sync_folders(root: Path, names: Iterable[str]) -> None:
 
 
 def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:
-    """Names and digests of all sealed files, drafts deleted; None where one of them is damaged.
-
-    Parameters
-    ----------
-    passed_over
-        Files and folders at the top of the staging that are not sealed.
-    """
+    """Names and digests of all sealed files, drafts deleted; None where one of them is damaged."""
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)

@@ -48,13 +48,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def read_public_key(path: str | Path) -> Ed25519PublicKey:
-    """A public key from a PEM file.
-
-    Raises
-    ------
-    InputError
-        There is no such key.
-    """
+    """A public key from a PEM file."""
     found = None
     try:
         found = load_pem_public_key(Path(path).read_bytes())

@@ -24,22 +24,13 @@ HashArray = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """Distinct contents of a table, by keyed numbers.
+    """Distinct contents of a table, by keyed numbers."""
 
-    Attributes
-    ----------
-    level
-        How many zero bits the numbers begin with at least.
-    numbers, counts
-        The contents, ascending, and the records of each; shapes (n,).
-    most
-        Contents above which the level rises.
-    """
-
-    level: int
+    level: int  # How many zero bits the numbers begin with at least
+    # numbers, counts: the contents, ascending, and the records of each; shapes (n,)
     numbers: HashArray
     counts: IntArray
-    most: int
+    most: int  # Contents above which the level rises
 
     @classmethod
     def empty(cls, most: int) -> Sketch:
@@ -101,12 +92,7 @@ def chance_of(one: IntArray, other: IntArray, share: float) -> float:
     on the sizes alone. By Chernoff's bound, from the exact distribution of
     each count; so the chance is overstated.
 
-    Parameters
-    ----------
-    one, other
-        Records of each content in the two tables, shapes (n,).
-    share
-        The first table's share of all records.
+    Shapes: one, other (n,).
 
     Examples
     --------
@@ -157,14 +143,7 @@ def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, 
     table to which records were added, or from which some were taken.
     Records without the identifier that a sketch is of count as the others.
 
-    Parameters
-    ----------
-    one, other
-        Records of each content of the sketch in the two tables, shapes (n,).
-    level
-        The sketch's.
-    rows
-        Records of the tables.
+    Shapes: one, other (n,).
 
     Examples
     --------

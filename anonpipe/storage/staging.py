@@ -57,13 +57,7 @@ def staging_root(chosen: str | None) -> Path:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed.
-
-    Raises
-    ------
-    OutputError
-        There, the folder for this user is a link, which somebody else may have laid.
-    """
+    """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed."""
     try:
         found = folder.stat()
     except OSError:
@@ -102,19 +96,10 @@ def read_json(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Staging:
-    """The staging folder of one run, as one start of it sees it.
+    """The staging folder of one run, as one start of it sees it."""
 
-    Attributes
-    ----------
-    root
-        The folder.
-    start
-        The start on whose behalf files are written; None where there can be
-        only one.
-    """
-
-    root: Path
-    start: str | None = None
+    root: Path  # The folder
+    start: str | None = None  # The start on whose behalf files are written; None where there can be only one
 
     def results(self, stage: str) -> TaskResults:
         """The task results of a stage."""
@@ -233,13 +218,7 @@ class SealedChunks(LocalStore):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The content of a file; None for metadata that is not there.
-
-        Raises
-        ------
-        DamagedError
-            It is not what was written, or a chunk is missing.
-        """
+        """The content of a file; None for metadata that is not there."""
         if byte_range is not None:
             raise NotImplementedError("a sealed file is read whole")
         if not key.startswith("c/") and not self.staging.has(f"{self.name}/{key}"):
@@ -270,19 +249,12 @@ class SealedChunks(LocalStore):
 
 @dataclass(frozen=True)
 class StagedArray:
-    """Rows on disk, divided into regions of known length.
+    """Rows on disk, divided into regions of known length."""
 
-    Attributes
-    ----------
-    staging, name
-        Where the zarr array lies, shape (rows of all regions with padding, width).
-    starts
-        First row of each region; a multiple of the chunk length.
-    """
-
+    # staging, name: where the zarr array lies, shape (rows of all regions with padding, width)
     staging: Staging
     name: str
-    starts: tuple[int, ...]
+    starts: tuple[int, ...]  # First row of each region; a multiple of the chunk length
 
     def _array(self) -> Any:
         # As zarr.open_array, which goes to another thread and back for these few bytes.
@@ -322,13 +294,7 @@ class StagedArray:
         return out
 
     def write_column(self, place: int, region_rows: Sequence[int], values: FloatArray) -> None:
-        """Write one column of all rows; for staged arrays made `by_column`, whose columns share no chunk.
-
-        Raises
-        ------
-        ValueError
-            The staged array's chunks hold several columns: writers of two of them would lose rows.
-        """
+        """Write one column of all rows; for staged arrays made `by_column`, whose columns share no chunk."""
         array = self._array()
         if array.chunks[1] != 1:
             raise ValueError("the columns of this staged array share chunks; make it with by_column=True")
@@ -361,21 +327,7 @@ def create_staged_array(
     pieces: int = 1,
     by_column: bool = False,
 ) -> StagedArray:
-    """Make an empty staged array, or find the same one again, with what was written to it.
-
-    Parameters
-    ----------
-    name
-        Of its folder in the staging.
-    region_rows
-        Length of each region.
-    width
-        Columns, or None for one plain column.
-    pieces
-        In how many pieces a region will typically be read; sets the chunk length.
-    by_column
-        Whether every column has chunks of its own, to be written and read alone.
-    """
+    """Make an empty staged array, or find the same one again, with what was written to it."""
     chunk = _chunk_rows(max(region_rows, default=1), pieces)
     padded = [-(-rows // chunk) * chunk for rows in region_rows]
     starts = tuple(int(start) for start in np.concatenate([[0], np.cumsum(padded[:-1])]))
@@ -400,13 +352,7 @@ def _chunk_rows(region_rows: int, pieces: int) -> int:
 
 @contextlib.contextmanager
 def lock(staging: Staging) -> Iterator[None]:
-    """Hold the run's lock; it is released by the kernel when the process dies.
-
-    Raises
-    ------
-    BusyError
-        Another live process holds it.
-    """
+    """Hold the run's lock; it is released by the kernel when the process dies."""
     handle = _try_lock(staging.root)
     if handle is None:
         raise BusyError(f"another process is running this job (staging {staging.root}); wait for it, or stop it first")
@@ -491,20 +437,7 @@ def delete(root: Path) -> None:
 
 
 def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None = None) -> list[Path]:
-    """Delete the stagings of crashed runs below `root`; those of live runs stay.
-
-    Parameters
-    ----------
-    days
-        Only those that nothing was written to for so many days.
-    but
-        The run whose stagings stay.
-
-    Returns
-    -------
-    list of Path
-        What was (or with `dry_run` would be) deleted.
-    """
+    """Delete the stagings of crashed runs below `root`; those of live runs stay."""
     if not root.is_dir():
         return []
     gone = []

@@ -22,8 +22,7 @@ from anonpipe.types import IntArray
 MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]
 
-MOST = 2**22
-"""Sums that are kept: buckets, times columns, times combinations of those released unchanged."""
+MOST = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 def buckets_for(units: int) -> int:
@@ -39,21 +38,11 @@ def buckets_for(units: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class UnitSums:
-    """Sums of a table.
+    """Sums of a table."""
 
-    Attributes
-    ----------
-    marks
-        A keyed number of each column in each combination, ascending, shape (n,).
-    columns
-        Which column it is of, by its place among those that were counted, shape (n,).
-    sums
-        Modulo 2^32, shape (n, buckets).
-    """
-
-    marks: MarkArray
-    columns: IntArray
-    sums: SumArray
+    marks: MarkArray  # A keyed number of each column in each combination, ascending, shape (n,)
+    columns: IntArray  # Which column it is of, by its place among those that were counted, shape (n,)
+    sums: SumArray  # Modulo 2^32, shape (n, buckets)
 
     @classmethod
     def empty(cls, buckets: int) -> UnitSums:
@@ -67,16 +56,7 @@ class UnitSums:
     ) -> UnitSums:
         """The sums of one column.
 
-        Parameters
-        ----------
-        marks
-            Of the combinations, in any order, shape (n,).
-        which
-            The combination of each record, shape (n_rows,).
-        places
-            By which a record is given its bucket: equal for records of one unit.
-        numbers
-            What is added, of 32 bits.
+        Shapes: marks (n,); which (n_rows,).
 
         Examples
         --------

@@ -36,15 +36,12 @@ from anonpipe import interrupts
 from anonpipe.errors import BusyError, OutputError
 from anonpipe.files import StorageError, drafted, sync_path, why, write_atomic
 
-MANIFEST = "_manifest.json"
-"""Readers of Parquet folders pass over names that begin with an underscore."""
-SIGNATURE = "_manifest.json.sig"
-"""Of the manifest's bytes, see `anonpipe.storage.signature`."""
+MANIFEST = "_manifest.json"  # Readers of Parquet folders pass over names that begin with an underscore
+SIGNATURE = "_manifest.json.sig"  # Of the manifest's bytes, see `anonpipe.storage.signature`
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"
-STEWARD = "steward"
-"""The folder of what is not for recipients; beside the releases, never inside one."""
+STEWARD = "steward"  # The folder of what is not for recipients; beside the releases, never inside one
 VERSIONS = "versions"
 _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
@@ -55,10 +52,9 @@ _STRAY = re.compile(
 )
 _STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+(\.draft)?")
 
-PATIENCE = 600.0
-"""Seconds to wait for another run that publishes to the same output."""
+PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same output
+# On an object store: seconds between signs of life, and without one until a run counts as dead
 BEAT, SILENCE = 10.0, 60.0
-"""On an object store: seconds between signs of life, and without one until a run counts as dead."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +90,12 @@ class Place:
         return path if self.local else str(self.filesystem.unstrip_protocol(path))
 
 
+# What a file that is not there raises; where a storage elsewhere fails otherwise, it may be there
 _ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
-"""What a file that is not there raises; where a storage elsewhere fails otherwise, it may be there."""
 
 
 def exists(where: Place, *parts: str) -> bool:
-    """Whether there is such a file; asked for anew, and never no because nobody answered.
-
-    Raises
-    ------
-    OSError
-        A storage elsewhere does not tell.
-    """
+    """Whether there is such a file; asked for anew, and never no because nobody answered."""
     if where.local:
         return os.path.exists(where.path(*parts))
     return parts[-1] in names(where, *parts[:-1])
@@ -162,13 +152,7 @@ def is_plain(name: str) -> bool:
 
 
 def pointers(where: Place) -> list[str]:
-    """The versions that pointers name, the decisive pointer first; whether they are there is another matter.
-
-    Raises
-    ------
-    OSError
-        A storage elsewhere does not tell: to who deletes, that is not the same as no pointer.
-    """
+    """The versions that pointers name, the decisive pointer first; whether they are there is another matter."""
     found = []
     if where.local:
         with contextlib.suppress(OSError):
@@ -190,11 +174,6 @@ def switch(where: Place, version: str) -> None:
     """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
 
     On a disk all that needs space is made before the first moves.
-
-    Raises
-    ------
-    BusyError
-        Another run has taken over.
     """
     refuse_lost_lease(where)
     if not where.local:
@@ -299,8 +278,8 @@ def _pending(where: Place) -> str | None:
     return noted if is_plain(noted) else None
 
 
+# The outputs that may be changed here, by URL: the owner of the lease, or None where the kernel holds the lock
 _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
-"""The outputs that may be changed here, by URL: the owner of the lease, or None where the kernel holds the lock."""
 
 
 @contextlib.contextmanager
@@ -311,13 +290,6 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     On a disk the kernel takes the lock from a process that dies. On an object
     store, and on disks that know no locks, a lease object with signs of life
     stands for it.
-
-    Raises
-    ------
-    BusyError
-        Another run has been publishing or pruning for longer than `patience` seconds.
-    OutputError
-        The output cannot be written.
     """
     reason, deadline = None, time.monotonic() + patience
     if where.url() in _HELD.get():
@@ -458,15 +430,7 @@ def _leased(where: Place, deadline: float) -> Iterator[str]:
 
 
 def refuse_lost_lease(where: Place) -> None:
-    """Stop before the pointer moves where the lease has gone to another run: this one was taken for dead.
-
-    Raises
-    ------
-    BusyError
-        It has.
-    OSError
-        The storage does not tell.
-    """
+    """Stop before the pointer moves where the lease has gone to another run: this one was taken for dead."""
     for each in _places(where):
         owner = _HELD.get().get(each.url())
         if owner is not None and not _is_owned(each, owner):

@@ -45,34 +45,15 @@ USUAL_K = 5
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What was found; all of it tells of the original, and is for the steward.
+    """What was found; all of it tells of the original, and is for the steward."""
 
-    Attributes
-    ----------
-    rows
-        Of the original and of the release.
-    columns
-        Those that were compared.
-    left_out
-        Others of either table, and why.
-    verdict
-        The limits of the job that two tables can be held against, and in its
-        notes what they cannot.
-    assessment
-        All measures, and what was not measured and why.
-    report
-        All of it with pictures; `anonpipe.report.render` makes a page of it.
-    warnings
-        What should be looked at first.
-    """
-
-    rows: tuple[int, int]
-    columns: tuple[str, ...]
-    left_out: dict[str, str]
-    verdict: Verdict
-    assessment: Assessment
-    report: Report
-    warnings: tuple[str, ...]
+    rows: tuple[int, int]  # Of the original and of the release
+    columns: tuple[str, ...]  # Those that were compared
+    left_out: dict[str, str]  # Others of either table, and why
+    verdict: Verdict  # The limits of the job that two tables can be held against, and in its notes what they cannot
+    assessment: Assessment  # All measures, and what was not measured and why
+    report: Report  # All of it with pictures; `anonpipe.report.render` makes a page of it
+    warnings: tuple[str, ...]  # What should be looked at first
 
 
 def evaluate_release(
@@ -84,30 +65,7 @@ def evaluate_release(
     paired: bool = False,
     k: int | None = None,
 ) -> Evaluated:
-    """Measure a release of any origin by what a run measures of its own.
-
-    Parameters
-    ----------
-    original, release
-        Files of data, folders, globs or URLs, or an SQL file that asks a database.
-    job
-        Describes the columns, and has limits and the recipients' analyses;
-        without it columns are described as `anonpipe init` would.
-    hold_out
-        Records of the same population that the release was not made from:
-        without them nothing tells an attack on members from good statistics.
-    paired
-        Whether row i of the release was made from row i of the original.
-    k
-        Subgroups and tails of fewer records are not looked at, and no fewer
-        should be alike in the key variables; the job's where not given, else 5.
-
-    Raises
-    ------
-    AnonpipeError
-        A table cannot be read, or the two are not comparable. Errors of
-        libraries, whose texts may quote data, are told by type and place.
-    """
+    """Measure a release of any origin by what a run measures of its own."""
     try:
         with open_tables(original, release, hold_out, job) as tables:
             return _evaluated(tables, job, paired, k)
@@ -215,13 +173,7 @@ def _risk(tables: Tables, job: Job | None, both: Both, paired: bool, least: int)
 
 
 def _analyses(tables: Tables, job: Job | None) -> Assessment:
-    """The recipients' models, fitted to both tables.
-
-    Raises
-    ------
-    InputError, JobError
-        One names a column that is not compared, or cannot be fitted to the original.
-    """
+    """The recipients' models, fitted to both tables."""
     if job is None or not job.analyses:
         return Assessment(not_checked=(NotChecked("unmeasured.analyses", Reason.NO_ANALYSES),))
     for each in job.analyses:

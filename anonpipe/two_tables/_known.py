@@ -23,8 +23,7 @@ from anonpipe.two_tables._tables import Named, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.assessment import NotChecked
 
-KEY = b"which records of two tables"
-"""Which records are looked at is no secret: whoever asks has both tables."""
+KEY = b"which records of two tables"  # Which records are looked at is no secret: whoever asks has both tables
 
 
 def drawn(what: str, rows: int, count: int) -> IntArray:
@@ -36,52 +35,26 @@ def drawn(what: str, rows: int, count: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """Records that were looked for, and what was found.
+    """Records that were looked for, and what was found."""
 
-    Attributes
-    ----------
-    rows
-        Where they stand in the original.
-    cells
-        Of them; shape (n_queries, n_columns).
-    held
-        Of records that the release was not made from.
-    told
-        Of some released records.
-    release, original, ranks, control
-        The nearest released records, the nearest other originals, the nearest
-        released ones by ranks, and the nearest released ones of those held.
-    whitened
-        The nearest released records by Mahalanobis distance.
-    halves
-        The nearest released ones of all of them by either half of the columns; empty without control, or of one column.
-    guesses
-        What the closest released record says of each column of all of them.
-    """
-
-    rows: IntArray
-    cells: FloatArray
-    held: FloatArray
-    told: FloatArray
+    rows: IntArray  # Where they stand in the original
+    cells: FloatArray  # Of them; shape (n_queries, n_columns)
+    held: FloatArray  # Of records that the release was not made from
+    told: FloatArray  # Of some released records
+    # release, original, ranks, control: the nearest released records, the nearest other originals, the nearest released
+    # ones by ranks, and the nearest released ones of those held
     release: risk.Nearest
     original: risk.Nearest
     ranks: risk.Nearest
     control: risk.Nearest | None
+    # The nearest released ones of all of them by either half of the columns; empty without control, or of one column
     halves: Sequence[risk.Nearest]
-    guesses: risk.Guesses
-    whitened: risk.Nearest
+    guesses: risk.Guesses  # What the closest released record says of each column of all of them
+    whitened: risk.Nearest  # The nearest released records by Mahalanobis distance
 
 
 def look(tables: Tables, queries: int, original: FloatArray, release: FloatArray) -> Looked:
-    """Look for some records in the whole release, and in the whole original as the reference.
-
-    Parameters
-    ----------
-    queries
-        How many.
-    original, release
-        Cells of a sample of either, which scale and ranks are taken of.
-    """
+    """Look for some records in the whole release, and in the whole original as the reference."""
     rows = drawn("queries", tables.original.rows, queries)
     (cells,) = tables.rows(tables.original, rows)
     held = np.empty((0, cells.shape[1]))

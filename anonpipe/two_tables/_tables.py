@@ -42,34 +42,17 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of the same columns.
+    """Tables of the same columns."""
 
-    Attributes
-    ----------
-    original, release
-        As they were given.
-    held
-        Records that the release was not made from; None for none.
-    columns
-        What is compared: kind, and levels where they are declared. All count as masked.
-    masked
-        Those of them whose values the release replaces, as far as that is known; else all.
-    sensitive
-        Those that an intruder wants to learn, and does not know.
-    left_out
-        Other columns of either table, and why they are not compared.
-    encoder
-        From columns to cells, of the categories of all tables.
-    """
-
+    # original, release: as they were given
     original: Named
     release: Named
-    held: Named | None
-    columns: dict[str, Column]
-    masked: tuple[str, ...]
-    sensitive: tuple[str, ...]
-    left_out: dict[str, str]
-    encoder: ColumnEncoder
+    held: Named | None  # Records that the release was not made from; None for none
+    columns: dict[str, Column]  # What is compared: kind, and levels where they are declared. All count as masked.
+    masked: tuple[str, ...]  # Those of them whose values the release replaces, as far as that is known; else all
+    sensitive: tuple[str, ...]  # Those that an intruder wants to learn, and does not know
+    left_out: dict[str, str]  # Other columns of either table, and why they are not compared
+    encoder: ColumnEncoder  # From columns to cells, of the categories of all tables
 
     @property
     def coded(self) -> list[int]:
@@ -94,18 +77,7 @@ class Tables:
 
 @contextlib.contextmanager
 def open_tables(original: str, release: str, held: str | None, job: Job | None) -> Iterator[Tables]:
-    """Open the tables, settle which columns are compared and as what, and see all their categories.
-
-    Parameters
-    ----------
-    job
-        Describes the columns; without it they are described as `anonpipe init` would.
-
-    Raises
-    ------
-    InputError
-        A table cannot be read, no column is in both, or a column is not the same kind of thing in both.
-    """
+    """Open the tables, settle which columns are compared and as what, and see all their categories."""
     declared = None if job is None else job.columns
     urls = (original, _of_run(release), *([held] if held else []))
     with contextlib.ExitStack() as stack:

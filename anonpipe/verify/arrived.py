@@ -19,38 +19,22 @@ from anonpipe.verify.check import Check, held, worst_entry, worst_of
 from anonpipe.verify.expectations import EXACT
 from anonpipe.verify.view import View
 
-_EPS = 1e-12
-"""Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by."""
+_EPS = 1e-12  # Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What the scan says that the staging holds, and what was found there.
+    """What the scan says that the staging holds, and what was found there."""
 
-    Attributes
-    ----------
-    table
-        The whole, as the scan has it.
-    strata
-        Each stratum, as the scan has it.
-    read
-        What was found of each stratum, in each stage that read the rows.
-    before_drop
-        Of columns carried as codes of which the scan does not tell what
-        records were dropped with small strata, by position, the records of
-        each code with those; empty where none were dropped.
-    filled
-        Positions of columns whose nulls are released as values, being too few.
-    reach
-        Of each column how far the furthest extreme was drawn in; 0 for none.
-        The moments of a stratum without it are a difference, and rounded by parts of what it was.
-    """
-
-    table: Tally
-    strata: tuple[Tally, ...]
-    read: tuple[tuple[Tally, ...], ...]
+    table: Tally  # The whole, as the scan has it
+    strata: tuple[Tally, ...]  # Each stratum, as the scan has it
+    read: tuple[tuple[Tally, ...], ...]  # What was found of each stratum, in each stage that read the rows
+    # Of columns carried as codes of which the scan does not tell what records were dropped with small strata, by
+    # position, the records of each code with those; empty where none were dropped
     before_drop: dict[int, IntArray]
-    filled: tuple[int, ...]
+    filled: tuple[int, ...]  # Positions of columns whose nulls are released as values, being too few
+    # Of each column how far the furthest extreme was drawn in; 0 for none. The moments of a stratum without it are a
+    # difference, and rounded by parts of what it was.
     reach: FloatArray | float = 0.0
 
     def checks(self) -> list[Check]:
@@ -111,14 +95,9 @@ def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check
 
 @dataclass(frozen=True, eq=False)
 class Scanned:
-    """What the scan knows of each variable of the view, on its scale; NaN where it does not.
+    """What the scan knows of each variable of the view, on its scale; NaN where it does not."""
 
-    Attributes
-    ----------
-    mean, variance, null_share
-        Shape (n_variables,).
-    """
-
+    # mean, variance, null_share: shape (n_variables,)
     mean: FloatArray
     variance: FloatArray
     null_share: FloatArray

@@ -15,21 +15,11 @@ from anonpipe.verify.check import Check, unmeasured
 
 @dataclass(frozen=True)
 class NotChecked:
-    """Something that nobody measured, and why.
+    """Something that nobody measured, and why."""
 
-    Attributes
-    ----------
-    key
-        What, one of `catalogue.UNMEASURED`.
-    reason
-        Why.
-    about
-        What the words of both name.
-    """
-
-    key: str
-    reason: Reason
-    about: About = field(default_factory=dict)
+    key: str  # What, one of `catalogue.UNMEASURED`
+    reason: Reason  # Why
+    about: About = field(default_factory=dict)  # What the words of both name
 
     @property
     def check(self) -> Check:
@@ -39,21 +29,11 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class AnalysisOutcome:
-    """What became of a recipient's model.
+    """What became of a recipient's model."""
 
-    Attributes
-    ----------
-    comparison
-        The fits to both tables. It tells the original's estimates, and is for
-        the steward.
-    limits
-        What the job declares, by name of the share; empty for nothing.
-    records, of
-        Records that the model was given, and that are released.
-    """
-
-    comparison: ModelComparison
-    limits: Mapping[str, float]
+    comparison: ModelComparison  # The fits to both tables. It tells the original's estimates, and is for the steward.
+    limits: Mapping[str, float]  # What the job declares, by name of the share; empty for nothing
+    # records, of: records that the model was given, and that are released
     records: int
     of: int
 
@@ -73,13 +53,7 @@ class Assessment:
         return (*self.utility, *self.risk)
 
     def measurement(self, name: str) -> Measurement:
-        """The measure of this name.
-
-        Raises
-        ------
-        JobError
-            There is none; it lists those that there are.
-        """
+        """The measure of this name."""
         known = {each.name: each for each in self.measured}
         if name not in known:
             raise JobError(f"no measure is called {name!r}; measured were: {', '.join(sorted(known)) or 'none'}")
@@ -100,6 +74,7 @@ class Assessment:
         return Assessment(*(first + second for first, second in parts))
 
 
+# What a staged assessment is made of
 RECORDS = (
     Assessment,
     Measurement,
@@ -114,4 +89,3 @@ RECORDS = (
     Audience,
     Reason,
 )
-"""What a staged assessment is made of."""

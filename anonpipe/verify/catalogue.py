@@ -17,12 +17,11 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk import MEASURES
 
 About = Mapping[str, str | int | float | bool]
-Words = str | Callable[[About], str]
-"""A template that is filled with what a check is about, or a function of it."""
+Words = str | Callable[[About], str]  # A template that is filled with what a check is about, or a function of it
 
 
+# What can be done, or that as a function of what the job does already: nobody is told to do it again
 Advice = str | Callable[[Collection[str]], str]
-"""What can be done, or that as a function of what the job does already: nobody is told to do it again."""
 
 
 class Scope(StrEnum):
@@ -46,91 +45,49 @@ class Counts(StrEnum):
 
 @dataclass(frozen=True)
 class Gate:
-    """A limit that a job may set.
+    """A limit that a job may set."""
 
-    Attributes
-    ----------
-    name
-        Its key under `gates` of the job.
-    usual
-        The limit where the job says nothing; None for none. Of a measure it is held where there is a figure, and may
-        depend on the job (`Job.limits`).
-    limited
-        What it limits, in words for a list.
-    meaning
-        For who writes a job.
-    least, above, most
-        Which limits there are: from `least` on or only `above` it, up to `most`.
-    figures
-        Of a gate on measures the names of these, the first that there is
-        counting; `*` stands for a column's name, and the worst column counts.
-    beside
-        The same figure of other attackers: the worst counts, where there is one of `figures`.
-    unmeasured
-        Of such a gate the key of what is told where nothing was measured.
-    needs
-        What else the job must have: of `measure` the part, `risk` or
-        `utility`, that is to be on; `groups`; `hold_out`; `scenarios`; `sensitive`; `strata`; `survival`.
-    example
-        A limit to be named as an example.
-    told
-        Whether the figure is a line of the verdict where it has no limit; it is in the report in any case.
-    """
-
-    name: str
+    name: str  # Its key under `gates` of the job
+    # The limit where the job says nothing; None for none. Of a measure it is held where there is a figure, and may
+    # depend on the job (`Job.limits`).
     usual: float | None
-    limited: str
-    meaning: str
+    limited: str  # What it limits, in words for a list
+    meaning: str  # For who writes a job
+    # least, above, most: which limits there are: from `least` on or only `above` it, up to `most`
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    # Of a gate on measures the names of these, the first that there is counting; `*` stands for a column's name, and
+    # the worst column counts
     figures: tuple[str, ...] = ()
+    # The same figure of other attackers: the worst counts, where there is one of `figures`
     beside: tuple[str, ...] = ()
-    unmeasured: str = ""
+    unmeasured: str = ""  # Of such a gate the key of what is told where nothing was measured
+    # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
+    # `scenarios`; `sensitive`; `strata`; `survival`
     needs: tuple[str, ...] = ()
-    example: float = 0.05
+    example: float = 0.05  # A limit to be named as an example
+    # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
     told: bool = True
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is checked.
+    """What is checked."""
 
-    Attributes
-    ----------
-    key
-        Stable between versions; other programs may rely on it.
-    title, on
-        The check in words, and the rows or bytes that it was measured on.
-    audience
-        Who may see the figure; the others see the outcome.
-    unit
-        Of measured value and limit, where a check has no other.
-    scope
-        What the figure is the worst of.
-    at_least
-        Whether the limit is the least that passes, not the most.
-    counts
-        Whether the figure counts persons.
-    mandatory
-        Whether it may never be "not checked".
-    gate
-        The limit that the job sets; None for a limit that nobody can set.
-    remedy
-        What the steward can do where it fails; empty for nothing. Given the
-        name of the mask, or `groups`, and `normal_scores` where all that can be masked by them is.
-    """
-
-    key: str
+    key: str  # Stable between versions; other programs may rely on it
+    # title, on: the check in words, and the rows or bytes that it was measured on
     title: Words
     on: Words
-    audience: Audience
-    unit: str = ""
-    scope: Scope = Scope.TABLE
-    at_least: bool = False
-    counts: Counts = Counts.NOTHING
-    mandatory: bool = False
-    gate: Gate | None = None
+    audience: Audience  # Who may see the figure; the others see the outcome
+    unit: str = ""  # Of measured value and limit, where a check has no other
+    scope: Scope = Scope.TABLE  # What the figure is the worst of
+    at_least: bool = False  # Whether the limit is the least that passes, not the most
+    counts: Counts = Counts.NOTHING  # Whether the figure counts persons
+    mandatory: bool = False  # Whether it may never be "not checked"
+    gate: Gate | None = None  # The limit that the job sets; None for a limit that nobody can set
+    # What the steward can do where it fails; empty for nothing. Given the name of the mask, or `groups`, and
+    # `normal_scores` where all that can be masked by them is.
     remedy: Advice = ""
 
     def within(self, scope: Scope) -> Kind:
@@ -283,6 +240,7 @@ _EXPECTED_COVARIANCE = Kind(
     mandatory=True,
 )
 
+# Held against a limit of the job, in the order of its `gates`
 _GATED = (
     _MEAN,
     _MEAN.within(Scope.STRATUM),
@@ -769,8 +727,8 @@ _GATED = (
         unit="AUC",
     ),
 )
-"""Held against a limit of the job, in the order of its `gates`."""
 
+# Held against a limit that nobody can set, or against none
 _FIXED = (
     Kind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True),
     Kind(
@@ -888,13 +846,12 @@ _FIXED = (
     # of few coefficients the overlap leads back to the original's intervals
     _of_analysis("overlap", "mean overlap of the intervals", Audience.STEWARD, at_least=True),
 )
-"""Held against a limit that nobody can set, or against none."""
 
 
-SAID = "said"
-"""What a measure says that refuses these records."""
+SAID = "said"  # What a measure says that refuses these records
 
 
+# The same in words; a measure that refuses these records says why itself, to the steward alone
 REASONS: dict[Reason, str] = {
     Reason.UTILITY_OFF: "measure.utility is off",
     Reason.RISK_OFF: "measure.risk is off",
@@ -933,26 +890,24 @@ REASONS: dict[Reason, str] = {
     Reason.REFUSED: f"{{{SAID}}}",
     Reason.WITHHELD: "these records do not allow it",
 }
-"""The same in words; a measure that refuses these records says why itself, to the steward alone."""
 
+# What may stay unmeasured, and what it is called
 UNMEASURED = {
     "unmeasured.utility": "utility",
     "unmeasured.utility_of_columns": "utility of the columns {names}",
     "unmeasured.risk": "disclosure risk (linkage and attribute attacks)",
     "unmeasured.analyses": "analyses of the recipients",
 } | {f"unmeasured.{measure.key}": measure.title for measure in MEASURES}
-"""What may stay unmeasured, and what it is called."""
 
+# Every check by its key
 KINDS: dict[str, Kind] = {kind.key: kind for kind in (*_GATED, *_FIXED)} | {
     key: Kind(key, title, "-", Audience.OPEN) for key, title in UNMEASURED.items()
 }
-"""Every check by its key."""
 
+# Every limit of a job by its name, in the order of the job's documentation
 GATES: dict[str, Gate] = {kind.gate.name: kind.gate for kind in _GATED if kind.gate is not None}
-"""Every limit of a job by its name, in the order of the job's documentation."""
 
-MEASURED = {name: gate for name, gate in GATES.items() if gate.figures}
-"""The limits that are held against measures."""
+MEASURED = {name: gate for name, gate in GATES.items() if gate.figures}  # The limits that are held against measures
 
 
 def kind_of(gate: str) -> Kind:

@@ -33,47 +33,25 @@ class Withheld(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a verdict.
+    """One check of a verdict."""
 
-    Attributes
-    ----------
-    key
-        Which; its record is in `catalogue.KINDS`.
-    outcome
-        Passed, failed, not checked, or measured while the job sets no limit.
-    measured, limit
-        None where it was not measured, and for no limit.
-    unit
-        Of both.
-    records, of
-        Records that the figure rests on, and that there are; None where that is not known.
-    columns
-        What it is the figure of: the column, or pair, nearest to its limit; empty for none.
-    compared
-        Columns among which that is the worst; None where that is not known.
-    about
-        What else its words name: column names, k, numbers of files. No value of the data.
-    point
-        What was measured where `measured` is the end of its interval that is held against the limit; None elsewhere.
-    reason
-        Why it was not measured; None where it was, or nobody knows.
-    withheld
-        In place of the figure, for recipients.
-    """
-
-    key: str
-    outcome: Outcome
+    key: str  # Which; its record is in `catalogue.KINDS`
+    outcome: Outcome  # Passed, failed, not checked, or measured while the job sets no limit
+    # measured, limit: none where it was not measured, and for no limit
     measured: float | None = None
     limit: float | None = None
-    unit: str = ""
+    unit: str = ""  # Of both
+    # records, of: records that the figure rests on, and that there are; None where that is not known
     records: int | None = None
     of: int | None = None
-    columns: tuple[str, ...] = ()
-    compared: int | None = None
+    columns: tuple[str, ...] = ()  # What it is the figure of: the column, or pair, nearest to its limit; empty for none
+    compared: int | None = None  # Columns among which that is the worst; None where that is not known
+    # What else its words name: column names, k, numbers of files. No value of the data.
     about: About = field(default_factory=dict)
+    # What was measured where `measured` is the end of its interval that is held against the limit; None elsewhere
     point: float | None = None
-    reason: Reason | None = None
-    withheld: Withheld | None = None
+    reason: Reason | None = None  # Why it was not measured; None where it was, or nobody knows
+    withheld: Withheld | None = None  # In place of the figure, for recipients
 
     @property
     def kind(self) -> Kind | None:
@@ -104,17 +82,6 @@ class Check:
 
 def held(key: str, measured: float | None, limit: float | None, *, unit: str | None = None, **given: Any) -> Check:
     """Hold a number against its limit, the way that the check's record says; a missing number fails.
-
-    Parameters
-    ----------
-    key
-        One of `catalogue.KINDS`.
-    measured, limit
-        Without a limit the number is told, and judged by nobody.
-    unit
-        Where it is not the record's.
-    given
-        What else a `Check` has.
 
     Examples
     --------
@@ -150,15 +117,6 @@ def worst_entry(
     **given: Any,
 ) -> Check:
     """Entries held each against its own limit: the one with the largest ratio; 0 of no entries.
-
-    Parameters
-    ----------
-    measured, limit
-        Of equal shape, or one limit.
-    names
-        Of each axis the column that each place is of, an empty name where that is not known.
-    given
-        As in `held`. What is compared are the columns of the first axis, if `compared` is not given.
 
     Examples
     --------

@@ -14,30 +14,20 @@ from anonpipe.types import FloatArray
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, worst_entry, worst_of
 
-EXACT = 1e-9
-"""Relative tolerance of what a method promises exactly, before decoding."""
+EXACT = 1e-9  # Relative tolerance of what a method promises exactly, before decoding
 
+# Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit
 CHANCE = 1e-6
-"""Probability that chance alone leads one of the means, or one of the covariances, of a run beyond its limit."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The original features, and what is promised of the synthetic ones.
+    """The original features, and what is promised of the synthetic ones."""
 
-    Attributes
-    ----------
-    original
-        Moments of the original features.
-    expected
-        The promise; None for none.
-    tables
-        How many tables (strata, or one) are held against their promises at
-        once: the chance of a false failure is shared out among them.
-    """
-
-    original: Moments
-    expected: Expected | None
+    original: Moments  # Moments of the original features
+    expected: Expected | None  # The promise; None for none
+    # How many tables (strata, or one) are held against their promises at once: the chance of a false failure is shared
+    # out among them
     tables: int = 1
 
     @property
@@ -75,30 +65,12 @@ class Target:
 def of_groups(
     grouped: list[GroupedMoments], spread: list[GroupSpread] | None, guarantee: Guarantee, tables: int = 1
 ) -> Target:
-    """What a synthesizer guarantees of one scope of its noise, or of several together.
-
-    Parameters
-    ----------
-    grouped, spread
-        Of each scope.
-    tables
-        See `Target`.
-    """
+    """What a synthesizer guarantees of one scope of its noise, or of several together."""
     return Target(merge_all(grouped).total, guarantee.expect(grouped, spread), tables)
 
 
 def against_expectation(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:
-    """Hold the synthetic features against what the method promises; nothing where it promises nothing.
-
-    Parameters
-    ----------
-    scope
-        Whether that is the table or one of its strata.
-    target, made
-        What is promised, and what was found.
-    names
-        Of each feature column the table's.
-    """
+    """Hold the synthetic features against what the method promises; nothing where it promises nothing."""
     expected, scale = target.expected, target.scale
     if expected is None:
         return []

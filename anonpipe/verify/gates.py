@@ -30,18 +30,16 @@ from anonpipe.verify.kept_groups import KeptGroups
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.view import View
 
+# Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most
 PLACED = 0.25
-"""Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most."""
 
+# Times 1 / n: standard deviation of a correlation of normal draws less that of their normal scores (counted for 30 to
+# 1,000 draws: 1.5 to 1.8 without correlation, less with it)
 RANKED = 2.0
-"""Times 1 / n: standard deviation of a correlation of normal draws less that of their normal scores (counted for 30 to
-1,000 draws: 1.5 to 1.8 without correlation, less with it)."""
 
-REACHED = 1e-4
-"""Probability that decoding alone leads one of the covariances of a run beyond what it can reach."""
+REACHED = 1e-4  # Probability that decoding alone leads one of the covariances of a run beyond what it can reach
 
-Limits = Mapping[str, float]
-"""The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`."""
+Limits = Mapping[str, float]  # The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`
 
 
 @dataclass(frozen=True)
@@ -97,30 +95,18 @@ class GroupEvidence:
 
 @dataclass(frozen=True)
 class MaskEvidence:
-    """What was measured of a masker, which forms no groups beforehand.
+    """What was measured of a masker, which forms no groups beforehand."""
 
-    Attributes
-    ----------
-    method
-        Its name.
-    masked
-        Of what is masked as one table, the whole or each stratum, the moments
-        of its features and what is promised of the masked ones.
-    columns_changed
-        Columns of features whose values are not those that are promised of the
-        original ones (those of `data_shuffle`: averaged by rank), in any order; None where that is not promised.
-    fewest_alike
-        Fewest rows that are alike in all synthetic columns, in a partition;
-        None where that is not promised.
-    groups
-        What became of groups that span partitions; None where there are none.
-    """
-
-    method: str
+    method: str  # Its name
+    # Of what is masked as one table, the whole or each stratum, the moments of its features and what is promised of the
+    # masked ones
     masked: list[Target]
+    # Columns of features whose values are not those that are promised of the original ones (those of `data_shuffle`:
+    # averaged by rank), in any order; None where that is not promised
     columns_changed: int | None
+    # Fewest rows that are alike in all synthetic columns, in a partition; None where that is not promised
     fewest_alike: int | None
-    groups: KeptGroups | None = None
+    groups: KeptGroups | None = None  # What became of groups that span partitions; None where there are none
 
     @property
     def whole(self) -> Target:
@@ -142,21 +128,11 @@ class MaskEvidence:
 
 @dataclass(frozen=True)
 class Rounded:
-    """What was done to the counts of a register that grows.
+    """What was done to the counts of a register that grows."""
 
-    Attributes
-    ----------
-    base
-        To multiples of which counts of categories and nulls were rounded, in each part.
-    withheld
-        Made records that were written nowhere, at most three times the base in a stratum.
-    parts
-        Of the stratum with most.
-    """
-
-    base: int
-    withheld: int
-    parts: int
+    base: int  # To multiples of which counts of categories and nulls were rounded, in each part
+    withheld: int  # Made records that were written nowhere, at most three times the base in a stratum
+    parts: int  # Of the stratum with most
 
     def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
         """How far rounding leads the share of a category of columns with so many: five standard deviations.
@@ -228,17 +204,7 @@ class Evidence:
 
 
 def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
-    """All checks of a run.
-
-    Parameters
-    ----------
-    evidence
-        What was measured, and what the method promises.
-    k
-        Smallest permissible group.
-    limits
-        The job's limits on the written rows.
-    """
+    """All checks of a run."""
     checks = [
         *_counts(evidence, k, limits),
         *evidence.arrived.checks(),

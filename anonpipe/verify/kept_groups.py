@@ -13,24 +13,17 @@ from anonpipe.moments import merge_all
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.expectations import EXACT
 
+# Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more
 _LEAST = 1e-6
-"""Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more."""
 
 
 @dataclass(frozen=True)
 class KeptGroups:
-    """What was found of the groups of all strata.
+    """What was found of the groups of all strata."""
 
-    Attributes
-    ----------
-    sizes
-        Records of each group.
-    mean_off, covariance_off
-        Largest differences of a mean and of a covariance between records and
-        synthetic features of a group, in its standard deviations.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # Records of each group
+    # mean_off, covariance_off: largest differences of a mean and of a covariance between records and synthetic features
+    # of a group, in its standard deviations
     mean_off: float
     covariance_off: float
 
@@ -46,14 +39,7 @@ class KeptGroups:
 
     @classmethod
     def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
-        """Merge what the partitions of each stratum counted, in their order.
-
-        Parameters
-        ----------
-        strata
-            Of each stratum the statistics of its partitions; groups are
-            numbered in each stratum, and a partition may lack the last ones.
-        """
+        """Merge what the partitions of each stratum counted, in their order."""
         found = []
         for parts in strata:
             groups = max(len(part.records.counts) for part in parts)

@@ -44,27 +44,23 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 NEIGHBOURS = 5
 ON_GRID = 0.9
-APART = 1.05
-"""A value stands apart if its nearest neighbours are at most so much unequally far."""
+APART = 1.05  # A value stands apart if its nearest neighbours are at most so much unequally far
 
-FALSE_ALARM = 2e-4
-"""Bound for a release, all columns together; `LEEWAY` and the bins leave less than half of it."""
+FALSE_ALARM = 2e-4  # Bound for a release, all columns together; `LEEWAY` and the bins leave less than half of it
 
-LEEWAY = 1.5
-"""The density is an estimate: this much more is no evidence of handing on."""
+LEEWAY = 1.5  # The density is an estimate: this much more is no evidence of handing on
 
-UNEXPLAINED = 0.01
-"""Of the values: a few groups of equal or mostly missing values are on the grid whatever the method."""
+UNEXPLAINED = 0.01  # Of the values: a few groups of equal or mostly missing values are on the grid whatever the method
 
 MOST_AVERAGED = 500
+# Means of up to so many values are looked for; where digits do not reach the fewest, any value may be one
 FEWEST_AVERAGED = 50
-"""Means of up to so many values are looked for; where digits do not reach the fewest, any value may be one."""
 
 _ROUNDING = 64 * np.finfo(np.float64).eps
 _BINS = 64
-_STEPS_APART = 100
-"""Nearer neighbours are equally far because their grid leaves no other places."""
+_STEPS_APART = 100  # Nearer neighbours are equally far because their grid leaves no other places
 
+# Round steps, those of hours, minutes and seconds in days among them, the coarsest first
 _GRIDS = tuple(
     sorted(
         {digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 2.5, 5)}
@@ -72,23 +68,14 @@ _GRIDS = tuple(
         reverse=True,
     )
 )
-"""Round steps, those of hours, minutes and seconds in days among them, the coarsest first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """How many rare values were looked for and met, by their chance: bin b holds chances of 2^-b to 2^(1-b).
+    """How many rare values were looked for and met, by their chance: bin b holds chances of 2^-b to 2^(1-b)."""
 
-    Attributes
-    ----------
-    expected
-        Sum of the chances, shape (64,).
-    met
-        Rare values that were released, shape (64,).
-    """
-
-    expected: FloatArray
-    met: IntArray
+    expected: FloatArray  # Sum of the chances, shape (64,)
+    met: IntArray  # Rare values that were released, shape (64,)
 
     @classmethod
     def none(cls) -> Chances:
@@ -107,11 +94,6 @@ class Chances:
 
     def beyond(self, columns: int) -> int:
         """Values that were met beyond chance; 0 where chance explains all.
-
-        Parameters
-        ----------
-        columns
-            Columns of the release that are looked at, this one included.
 
         Examples
         --------
@@ -141,28 +123,13 @@ def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray
 
 @dataclass(frozen=True)
 class Fineness:
-    """How fine the values of a column are.
+    """How fine the values of a column are."""
 
-    Attributes
-    ----------
-    size
-        Of the numbers that a value was computed with, beside itself: its
-        column's mean and deviation.
-    step
-        Of the grid that the job or the type sets; 0 for none.
-    grid
-        Coarser one that most of the original values lie on; 0 for none.
-    relative
-        Of a type of few digits the distance of neighbouring numbers over their size; 0 for others.
-    meets_grid
-        Whether released values may lie on the coarser grid for other reasons
-        than being originals.
-    """
-
-    size: float
-    step: float = 0.0
-    grid: float = 0.0
-    relative: float = 0.0
+    size: float  # Of the numbers that a value was computed with, beside itself: its column's mean and deviation
+    step: float = 0.0  # Of the grid that the job or the type sets; 0 for none
+    grid: float = 0.0  # Coarser one that most of the original values lie on; 0 for none
+    relative: float = 0.0  # Of a type of few digits the distance of neighbouring numbers over their size; 0 for others
+    # Whether released values may lie on the coarser grid for other reasons than being originals
     meets_grid: bool = True
 
     def rounding(self, values: FloatArray) -> FloatArray:
@@ -189,15 +156,6 @@ def lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray
 def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relative: float = 0.0) -> float:
     """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none.
 
-    Parameters
-    ----------
-    distinct
-        Gives the distinct values in parts; asked for each step.
-    step
-        The one that is set, 0 for none.
-    relative
-        See `Fineness`.
-
     Examples
     --------
     >>> coarsest_grid(lambda: [np.array([1.5, 2.0, 4.5, 7.0])], 0.0)
@@ -220,15 +178,6 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
     others on 1/m of it. Draws, rotated and noisy values lie on neither: where
     most values are such, those on the grid are originals.
 
-    Parameters
-    ----------
-    grid
-        Of the originals.
-    released
-        Released values, or some of them, at random.
-    relative
-        See `Fineness`. The fewer digits, the smaller the m that can be told.
-
     Examples
     --------
     >>> means_lie_on(1.0, np.array([3.0, 4.2, 4.6, 7.8])), means_lie_on(1.0, np.array([3.0, 0.1234567, 0.2345678]))
@@ -247,14 +196,7 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
 def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
     """What became of rare original values.
 
-    Parameters
-    ----------
-    rare
-        Distinct values that few hold, shape (n,).
-    released
-        Distinct released values, ascending, those around them included.
-    fineness
-        Of the column.
+    Shapes: rare (n,).
     """
     chance, met = _chances(rare, released, fineness.width(rare, False), fineness.rounding(rare))
     coarse, among = fineness.on_grid(rare), fineness.on_grid(released)

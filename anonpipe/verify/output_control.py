@@ -20,8 +20,7 @@ from anonpipe.verify.catalogue import SAID, Counts
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
 
-SEVERAL = 3
-"""Columns from which on the worst difference of all of them does not give a moment of the original."""
+SEVERAL = 3  # Columns from which on the worst difference of all of them does not give a moment of the original
 
 
 def fewest_told(k: int) -> int:
@@ -37,18 +36,6 @@ def fewest_told(k: int) -> int:
 
 def tellable(audience: Audience | None, records: int | None, columns: int | None, k: int) -> bool:
     """Whether recipients may see a figure.
-
-    Parameters
-    ----------
-    audience
-        What the figure says of itself; None where it says nothing.
-    records
-        That it rests on; None where that is not known.
-    columns
-        Of which it is the worst or the mean; None where that is not known,
-        0 where no column has what it is a figure of, so that it tells nothing.
-    k
-        Smallest permissible group.
 
     Examples
     --------
@@ -73,17 +60,6 @@ def released_checks(
     figures that are not `tellable`, nor the column in which one is worst:
     with the released moment, a difference of that column's gives the
     original's. Checks that this version does not know are left out.
-
-    Parameters
-    ----------
-    verdict, k, rows
-        Of the release.
-    series
-        Whether it is one of several of a register that grows, whose counts are rounded: a difference from the
-        original would tell what they were.
-    least
-        Rows that are of k units for certain, where units have several; coarse, as what is told or not shows it.
-        It is in no words.
     """
     told = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
     return tuple(_of_series(check) for check in told) if series else tuple(told)
@@ -119,8 +95,8 @@ def _withheld(check: Check, k: int, rows: int) -> Withheld | None:
     return None
 
 
+# Of a released figure. In full precision the distance of one record would tell which of the possible values it has.
 DIGITS = 3
-"""Of a released figure. In full precision the distance of one record would tell which of the possible values it has."""
 
 
 def disclosive(one: Measurement) -> bool:
@@ -202,8 +178,8 @@ def released_estimates(fit: Fit, k: int) -> dict[str, Estimate]:
     }
 
 
+# Of the coefficients; not the overlap of their intervals, which of few leads back to those of the original
 RELEASED_SHARES = ("changed_significance", "changed_direction", "outside")
-"""Of the coefficients; not the overlap of their intervals, which of few leads back to those of the original."""
 
 
 def bins_for_recipients(k: int, least: int | None = None) -> Binning:

@@ -17,14 +17,7 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     persons have points to none of them. Which member of the group it equals
     does not matter, because the order inside a group means nothing.
 
-    Parameters
-    ----------
-    original, released
-        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`).
-    k
-        Smallest group.
+    Shapes: original, released (n_rows, n_columns).
 
     Examples
     --------
@@ -59,12 +52,7 @@ def equal_by_chance(original: FloatArray, k: int) -> ByChance:
     independent records by no more than its mean; and so does the estimate, a sum over values of
     the rows alike, of which the r alike vary by no more than r² N(r).
 
-    Parameters
-    ----------
-    original
-        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
-    k
-        Smallest group.
+    Shapes: original (n_rows, n_columns).
 
     References
     ----------
@@ -83,12 +71,7 @@ def equal_by_chance(original: FloatArray, k: int) -> ByChance:
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
     """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
 
-    Parameters
-    ----------
-    original
-        The synthetic columns' cells, shape (n_rows, n_columns), NaN for null.
-    order, starts
-        The groups (`anonpipe.kernels.groups.sort_groups`), none of them empty.
+    Shapes: original (n_rows, n_columns).
 
     Examples
     --------

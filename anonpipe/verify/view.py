@@ -20,53 +20,29 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True)
 class Variable:
-    """One measured variable.
+    """One measured variable."""
 
-    Attributes
-    ----------
-    column
-        Name of the table's column.
-    position
-        Its position among the cells.
-    category
-        The category's position that the variable indicates, or None for a number.
-    mean, sd
-        Of the original column (for an indicator, of the indicator); where the
-        release's are known, these.
-    synthesized
-        Whether the column's values are replaced.
-    offset, least
-        Of a column that is masked by its logarithm, what is added before it
-        is taken, and the lower bound; the variable is the logarithm. None, 0
-        for others. Only values that have no logarithm count as the lower
-        bound: others that masking lifts to it are measured as they are, so
-        that a bound that cuts the data is seen.
-    own_unit
-        Whether it is a column on another scale once more, as it is: its mean
-        is compared by a limit of its own.
-    probability
-        Whether the release tells a probability of the category in each
-        record, not the category.
-    scored
-        Whether the column is masked by normal scores. The variable is then the
-        mean score of the records of the value: what the value says of the score.
-    known_variance
-        Of such a column as it is, the variance that its release has whatever
-        is drawn, in this unit: 1, or 0 of a constant; its mean is 0. None for others. Of the
-        original, these differ: by extremes that are drawn in.
-    """
-
-    column: str
-    position: int
-    category: int | None
+    column: str  # Name of the table's column
+    position: int  # Its position among the cells
+    category: int | None  # The category's position that the variable indicates, or None for a number
+    # mean, sd: of the original column (for an indicator, of the indicator); where the release's are known, these
     mean: float
     sd: float
-    synthesized: bool
+    synthesized: bool  # Whether the column's values are replaced
+    # offset, least: of a column that is masked by its logarithm, what is added before it is taken, and the lower bound;
+    # the variable is the logarithm. None, 0 for others. Only values that have no logarithm count as the lower bound:
+    # others that masking lifts to it are measured as they are, so that a bound that cuts the data is seen.
     offset: float | None = None
     least: float = 0.0
+    # Whether it is a column on another scale once more, as it is: its mean is compared by a limit of its own
     own_unit: bool = False
+    # Whether the release tells a probability of the category in each record, not the category
     probability: bool = False
+    # Whether the column is masked by normal scores. The variable is then the mean score of the records of the value:
+    # what the value says of the score.
     scored: bool = False
+    # Of such a column as it is, the variance that its release has whatever is drawn, in this unit: 1, or 0 of a
+    # constant; its mean is 0. None for others. Of the original, these differ: by extremes that are drawn in.
     known_variance: float | None = None
 
     @property
@@ -132,18 +108,7 @@ class View:
     def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
         """The variables' values.
 
-        Parameters
-        ----------
-        cells
-            Shape (n_rows, n_columns).
-        probabilities
-            Of columns that are told as probabilities, by position among the
-            cells, those of their categories by code, shape (n_rows, n_codes).
-
-        Returns
-        -------
-        float64, shape (n_rows, n_variables)
-            NaN where missing.
+        Shapes: probabilities (n_rows, n_codes).
         """
         told, scored = probabilities or {}, self._scored(cells)
         values = np.empty((len(cells), len(self.variables)))
@@ -186,29 +151,7 @@ def build_view(
     scores: Scores | None = None,
     restored: Collection[int] = (),
 ) -> View:
-    """Choose the variables of a table; an ordinal counts as a number and by its categories.
-
-    Parameters
-    ----------
-    columns
-        The released columns in the order of the cells.
-    mean, sd
-        Of each column that is staged as numbers, and of the codes of ordinal ones.
-    log_mean, log_sd
-        Of the logarithms of each column that is masked by them.
-    counts
-        Records of each category of each column that is staged as codes.
-    most_categories
-        The categories of an unchanged column with more are left out (nothing of
-        it is computed again, and its combinations are counted by another gate),
-        and of an ordinal one, which is compared as a number then.
-    as_probabilities
-        Columns whose categories are released as probabilities.
-    scores
-        The columns that are masked by normal scores.
-    restored
-        Positions of columns that are released with their original values.
-    """
+    """Choose the variables of a table; an ordinal counts as a number and by its categories."""
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):

@@ -14,26 +14,16 @@ from anonpipe.verify.check import Check, Outcome, Withheld
 
 @dataclass(frozen=True)
 class Line:
-    """A check in words.
+    """A check in words."""
 
-    Attributes
-    ----------
-    key, outcome, mandatory
-        The check's.
-    name
-        What was checked.
-    measured, limit
-        With their unit.
-    on
-        Which rows or bytes it was measured on, and in which column it is worst.
-    """
-
+    # key, outcome, mandatory: the check's
     key: str
-    name: str
+    name: str  # What was checked
     outcome: Outcome
+    # measured, limit: with their unit
     measured: str
     limit: str
-    on: str
+    on: str  # Which rows or bytes it was measured on, and in which column it is worst
     mandatory: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -45,8 +35,7 @@ NOT_MEASURED = "not measured"
 
 _WHERE = {Scope.STRATUM: " in each stratum", Scope.GROUP: " in each group"}
 
-_SHORT = {"standard errors": "s.e."}
-"""Units as a table has them that is to fit in 80 columns."""
+_SHORT = {"standard errors": "s.e."}  # Units as a table has them that is to fit in 80 columns
 
 
 class _Filled(Formatter):

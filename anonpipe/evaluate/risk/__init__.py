@@ -75,6 +75,7 @@ from anonpipe.evaluate.risk._trained_membership import trained_membership
 from anonpipe.evaluate.risk._whitened import Whitened
 from anonpipe.evaluate.risk._width import Width, width_of
 
+# All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
@@ -96,7 +97,6 @@ MEASURES: tuple[Measure, ...] = (
     _closest_record.MEASURE,
     _stratum.MEASURE,
 )
-"""All measures of risk, in the order of a report; a new one is a line here."""
 
 __all__ = [
     "ASSIGNED",

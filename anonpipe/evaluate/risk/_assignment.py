@@ -22,14 +22,11 @@ from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import FloatArray, IntArray
 
-LARGEST_CELL = 1_000
-"""Persons who are assigned at once; larger blocks are cut where both tables have their median."""
+LARGEST_CELL = 1_000  # Persons who are assigned at once; larger blocks are cut where both tables have their median
 
-_OVERLAP = 0.1
-"""Share of the released records on either side of a cut that are on the other side too."""
+_OVERLAP = 0.1  # Share of the released records on either side of a cut that are on the other side too
 
-ASSIGNED = 6_000
-"""Records that are assigned of a table, on average."""
+ASSIGNED = 6_000  # Records that are assigned of a table, on average
 
 _SOURCE = "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)"
 

@@ -29,93 +29,53 @@ SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-
 
 @dataclass(frozen=True)
 class AttributeRisk:
-    """How well one column is guessed.
+    """How well one column is guessed."""
 
-    Attributes
-    ----------
-    name
-        Of the column.
-    members, controls
-        Share of right guesses for records that the release was made from, and
-        for held-out ones.
-    constant
-        Share of right guesses for members by the one best value, whatever is known.
-    risk
-        (members - controls) / (1 - controls): of what cannot be guessed
-        anyway, the share that the release gives away; NaN where controls are
-        always guessed.
-    low, high
-        Ends of its interval; None where it is not defined. The intervals of
-        all columns that were attacked hold together in 95 % of all releases.
-    """
-
-    name: str
+    name: str  # Of the column
+    # members, controls: share of right guesses for records that the release was made from, and for held-out ones
     members: float
     controls: float
-    constant: float
+    constant: float  # Share of right guesses for members by the one best value, whatever is known
+    # (members - controls) / (1 - controls): of what cannot be guessed anyway, the share that the release gives away;
+    # NaN where controls are always guessed
     risk: float
+    # low, high: ends of its interval; None where it is not defined. The intervals of all columns that were attacked
+    # hold together in 95 % of all releases.
     low: float | None
     high: float | None
 
 
 @dataclass(frozen=True)
 class SurestGuesses:
-    """How well each column is guessed by those who only guess where they are surest.
+    """How well each column is guessed by those who only guess where they are surest."""
 
-    Attributes
-    ----------
-    share
-        Of the guesses of a column, members and held-out records each.
-    columns
-        Of each column the shares of right guesses, and the risk, of these.
-    members, controls
-        Guesses of each column that these are.
-    """
-
-    share: float
-    columns: tuple[AttributeRisk, ...]
+    share: float  # Of the guesses of a column, members and held-out records each
+    columns: tuple[AttributeRisk, ...]  # Of each column the shares of right guesses, and the risk, of these
+    # members, controls: guesses of each column that these are
     members: int
     controls: int
 
 
 @dataclass(frozen=True)
 class AttributeInference:
-    """How well each column is guessed from all others.
+    """How well each column is guessed from all others."""
 
-    Attributes
-    ----------
-    guess
-        How the attacker guesses.
-    tolerance
-        Largest error of a right guess of a number, in parts of `middle_spread`.
-    columns
-        One for each column attacked.
-    success, success_low, success_high
-        Share of right guesses for members over all columns, and its 95 % interval.
-    control
-        The same for held-out records.
-    records, controls
-        Members and held-out records attacked.
-    of
-        Members that there are.
-    surest
-        The same where the nearest released records agree most; empty for other guesses.
-    agree
-        Of members and of held-out records the share of guesses on which all of the nearest agree, and the share
-        of these that is right, over all columns; None for other guesses.
-    """
-
-    guess: Guess
-    tolerance: float
-    columns: tuple[AttributeRisk, ...]
+    guess: Guess  # How the attacker guesses
+    tolerance: float  # Largest error of a right guess of a number, in parts of `middle_spread`
+    columns: tuple[AttributeRisk, ...]  # One for each column attacked
+    # success, success_low, success_high: share of right guesses for members over all columns, and its 95 % interval
     success: float
     success_low: float
     success_high: float
-    control: float
+    control: float  # The same for held-out records
+    # records, controls: members and held-out records attacked
     records: int
     controls: int
-    of: int
+    of: int  # Members that there are
+    # The same where the nearest released records agree most; empty for other guesses
     surest: tuple[SurestGuesses, ...] = ()
+    # Of members and of held-out records the share of guesses on which all of the nearest agree, and the share of these
+    # that is right, over all columns; None for other guesses
     agree: tuple[tuple[float, float], tuple[float, float]] | None = None
 
     @property
@@ -465,17 +425,7 @@ def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
 
 
 def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
-    """Share of what is not guessed of controls that is guessed of members, with its interval.
-
-    Parameters
-    ----------
-    name, constant
-        As in `AttributeRisk`.
-    members, controls
-        Whether each guess is right.
-    tail
-        Chance with which the interval errs on either side.
-    """
+    """Share of what is not guessed of controls that is guessed of members, with its interval."""
     attack, control = (exact_share(int(right.sum()), len(right), tail) for right in (members, controls))
     if control.value == 1.0:
         return AttributeRisk(name, attack.value, control.value, constant, math.nan, None, None)

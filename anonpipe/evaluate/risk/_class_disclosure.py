@@ -22,40 +22,20 @@ _RANDOM = "expected of random groups of the same sizes"
 
 @dataclass(frozen=True)
 class RandomGroups:
-    """What to expect of groups of given sizes that are drawn at random.
+    """What to expect of groups of given sizes that are drawn at random."""
 
-    Attributes
-    ----------
-    homogeneous_share
-        Share of records in groups with one sensitive value.
-    single_share
-        Share of records that are the only one of their class in their group.
-    chi_square
-        Mean chi-square of a group.
-    """
-
-    homogeneous_share: float
-    single_share: float
-    chi_square: float
+    homogeneous_share: float  # Share of records in groups with one sensitive value
+    single_share: float  # Share of records that are the only one of their class in their group
+    chi_square: float  # Mean chi-square of a group
 
 
 @dataclass(frozen=True)
 class ClassRisk:
-    """The disclosure of one class column.
+    """The disclosure of one class column."""
 
-    Attributes
-    ----------
-    column
-        Its name.
-    disclosed
-        The figures.
-    expected
-        Those of random groups; None where sizes and shares were not given.
-    """
-
-    column: str
-    disclosed: ClassDisclosure
-    expected: RandomGroups | None
+    column: str  # Its name
+    disclosed: ClassDisclosure  # The figures
+    expected: RandomGroups | None  # Those of random groups; None where sizes and shares were not given
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Homogeneity, single records, chi-square, divergence, l-diversity and t-closeness."""

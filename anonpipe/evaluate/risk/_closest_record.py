@@ -26,43 +26,27 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class ClosestRecord:
-    """How close records are to their closest counterpart.
+    """How close records are to their closest counterpart."""
 
-    Attributes
-    ----------
-    low_tail, median
-        5th percentile and median of the distance to the closest record.
-    reference_low_tail, reference_median
-        The same of the reference.
-    low_tail_interval
-        95 % interval of the 5th percentile; None where all records were searched.
-    ratio
-        5th percentile over that of the reference; NaN where that is 0.
-    equal, reference_equal
-        Share of records with a counterpart at distance 0.
-    nearness, reference_nearness
-        Median of the closest distance over the second: near 0 where one
-        counterpart stands out.
-    curve
-        Percentiles of both.
-    reference_is
-        What the reference is.
-    records, of
-        Records searched, and that there are.
-    """
-
+    # low_tail, median: 5th percentile and median of the distance to the closest record
     low_tail: float
     median: float
+    # reference_low_tail, reference_median: the same of the reference
     reference_low_tail: float
     reference_median: float
+    # 95 % interval of the 5th percentile; None where all records were searched
     low_tail_interval: tuple[float, float] | None
-    ratio: float
+    ratio: float  # 5th percentile over that of the reference; NaN where that is 0
+    # equal, reference_equal: share of records with a counterpart at distance 0
     equal: float
     reference_equal: float
+    # nearness, reference_nearness: median of the closest distance over the second: near 0 where one counterpart stands
+    # out
     nearness: float
     reference_nearness: float
-    curve: Curve
-    reference_is: str
+    curve: Curve  # Percentiles of both
+    reference_is: str  # What the reference is
+    # records, of: records searched, and that there are
     records: int
     of: int
 

@@ -19,36 +19,18 @@ from anonpipe.evaluate.utility import Curve, Measurement
 
 @dataclass(frozen=True)
 class Collusion:
-    """How well all members of a group but one recover the last one's values.
+    """How well all members of a group but one recover the last one's values."""
 
-    Attributes
-    ----------
-    tolerance
-        Largest error of a value that counts as recovered, in units of the features.
-    share
-        Share of the last members' values recovered, each member being the last in turn.
-    low, high
-        Ends of its 95 % interval over groups; None where all groups were attacked.
-    from_group
-        The same share of one who knows the group and pools nothing: its released mean.
-    median_error
-        Median error of a recovered value, in units of the features.
-    by_column
-        Name of each column and the share recovered of it.
-    curve
-        Shares recovered within `STEPS`, with and without pooling.
-    records, of
-        Records attacked, and that there are.
-    """
-
-    tolerance: float
-    share: float
+    tolerance: float  # Largest error of a value that counts as recovered, in units of the features
+    share: float  # Share of the last members' values recovered, each member being the last in turn
+    # low, high: ends of its 95 % interval over groups; None where all groups were attacked
     low: float | None
     high: float | None
-    from_group: float
-    median_error: float
-    by_column: tuple[tuple[str, float], ...]
-    curve: Curve
+    from_group: float  # The same share of one who knows the group and pools nothing: its released mean
+    median_error: float  # Median error of a recovered value, in units of the features
+    by_column: tuple[tuple[str, float], ...]  # Name of each column and the share recovered of it
+    curve: Curve  # Shares recovered within `STEPS`, with and without pooling
+    # records, of: records attacked, and that there are
     records: int
     of: int
 

@@ -19,72 +19,45 @@ from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray
 
-BLOCKS = 10
-"""Parts of the records that the interval rests on."""
+BLOCKS = 10  # Parts of the records that the interval rests on
 
-FEWEST_IN_BLOCK = 20
-"""Records of a part; with fewer there is no interval."""
+FEWEST_IN_BLOCK = 20  # Records of a part; with fewer there is no interval
 
+# Share of the records whose pair of categories occurs once, above which counts say too little of pairs not seen
 MOST_ALONE = 0.02
-"""Share of the records whose pair of categories occurs once, above which counts say too little of pairs not seen."""
 
-MOST_DIGITS = 6
-"""Digits behind the point up to which values may lie on a grid."""
+MOST_DIGITS = 6  # Digits behind the point up to which values may lie on a grid
 
 _SOURCE = "Gal et al. 2014, eq. 10; Agrawal & Aggarwal 2001"
 
 
 @dataclass(frozen=True)
 class Average:
-    """Mean over columns of one sort.
+    """Mean over columns of one sort."""
 
-    Attributes
-    ----------
-    value
-        NaN where no column has a figure.
-    low, high
-        Ends of its 95 % interval; None where there is none.
-    alone
-        The same mean where the release tells nothing.
-    """
-
-    value: float
+    value: float  # NaN where no column has a figure
+    # low, high: ends of its 95 % interval; None where there is none
     low: float | None
     high: float | None
-    alone: float
+    alone: float  # The same mean where the release tells nothing
 
 
 @dataclass(frozen=True)
 class ConditionalPrivacy:
-    """Conditional privacy of each column.
+    """Conditional privacy of each column."""
 
-    Attributes
-    ----------
-    names
-        Columns, shape of all that follow.
-    values
-        2^h(A|B): of numbers in standard deviations of the column, of
-        categories in values; NaN where it is not defined.
-    alone
-        2^h(A): the same where the release tells nothing.
-    linear
-        What it would be at most if A followed from B linearly with errors of
-        the same variance: √(2πe (1 - r²)); NaN for categories.
-    is_category
-        Whether the column holds categories.
-    numbers, categories
-        Means over the columns of either sort that have a value.
-    records, of
-        Records measured, and that there are.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # Columns, shape of all that follow
+    # 2^h(A|B): of numbers in standard deviations of the column, of categories in values; NaN where it is not defined
     values: tuple[float, ...]
-    alone: tuple[float, ...]
+    alone: tuple[float, ...]  # 2^h(A): the same where the release tells nothing
+    # What it would be at most if A followed from B linearly with errors of the same variance: √(2πe (1 - r²)); NaN for
+    # categories
     linear: tuple[float, ...]
-    is_category: tuple[bool, ...]
+    is_category: tuple[bool, ...]  # Whether the column holds categories
+    # numbers, categories: means over the columns of either sort that have a value
     numbers: Average
     categories: Average
+    # records, of: records measured, and that there are
     records: int
     of: int
 
@@ -294,26 +267,14 @@ def _checked(original: npt.ArrayLike, released: npt.ArrayLike, neighbours: int) 
 
 @dataclass(frozen=True, eq=False)
 class _Numbers:
-    """A column of numbers that has a figure: without nulls, and spread inside its steps.
+    """A column of numbers that has a figure: without nulls, and spread inside its steps."""
 
-    Attributes
-    ----------
-    a, b
-        Original and released, in the standard deviation of the original and
-        from its mean, shape (n,).
-    plain
-        The original before it was spread, in the same scale.
-    neighbours
-        As asked for.
-    linear
-        See `ConditionalPrivacy`.
-    """
-
+    # a, b: original and released, in the standard deviation of the original and from its mean, shape (n,)
     a: FloatArray
     b: FloatArray
-    plain: FloatArray
-    neighbours: int
-    linear: float
+    plain: FloatArray  # The original before it was spread, in the same scale
+    neighbours: int  # As asked for
+    linear: float  # See `ConditionalPrivacy`
 
     @classmethod
     def of(cls, column: FloatArray, released: FloatArray, neighbours: int, rng: np.random.Generator) -> _Numbers | None:
@@ -445,8 +406,7 @@ def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, F
     return given, free
 
 
-PAIRED_ROWS = 20_000
-"""Records that it is estimated from."""
+PAIRED_ROWS = 20_000  # Records that it is estimated from
 
 
 def _of_pairs(known: Known) -> Measured | Reason:

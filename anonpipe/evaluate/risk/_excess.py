@@ -9,50 +9,32 @@ import numpy as np
 from anonpipe.evaluate.utility import Curve
 from anonpipe.types import FloatArray
 
-_POINTS = 101
-"""Points of a curve."""
+_POINTS = 101  # Points of a curve
 
 
 @dataclass(frozen=True)
 class Excess:
-    """How much smaller a measure is in a release than in the reference.
+    """How much smaller a measure is in a release than in the reference."""
 
-    Attributes
-    ----------
-    value
-        Largest excess of the cumulative share of the release over that of the
-        reference, 0 to 1: the one-sided Kolmogorov-Smirnov statistic.
-    p
-        Probability of so large a statistic, or of a smaller one, where the
-        true excess is no more than the margin. Large is good.
-    low, high
-        Ends of an interval of 95 % or more of the true excess.
-    median, reference_median
-        Of the measure.
-    curve
-        Cumulative shares.
-    """
-
+    # Largest excess of the cumulative share of the release over that of the reference, 0 to 1: the one-sided
+    # Kolmogorov-Smirnov statistic
     value: float
+    # Probability of so large a statistic, or of a smaller one, where the true excess is no more than the margin. Large
+    # is good.
     p: float
+    # low, high: ends of an interval of 95 % or more of the true excess
     low: float
     high: float
+    # median, reference_median: of the measure
     median: float
     reference_median: float
-    curve: Curve
+    curve: Curve  # Cumulative shares
 
 
 def excess(values: FloatArray, reference: FloatArray, margin: float, title: str = "", axis: str = "") -> Excess:
     """One-sided test that a measure is no smaller than its reference, but for a margin.
 
-    Parameters
-    ----------
-    values, reference
-        Finite, shapes (n,) and (m,), one or more each.
-    margin
-        Excess of the cumulative share that counts as equal, 0 to 1.
-    title, axis
-        For the curve.
+    Shapes: values, reference (n,).
 
     Notes
     -----

@@ -9,14 +9,12 @@ import numpy as np
 from anonpipe.evaluate.risk._groups import Attacked
 from anonpipe.types import FloatArray, IntArray
 
+# `guesser(known column, group attacked for each record)` -> errors of all columns, shape (n_rows, width)
 Guesser = Callable[[int, IntArray], FloatArray]
-"""`guesser(known column, group attacked for each record)` -> errors of all columns, shape (n_rows, width)."""
 
-_NOTHING = 1e-9
-"""Share of a group's largest spread below which a direction or a column does not vary in it."""
+_NOTHING = 1e-9  # Share of a group's largest spread below which a direction or a column does not vary in it
 
-_CHUNK = 4_000_000
-"""Numbers held at once for the groups' scatters (32 MB)."""
+_CHUNK = 4_000_000  # Numbers held at once for the groups' scatters (32 MB)
 
 
 def by_closest(given: Attacked) -> Guesser:
@@ -43,12 +41,7 @@ def by_mean(given: Attacked) -> Guesser:
 def closest_in_group(values: FloatArray, groups: IntArray, asked: FloatArray, asked_groups: IntArray) -> IntArray:
     """For each number asked, the row of the closest value of its group; equally close: the lower row.
 
-    Parameters
-    ----------
-    values, groups
-        A number of each row, and its group; shape (n_rows,).
-    asked, asked_groups
-        Shape (n_asked,); each group has a row.
+    Shapes: values, groups (n_rows,).
 
     Examples
     --------
@@ -126,12 +119,7 @@ def by_moments(given: Attacked) -> Guesser:
 
 
 def group_directions(given: Attacked) -> tuple[FloatArray, IntArray]:
-    """diag(s) Vᵀ of each released group, padded with zeros, and its rank.
-
-    Returns
-    -------
-    float64, shape (n_groups, most directions, width), and int64, shape (n_groups,)
-    """
+    """diag(s) Vᵀ of each released group, padded with zeros, and its rank."""
     centred = given.released - given.means(given.released)[given.group]
     sizes, width = given.sizes, centred.shape[1]
     directions = np.zeros((len(sizes), max(1, min(int(sizes.max()) - 1, width)), width))

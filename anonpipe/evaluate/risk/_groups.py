@@ -13,35 +13,23 @@ from anonpipe.evaluate.utility._check import checked_tables
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.types import FloatArray, IntArray
 
+# Tolerances of the curves, in units of the features
 STEPS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Tolerances of the curves, in units of the features."""
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """Whole groups, original and released.
+    """Whole groups, original and released."""
 
-    Attributes
-    ----------
-    original, released
-        Features, shape (n_rows, width).
-    group
-        Group of each row, 0 to n_groups - 1, shape (n_rows,).
-    order, starts
-        As from `anonpipe.kernels.groups.sort_groups`.
-    names
-        Of the columns.
-    of
-        Records that there are, of which these are some or all.
-    """
-
+    # original, released: features, shape (n_rows, width)
     original: FloatArray
     released: FloatArray
-    group: IntArray
+    group: IntArray  # Group of each row, 0 to n_groups - 1, shape (n_rows,)
+    # order, starts: as from `anonpipe.kernels.groups.sort_groups`
     order: IntArray
     starts: IntArray
-    names: tuple[str, ...]
-    of: int
+    names: tuple[str, ...]  # Of the columns
+    of: int  # Records that there are, of which these are some or all
 
     @property
     def sizes(self) -> IntArray:
@@ -70,15 +58,7 @@ def attacked(
     names: Sequence[str] | None,
     of: int | None,
 ) -> Attacked:
-    """Check what was given.
-
-    Raises
-    ------
-    InputError
-        The features are no tables of the same shape, or labels do not fit them.
-    JobError
-        `tolerance`, `names` or `of` make no sense.
-    """
+    """Check what was given."""
     old, new = checked_tables(original, released, least_rows=1)
     given = np.asarray(labels)
     if len(old) != len(new):
@@ -97,13 +77,7 @@ def attacked(
 
 
 def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
-    """`names`, or made-up ones.
-
-    Raises
-    ------
-    JobError
-        Their number is not that of the columns.
-    """
+    """`names`, or made-up ones."""
     if names is None:
         return tuple(f"column {at}" for at in range(width))
     if len(names) != width:
@@ -112,13 +86,7 @@ def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
 
 
 def records_of(of: int | None, given: int, what: str) -> int:
-    """`of`, or the number given.
-
-    Raises
-    ------
-    JobError
-        There are fewer than are given.
-    """
+    """`of`, or the number given."""
     if of is None:
         return given
     if of < given:

@@ -12,28 +12,19 @@ from anonpipe.evaluate.coding import MOST_PLACES, Coding
 from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
 from anonpipe.types import FloatArray
 
-NEIGHBOURS = 5
-"""Closest released records whose agreement says how sure a guess is."""
+NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
 
-_TREES, _FIT_ROWS = 50, 10_000
-"""Trees of a forest, and released records that they are grown on."""
+_TREES, _FIT_ROWS = 50, 10_000  # Trees of a forest, and released records that they are grown on
 
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """What the closest released records say of each column.
+    """What the closest released records say of each column."""
 
-    Attributes
-    ----------
-    values
-        Of each record asked and each column, the cells of the released records
-        that are closest in all other columns, shape (n_asked, n_columns, NEIGHBOURS), the closest first.
-    squared
-        Their squared distances; infinity where there are fewer.
-    """
-
+    # Of each record asked and each column, the cells of the released records that are closest in all other columns,
+    # shape (n_asked, n_columns, NEIGHBOURS), the closest first
     values: FloatArray
-    squared: FloatArray
+    squared: FloatArray  # Their squared distances; infinity where there are fewer
 
     def merge(self, later: Self) -> Self:
         """The closest of both, of equally close ones those of this one: `later` holds rows that come after."""

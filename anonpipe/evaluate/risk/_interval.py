@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from anonpipe.types import FloatArray
 
-Ends = tuple[float | None, float | None]
-"""Of an interval; None where there is none."""
+Ends = tuple[float | None, float | None]  # Of an interval; None where there is none
 
 
 class Share(NamedTuple):
@@ -32,11 +31,6 @@ class Share(NamedTuple):
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share; (0, 1) for no trial.
-
-    Parameters
-    ----------
-    successes, trials
-        Counts; need not be whole, as an effective number of trials is not.
 
     References
     ----------
@@ -85,15 +79,6 @@ def exact_share(successes: int, trials: int, tail: float = 0.025) -> Share:
 def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
     """A share whose successes count differently, each seldom.
 
-    Parameters
-    ----------
-    weights
-        Of the successes, 0 to `largest`.
-    largest
-        That one can have.
-    trials
-        Of which the others failed.
-
     Notes
     -----
     Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
@@ -118,11 +103,6 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
 
 def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     """Of what cannot be had of the control the share that is had of members: (risk, low, high).
-
-    Parameters
-    ----------
-    attack, control
-        Shares of success; NaN comes of a control that always succeeds.
 
     Notes
     -----
@@ -175,11 +155,6 @@ def beyond(share: float, low: float | None, high: float | None, baseline: float)
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
     """95 % interval of the difference of two independent shares, from Wilson's of each.
 
-    Parameters
-    ----------
-    first, second
-        Successes and trials of each, one trial or more.
-
     References
     ----------
     Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
@@ -203,10 +178,7 @@ def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, fl
     have the variance between groups (of a ratio: total hits / total trials),
     at most the number of trials, and the number of groups where all or none hit.
 
-    Parameters
-    ----------
-    hits, trials
-        Counts of each group, shape (n_groups,); trials above 0.
+    Shapes: hits, trials (n_groups,).
 
     Examples
     --------

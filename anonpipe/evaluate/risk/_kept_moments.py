@@ -18,8 +18,7 @@ from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.risk._width import Width
 from anonpipe.evaluate.utility import Measurement
 
-_GRID = 2_000
-"""Quantiles of the members' distances over which their chance is averaged: exact to 0.0002."""
+_GRID = 2_000  # Quantiles of the members' distances over which their chance is averaged: exact to 0.0002
 
 
 def told_by_moments(rows: int, width: Width) -> float:

@@ -20,57 +20,32 @@ Link = Literal["none", "own", "unknown"]
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The nearest records of the whole table.
+    """The nearest records of the whole table."""
 
-    Attributes
-    ----------
-    nearest
-        As found in all partitions together.
-    groups
-        The group of each, of the shape of `nearest.rows`; None where it was
-        not asked for.
-    """
-
-    nearest: Nearest
-    groups: IntArray | None
+    nearest: Nearest  # As found in all partitions together
+    groups: IntArray | None  # The group of each, of the shape of `nearest.rows`; None where it was not asked for
 
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns.
+    """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
 
-    Attributes
-    ----------
-    found
-        The nearest released records, with the number of what each is alike to.
-    own, sizes
-        That number for each record looked for, and how many are alike to it;
-        of units with several rows, how many a row of the unit.
-    """
-
-    found: Found
+    found: Found  # The nearest released records, with the number of what each is alike to
+    # own, sizes: that number for each record looked for, and how many are alike to it; of units with several rows, how
+    # many a row of the unit
     own: IntArray
     sizes: IntArray | FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Released rows and the original rows that they replace, row for row.
+    """Released rows and the original rows that they replace, row for row."""
 
-    Attributes
-    ----------
-    original, released
-        Values of the masked columns, shapes (n_rows, n_columns).
-    names
-        Of the columns.
-    categories
-        Places of those that have no order.
-    """
-
+    # original, released: values of the masked columns, shapes (n_rows, n_columns)
     original: FloatArray
     released: FloatArray
-    names: Sequence[str]
-    categories: Sequence[int]
+    names: Sequence[str]  # Of the columns
+    categories: Sequence[int]  # Places of those that have no order
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,24 +68,15 @@ class ClassShares:
 
 @dataclass(frozen=True, eq=False)
 class Guessed:
-    """Records whose columns are guessed from the release.
+    """Records whose columns are guessed from the release."""
 
-    Attributes
-    ----------
-    told
-        Values of some released records, which the scale is taken of.
-    members, controls
-        Values of original records that are looked for, and of held-out ones.
-    found
-        What the closest of all released records say of each column.
-    names, columns, categories
-        Of all columns their names; places of those that are guessed, and of those without order.
-    """
-
-    told: FloatArray
+    told: FloatArray  # Values of some released records, which the scale is taken of
+    # members, controls: values of original records that are looked for, and of held-out ones
     members: FloatArray
     controls: FloatArray
-    found: Guesses
+    found: Guesses  # What the closest of all released records say of each column
+    # names, columns, categories: of all columns their names; places of those that are guessed, and of those without
+    # order
     names: Sequence[str]
     columns: Sequence[int]
     categories: Sequence[int]
@@ -118,73 +84,40 @@ class Guessed:
 
 @dataclass(frozen=True, eq=False)
 class StratumGuesses:
-    """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata.
+    """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata."""
 
-    Attributes
-    ----------
-    members
-        Whether the closest released record has the value of each record looked for.
-    controls
-        The same of held-out records; without them, whether the closest other
-        original record has the value of each record looked for.
-    linked
-        Whether the closest released record is of its own group, or its own; None where
-        none stands for a group or a record.
-    commonest
-        Share of the commonest value among the records looked for.
-    held
-        Whether the controls were held out.
-    """
-
-    members: BoolArray
+    members: BoolArray  # Whether the closest released record has the value of each record looked for
+    # The same of held-out records; without them, whether the closest other original record has the value of each record
+    # looked for
     controls: BoolArray
+    # Whether the closest released record is of its own group, or its own; None where none stands for a group or a
+    # record
     linked: BoolArray | None
-    commonest: float
-    held: bool
+    commonest: float  # Share of the commonest value among the records looked for
+    held: bool  # Whether the controls were held out
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What comes of looking for persons by a few columns.
+    """What comes of looking for persons by a few columns."""
 
-    Attributes
-    ----------
-    knows
-        Names of these columns.
-    sizes
-        Persons (or other units) of each class of the original, of those that are alike in these
-        columns; of large tables a random choice of the classes.
-    persons
-        For how many persons each size counts; None for those of the class.
-    own
-        Size of the class of each record looked for; 0 where it is not among them.
-    chances
-        With what chance the link of each by these columns is right.
-    sampling_fraction
-        Share of the population that is in the original; None for not declared.
-    of
-        Persons that there are, a person of several classes counting in each.
-    """
-
-    knows: Sequence[str]
+    knows: Sequence[str]  # Names of these columns
+    # Persons (or other units) of each class of the original, of those that are alike in these columns; of large tables
+    # a random choice of the classes
     sizes: IntArray
-    persons: IntArray | None
-    own: IntArray
-    chances: FloatArray | Reason
-    sampling_fraction: float | None
-    of: int
+    persons: IntArray | None  # For how many persons each size counts; None for those of the class
+    own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
+    chances: FloatArray | Reason  # With what chance the link of each by these columns is right
+    sampling_fraction: float | None  # Share of the population that is in the original; None for not declared
+    of: int  # Persons that there are, a person of several classes counting in each
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """What meets each of some predicates.
+    """What meets each of some predicates."""
 
-    Attributes
-    ----------
-    counts, rows
-        How many records do, and the sum of their numbers, so that of one it is its number; shape (n_predicates,).
-    """
-
+    # counts, rows: how many records do, and the sum of their numbers, so that of one it is its number; shape
+    # (n_predicates,)
     counts: IntArray
     rows: IntArray
 
@@ -195,24 +128,16 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """What meets each predicate.
+    """What meets each predicate."""
 
-    Attributes
-    ----------
-    released, original, controls
-        In the release, in the original, and of records that were held out.
-    rows, held
-        Records of the original, and held out: no more.
-    wanted
-        Attacks, at most.
-    """
-
+    # released, original, controls: in the release, in the original, and of records that were held out
     released: Matches
     original: Matches
     controls: Matches
+    # rows, held: records of the original, and held out: no more
     rows: int
     held: int
-    wanted: int
+    wanted: int  # Attacks, at most
 
 
 class Known(Protocol):

@@ -24,39 +24,19 @@ Guess = Literal["closest", "moments", "mean"]
 
 @dataclass(frozen=True)
 class KnownAttribute:
-    """How well an attacker who knows one attribute and the group recovers the others.
+    """How well an attacker who knows one attribute and the group recovers the others."""
 
-    Attributes
-    ----------
-    guess
-        How the attacker guesses.
-    tolerance
-        Largest error of a value that counts as recovered, in units of the features.
-    share
-        Share of values recovered, over records, known columns and other columns.
-    low, high
-        Ends of its 95 % interval over groups; None where all records were attacked.
-    elsewhere
-        The same share, had the attacker been sent to another group; NaN for one group.
-    from_mean
-        The same share of an attacker who guesses the mean of the released records.
-    by_known
-        Name of each known column and the share recovered through it.
-    curve
-        Shares recovered within `STEPS`, and those of the better baseline.
-    records, of
-        Records attacked, and that there are.
-    """
-
-    guess: Guess
-    tolerance: float
-    share: float
+    guess: Guess  # How the attacker guesses
+    tolerance: float  # Largest error of a value that counts as recovered, in units of the features
+    share: float  # Share of values recovered, over records, known columns and other columns
+    # low, high: ends of its 95 % interval over groups; None where all records were attacked
     low: float | None
     high: float | None
-    elsewhere: float
-    from_mean: float
-    by_known: tuple[tuple[str, float], ...]
-    curve: Curve
+    elsewhere: float  # The same share, had the attacker been sent to another group; NaN for one group
+    from_mean: float  # The same share of an attacker who guesses the mean of the released records
+    by_known: tuple[tuple[str, float], ...]  # Name of each known column and the share recovered through it
+    curve: Curve  # Shares recovered within `STEPS`, and those of the better baseline
+    # records, of: records attacked, and that there are
     records: int
     of: int
 

@@ -19,8 +19,7 @@ from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import BoolArray, FloatArray
 
 _SOURCE = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
-_FEWEST = 10
-"""Right and wrong matches from which on all three measures together can be judged."""
+_FEWEST = 10  # Right and wrong matches from which on all three measures together can be judged
 
 MEASURES = ("distance", "ambiguity", "uncertainty")
 _WORDS = {
@@ -99,37 +98,21 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
 
 @dataclass(frozen=True)
 class LaskoMeasures:
-    """How well a release predicts its own records, beside how well others would.
+    """How well a release predicts its own records, beside how well others would."""
 
-    Attributes
-    ----------
-    excesses
-        Of the three measures, in the order of `MEASURES`.
-    right
-        Queries whose nearest released record is the right one; None where
-        nothing says which is right.
-    by_group
-        Whether one of the own group counted as right.
-    telling
-        How well each measure, and last all three together, tell right matches
-        from wrong ones; empty where nothing says which is right.
-    queries, records
-        Records looked for, and that there are.
-    k, margin
-        As given.
-    reference_is
-        What the release was held against.
-    """
-
-    excesses: tuple[Excess, ...]
-    right: int | None
-    by_group: bool
+    excesses: tuple[Excess, ...]  # Of the three measures, in the order of `MEASURES`
+    right: int | None  # Queries whose nearest released record is the right one; None where nothing says which is right
+    by_group: bool  # Whether one of the own group counted as right
+    # How well each measure, and last all three together, tell right matches from wrong ones; empty where nothing says
+    # which is right
     telling: tuple[Auc, ...]
+    # queries, records: records looked for, and that there are
     queries: int
     records: int
+    # k, margin: as given
     k: int
     margin: float
-    reference_is: str
+    reference_is: str  # What the release was held against
 
     @property
     def sufficient(self) -> bool:

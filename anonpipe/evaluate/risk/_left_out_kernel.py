@@ -7,8 +7,7 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
-_TILE = 512
-"""Points whose columns are turned at a time; with their distances they stay in the fastest cache."""
+_TILE = 512  # Points whose columns are turned at a time; with their distances they stay in the fastest cache
 
 
 @nb.njit(cache=True, nogil=True)
@@ -17,29 +16,8 @@ def nearest_but_one(
 ) -> tuple[IntArray, FloatArray]:
     """The points that are nearest to each query in all attributes but one, ties to the lower row.
 
-    Parameters
-    ----------
-    features, queries
-        Finite, shapes (n, width) and (m, width), n of 1 or more.
-    ends
-        Attribute a has the columns from ends[a - 1] (0 for the first) up to
-        ends[a], shape (n_attributes,).
-    jumps
-        0 for numbers, whose squared differences add up; above 0 for codes,
-        which are so far apart (squared) wherever they differ; shape
-        (n_attributes,).
-    wanted
-        Points of each, the nearest first.
-
-    Returns
-    -------
-    rows, squared
-        Rows of the points (int64) and squared distances, shapes
-        (m, n_attributes, wanted); entry (q, a) leaves attribute a out. Filled up with row 0
-        and infinity where there are fewer points. A distance
-        depends on its two points alone, so that parts of a table can be
-        searched one by one. Time n · m · width, as one search and not one for
-        each attribute; memory the result.
+    Shapes: features, queries (n, width); ends (n_attributes,); jumps (n_attributes,); returns (m, n_attributes,
+    wanted).
 
     Examples
     --------

@@ -22,23 +22,17 @@ _SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023
 
 @dataclass(frozen=True)
 class Linkability:
-    """How often both halves of a record lead to the same released one.
+    """How often both halves of a record lead to the same released one."""
 
-    Attributes
-    ----------
-    attack, control
-        Of records of the original, and of held-out ones, with 95 % intervals.
-    risk, low, high
-        (attack - control) / (1 - control), with its 95 % interval; NaN where all held-out ones are joined.
-    records, controls
-        Records tried.
-    """
-
+    # attack, control: of records of the original, and of held-out ones, with 95 % intervals
     attack: Share
     control: Share
+    # risk, low, high: (attack - control) / (1 - control), with its 95 % interval; NaN where all held-out ones are
+    # joined
     risk: float
     low: float
     high: float
+    # records, controls: records tried
     records: int
     controls: int
 

@@ -38,33 +38,20 @@ _KNOWS = "The intruder is taken to know all released columns of the original rec
 
 @dataclass(frozen=True)
 class Linkage:
-    """How many records are found again among the released ones.
+    """How many records are found again among the released ones."""
 
-    Attributes
-    ----------
-    first, either
-        Queries whose own released record is the nearest one, and the nearest
-        or second nearest one; None where records have no released record of
-        their own.
-    group
-        Queries whose nearest released record was made from their own group;
-        None where there are no groups.
-    group_chance
-        Share of `group` that a blind guess would reach; None without groups.
-    queries, records, released
-        Records looked for, records there are, released records.
-    basis
-        Whether values, ranks or whitened values were compared.
-    """
-
+    # first, either: queries whose own released record is the nearest one, and the nearest or second nearest one; None
+    # where records have no released record of their own
     first: int | None
     either: int | None
+    # Queries whose nearest released record was made from their own group; None where there are no groups
     group: int | None
-    group_chance: float | None
+    group_chance: float | None  # Share of `group` that a blind guess would reach; None without groups
+    # queries, records, released: records looked for, records there are, released records
     queries: int
     records: int
     released: int
-    basis: Basis
+    basis: Basis  # Whether values, ranks or whitened values were compared
 
     def measurements(self) -> tuple[Measurement, ...]:
         """What is known of: own record first, own record first or second, own group."""
@@ -232,16 +219,7 @@ def surest_links(
 ) -> tuple[Measurement, ...]:
     """How many links are right where an intruder is surest of them.
 
-    Parameters
-    ----------
-    chances
-        With what chance the link of each record looked for is right, shape (n,).
-    distances
-        Of its nearest released records, the nearest first, shape (n, 2 or more).
-    groups
-        The group of each of these; None where each stands for itself.
-    of
-        Records that there are.
+    Shapes: chances (n,); distances (n, 2 or more).
 
     Notes
     -----

@@ -19,39 +19,19 @@ class Measure:
     """An attack, or a measure of disclosure.
 
     Direction, unit, source and audience stand in each `Measurement`.
-
-    Attributes
-    ----------
-    key
-        Its own name; `unmeasured.KEY` is the check where it was not measured.
-    title
-        What it is, in words for that check.
-    figures
-        Names of its figures; `*` stands for the name of a class column. Not
-        every release has all of them.
-    function
-        `function(known)`: its figures of a release, or why there are none.
-    counts_units
-        Whether it still says what it means where persons have several rows,
-        of which it is given one; others are then not measured.
     """
 
-    key: str
-    title: str
+    key: str  # Its own name; `unmeasured.KEY` is the check where it was not measured
+    title: str  # What it is, in words for that check
+    # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
     figures: tuple[str, ...]
-    function: Callable[[Known], Measured | Reason]
+    function: Callable[[Known], Measured | Reason]  # `function(known)`: its figures of a release, or why there are none
+    # Whether it still says what it means where persons have several rows, of which it is given one; others are then not
+    # measured
     counts_units: bool = False
 
     def of(self, known: Known) -> Measured | Reason:
-        """The figures of a release, or why there are none.
-
-        Raises
-        ------
-        AnonpipeError
-            The function gives figures that the record does not name.
-        InputError, JobError
-            These records do not allow it.
-        """
+        """The figures of a release, or why there are none."""
         found = self.function(known)
         if not isinstance(found, Reason) and any(not self._names(one.name) for one in found):
             raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")

@@ -19,8 +19,7 @@ from anonpipe.evaluate.risk._trained_membership import trained_on
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
-FALSE_ALARMS = 0.01
-"""Share of persons outside that the careful attacker takes for members."""
+FALSE_ALARMS = 0.01  # Share of persons outside that the careful attacker takes for members
 
 _NOTE = (
     "The attacker knows a person's whole record and looks at its distance to the closest released one; "
@@ -30,37 +29,25 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class Membership:
-    """How well members are told from persons of a hold-out.
+    """How well members are told from persons of a hold-out."""
 
-    Attributes
-    ----------
-    area
-        Chance that a member is closer to the release than a held-out person,
-        with its 95 % interval; 0.5 is guessing.
-    advantage
-        Share of members taken for members less that of held-out persons, at
-        the threshold that an attacker learns from other persons.
-    advantage_low, advantage_high
-        Its 95 % interval.
-    found, found_low, found_high
-        Share of members found by an attacker who accuses 1 % of the others at
-        most, and its interval; NaN and None for fewer than 100 held out.
-    members, held_out
-        Records of each.
-    of
-        Members that there are.
-    """
-
+    # Chance that a member is closer to the release than a held-out person, with its 95 % interval; 0.5 is guessing
     area: Auc
+    # Share of members taken for members less that of held-out persons, at the threshold that an attacker learns from
+    # other persons
     advantage: float
+    # advantage_low, advantage_high: its 95 % interval
     advantage_low: float
     advantage_high: float
+    # found, found_low, found_high: share of members found by an attacker who accuses 1 % of the others at most, and its
+    # interval; NaN and None for fewer than 100 held out
     found: float
     found_low: float | None
     found_high: float | None
+    # members, held_out: records of each
     members: int
     held_out: int
-    of: int
+    of: int  # Members that there are
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Area under the curve, advantage, and members found at few false alarms."""

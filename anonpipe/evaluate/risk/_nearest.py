@@ -14,31 +14,21 @@ from anonpipe.evaluate.risk._nearest_scan import scan_nearest
 from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray, IntArray
 
+# Queries after which a tree is judged, and that it pays where one leaf in so many is looked into
 _TRIAL, _USEFUL = 64, 4
-"""Queries after which a tree is judged, and that it pays where one leaf in so many is looked into."""
 
+# Queries from which a tree is tried: building it costs as much as scanning the points for a third of them
 _BUILD = 4_000
-"""Queries from which a tree is tried: building it costs as much as scanning the points for a third of them."""
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest records of each query, nearest first, ties by row number.
+    """The nearest records of each query, nearest first, ties by row number."""
 
-    Attributes
-    ----------
-    squared
-        Squared distances, shape (n_queries, count); inf where there are fewer
-        than `count` records.
-    rows
-        Row numbers of the records, of the same shape; -1 where there are fewer.
-    values
-        The records themselves, shape (n_queries, count, width), NaN where
-        there are fewer; None where they were not asked for.
-    """
-
-    squared: FloatArray
-    rows: IntArray
+    squared: FloatArray  # Squared distances, shape (n_queries, count); inf where there are fewer than `count` records
+    rows: IntArray  # Row numbers of the records, of the same shape; -1 where there are fewer
+    # The records themselves, shape (n_queries, count, width), NaN where there are fewer; None where they were not asked
+    # for
     values: FloatArray | None = None
 
     @property
@@ -177,14 +167,9 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a column's zero and unit lie, for distances in standard deviations.
+    """Where a column's zero and unit lie, for distances in standard deviations."""
 
-    Attributes
-    ----------
-    means, deviations
-        Of each column, shape (width,); a deviation of 0 counts as 1.
-    """
-
+    # means, deviations: of each column, shape (width,); a deviation of 0 counts as 1
     means: FloatArray
     deviations: FloatArray
 
@@ -212,13 +197,7 @@ class Scale:
 
 
 def table(features: npt.ArrayLike, name: str) -> FloatArray:
-    """A finite float64 table in C order.
-
-    Raises
-    ------
-    InputError
-        It is none, or has numbers whose squares leave the range.
-    """
+    """A finite float64 table in C order."""
     features = np.ascontiguousarray(features, dtype=np.float64)
     if features.ndim != 2 or features.shape[1] == 0:
         raise InputError(f"the {name} have shape {features.shape}; give rows and one column or more")

@@ -9,8 +9,7 @@ from anonpipe.kernels.distance import squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import Float32Array, FloatArray, IntArray
 
-_CHUNK = 128
-"""Queries whose estimates are looked at together, so that the compiler does several at once."""
+_CHUNK = 128  # Queries whose estimates are looked at together, so that the compiler does several at once
 
 
 @nb.njit(cache=True, nogil=True)
@@ -29,21 +28,7 @@ def keep_nearer(
 ) -> None:
     """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are.
 
-    Parameters
-    ----------
-    features
-        All points, shape (n, width); those of the tile follow `first`.
-    queries, without
-        Shapes (m, width) and (m,): a row that the query must not find, -1 for none.
-    products, norms
-        Their sum estimates what the query and its squared distance differ in,
-        shapes (n_tile, m) and (n_tile,).
-    slope, shift
-        A point nearer than squared distance d has an estimate of at most d * slope + shift, shift of shape (m,).
-    limits
-        That of the last point kept, shape (m,); kept up to date.
-    rows, squared
-        Shape (m, count), nearest first, ties by row; -1 and inf where there are fewer points.
+    Shapes: features (n, width); products, norms (n_tile, m); slope, shift (m,); limits (m,).
     """
     last = rows.shape[1] - 1
     for i in range(products.shape[0]):

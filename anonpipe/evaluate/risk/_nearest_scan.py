@@ -21,11 +21,9 @@ import numpy as np
 from anonpipe.evaluate.risk._nearest_kernel import keep_nearer
 from anonpipe.types import FloatArray, IntArray
 
-_TILE, _TOGETHER = 512, 1_024
-"""Points and queries of a product, so that it stays in the cache."""
+_TILE, _TOGETHER = 512, 1_024  # Points and queries of a product, so that it stays in the cache
 
-_LEAST = 1e-140
-"""Smaller units have squares without all digits: the limit's last term is then above all estimates."""
+_LEAST = 1e-140  # Smaller units have squares without all digits: the limit's last term is then above all estimates
 
 
 def scan_nearest(
@@ -33,15 +31,7 @@ def scan_nearest(
 ) -> None:
     """Write the nearest rows of each query and their squared distances, by comparing all with all.
 
-    Parameters
-    ----------
-    features, queries
-        Shapes (n, width) and (m, width).
-    without
-        A row that the query must not find, -1 for none, shape (m,).
-    rows, squared
-        Shape (m, count), nearest first, ties by row; -1 and inf where there
-        are fewer points.
+    Shapes: without (m,).
     """
     rows[:], squared[:] = -1, np.inf
     if not len(features) or not len(queries):

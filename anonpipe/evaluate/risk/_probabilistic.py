@@ -23,30 +23,14 @@ Answer = Literal["holds", "does not hold", "cannot be said"]
 
 @dataclass(frozen=True)
 class ProbabilisticBound:
-    """The bound on the probability of a correct link, and whether it keeps to 1/k.
+    """The bound on the probability of a correct link, and whether it keeps to 1/k."""
 
-    Attributes
-    ----------
-    k
-        What was asked.
-    answer
-        `holds`, `does not hold`, or `cannot be said`.
-    bound
-        Largest probability of a correct link; NaN where none follows.
-    reasons
-        Why it does not hold or cannot be said; empty where it holds.
-    assumptions
-        What the answer takes for granted.
-    records
-        Records of the release.
-    """
-
-    k: int
-    answer: Answer
-    bound: float
-    reasons: tuple[str, ...]
-    assumptions: tuple[str, ...]
-    records: int
+    k: int  # What was asked
+    answer: Answer  # `holds`, `does not hold`, or `cannot be said`
+    bound: float  # Largest probability of a correct link; NaN where none follows
+    reasons: tuple[str, ...]  # Why it does not hold or cannot be said; empty where it holds
+    assumptions: tuple[str, ...]  # What the answer takes for granted
+    records: int  # Records of the release
 
     def measurements(self) -> tuple[Measurement, ...]:
         """The bound beside 1/k, with the answer in words."""

@@ -19,28 +19,17 @@ class Ranks:
     An intruder who compares ranks of the original with ranks of the release
     is not misled by a masker that moves or stretches whole columns.
 
-    Attributes
-    ----------
-    ordered
-        Each column of the table sorted, shape (n_rows, width).
-
     References
     ----------
     Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS
     9867:225-236, doi:10.1007/978-3-319-45381-1_17.
     """
 
-    ordered: FloatArray
+    ordered: FloatArray  # Each column of the table sorted, shape (n_rows, width)
 
     @classmethod
     def of(cls, features: npt.ArrayLike) -> Ranks:
-        """Of a table, or of a random sample of it: ranks are then estimates.
-
-        Raises
-        ------
-        InputError
-            `features` is no finite table of one record or more.
-        """
+        """Of a table, or of a random sample of it: ranks are then estimates."""
         features = table(features, "records")
         if not len(features):
             raise InputError("there are 0 records to take ranks from; give one or more")
@@ -48,11 +37,6 @@ class Ranks:
 
     def apply(self, features: npt.ArrayLike) -> FloatArray:
         """Share of the table's records below each value, those that equal it counting half, 0 to 1.
-
-        Raises
-        ------
-        InputError
-            `features` is no finite table of the same columns.
 
         Examples
         --------

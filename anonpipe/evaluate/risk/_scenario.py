@@ -27,8 +27,7 @@ from anonpipe.evaluate.utility import Measurement
 from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.types import FloatArray, IntArray
 
-ALLOWED = 0.09
-"""The European Medicines Agency's threshold for what is published (Policy 0070, external guidance, 2018)."""
+ALLOWED = 0.09  # The European Medicines Agency's threshold for what is published (Policy 0070, external guidance, 2018)
 
 _KEYS = "Templ, Meindl & Kowarik, sdcMicro (frequencies of key variables); El Emam & Arbuckle (2013), ch. 2"
 _POPULATION = (
@@ -36,11 +35,11 @@ _POPULATION = (
 )
 _LINKS = "El Emam et al. (2009), doi:10.1197/jamia.M2716; European Medicines Agency, Policy 0070, external guidance"
 
+# Persons of a class up to which scipy's function is taken, and terms that are enough beyond
 _SMALL_CLASS, _TERMS = 8, 200
-"""Persons of a class up to which scipy's function is taken, and terms that are enough beyond."""
 
+# Of some columns how far what is known may be off, and how far in parts of the value; 0 where it is exact
 Tolerances = Sequence[tuple[float, float]]
-"""Of some columns how far what is known may be off, and how far in parts of the value; 0 where it is exact."""
 
 
 def reaches(values: FloatArray, tolerances: Tolerances) -> FloatArray:
@@ -117,48 +116,31 @@ def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class ScenarioRisk:
-    """What comes of a scenario.
+    """What comes of a scenario."""
 
-    Attributes
-    ----------
-    name, knows
-        Its name, and the columns that the intruder knows.
-    k
-        Smallest permissible group.
-    uniques, below_3, below_k
-        Share of the persons of the original whose class has one, fewer than 3, and fewer than k.
-    smallest
-        Persons of the smallest class.
-    average
-        Mean of 1 / persons of the class: what the original would give away, and the marketer's risk.
-    journalist
-        Largest and mean individual risk, and expected share of persons who are single in the population; None
-        where the share of the population is not declared.
-    persons
-        Persons counted: all, or those of a share of the classes.
-    linked, looked
-        Expected right links, and persons looked for; 0 where no released record stands for a person or a group.
-    linked_uniques, uniques_looked
-        The same of those that are single in the original.
-    of
-        Persons or records that there are.
-    """
-
+    # name, knows: its name, and the columns that the intruder knows
     name: str
     knows: tuple[str, ...]
-    k: int
+    k: int  # Smallest permissible group
+    # uniques, below_3, below_k: share of the persons of the original whose class has one, fewer than 3, and fewer than
+    # k
     uniques: float
     below_3: float
     below_k: float
-    smallest: int
-    average: float
+    smallest: int  # Persons of the smallest class
+    average: float  # Mean of 1 / persons of the class: what the original would give away, and the marketer's risk
+    # Largest and mean individual risk, and expected share of persons who are single in the population; None where the
+    # share of the population is not declared
     journalist: tuple[float, float, float] | None
-    persons: int
+    persons: int  # Persons counted: all, or those of a share of the classes
+    # linked, looked: expected right links, and persons looked for; 0 where no released record stands for a person or a
+    # group
     linked: float
     looked: int
+    # linked_uniques, uniques_looked: the same of those that are single in the original
     linked_uniques: float
     uniques_looked: int
-    of: int
+    of: int  # Persons or records that there are
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Of the original what its classes say; of the release who is linked rightly by these columns."""
@@ -346,21 +328,12 @@ def _share_below(classes: IntArray, persons: IntArray, size: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class KeyMatches:
-    """What a part of the release has for those who are looked for by a few columns.
+    """What a part of the release has for those who are looked for by a few columns."""
 
-    Attributes
-    ----------
-    squared
-        Smallest squared distance in these columns; infinity where none is equal in the unchanged ones.
-    ties
-        Released records at that distance.
-    own
-        Sum of what these count as the own ones.
-    """
-
+    # Smallest squared distance in these columns; infinity where none is equal in the unchanged ones
     squared: FloatArray
-    ties: IntArray
-    own: FloatArray
+    ties: IntArray  # Released records at that distance
+    own: FloatArray  # Sum of what these count as the own ones
 
     def merge(self, later: Self) -> Self:
         """Of both parts the nearer ones, and all that are equally near."""

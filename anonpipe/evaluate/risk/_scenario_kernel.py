@@ -12,12 +12,11 @@ from anonpipe.types import FloatArray, IntArray
 
 Squared = TypeVar("Squared", float, FloatArray)
 
-SAME = 1e-9
-"""Squared distances that differ by no more than this share are equal: their sums are rounded."""
+SAME = 1e-9  # Squared distances that differ by no more than this share are equal: their sums are rounded
 
+# So are squared distances that differ by no more than this: coordinates in standard deviations are rounded themselves,
+# and where two points lie on the query one would be told from the other by that
 NOUGHT = 1e-24
-"""So are squared distances that differ by no more than this: coordinates in standard deviations are rounded
-themselves, and where two points lie on the query one would be told from the other by that."""
 
 
 @register_jitable
@@ -39,25 +38,7 @@ def nearest_of_block(
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Search each query's block.
 
-    Parameters
-    ----------
-    points
-        Sorted by block, shape (n, width); no width: all of a block are equally near.
-    told
-        What is told of each point: a number of its group, say; shape (n,).
-    begins, ends
-        Of each query the rows of its block, shape (m,).
-    queries
-        Shape (m, width).
-    starts, places, weights
-        Query q counts a point with `weights[i]` whose `told` is `places[i]`,
-        i from starts[q] to starts[q + 1].
-
-    Returns
-    -------
-    squared, ties, own
-        Smallest squared distance (infinity for an empty block), points at it, and
-        the sum of what these count; shape (m,). Time: points of all blocks searched, times width.
+    Shapes: points (n, width); told (n,); begins, ends (m,); returns (m,).
 
     Examples
     --------

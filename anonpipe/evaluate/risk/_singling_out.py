@@ -20,17 +20,14 @@ from anonpipe.evaluate.risk._singling_out_kernel import find_met
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import FloatArray, IntArray
 
-SEVERAL = 4
-"""Columns of a predicate on several."""
+SEVERAL = 4  # Columns of a predicate on several
 
-FEWEST = 30
-"""Attacks: where fewer predicates single out a released record, the others are attacks that failed."""
+FEWEST = 30  # Attacks: where fewer predicates single out a released record, the others are attacks that failed
 
+# Predicates on several columns that are tried, and those that are looked up in whole tables, for each one wanted
 _TRIED, _KEPT = 20, 5
-"""Predicates on several columns that are tried, and those that are looked up in whole tables, for each one wanted."""
 
-MANY = 50
-"""Records that meet a predicate beyond which nobody asks how many."""
+MANY = 50  # Records that meet a predicate beyond which nobody asks how many
 
 _SOURCE = (
     "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; "
@@ -54,17 +51,10 @@ class Ordered:
 
 @dataclass(frozen=True, eq=False)
 class Predicates:
-    """Intervals of some columns, all of which hold: ends included, null is infinity.
+    """Intervals of some columns, all of which hold: ends included, null is infinity."""
 
-    Attributes
-    ----------
-    columns
-        Which, shape (n_predicates, size).
-    low, high
-        Ends, of the same shape.
-    """
-
-    columns: IntArray
+    columns: IntArray  # Which, shape (n_predicates, size)
+    # low, high: ends, of the same shape
     low: FloatArray
     high: FloatArray
 
@@ -102,15 +92,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator) -> Predicates:
     """Predicates on one column: no larger than the smallest value, no smaller than the largest, null, or a rare value.
 
-    Parameters
-    ----------
-    released
-        Cells of some released records, among them those with the smallest and the largest values, shape (n_rows,
-        n_columns); NaN for null.
-    categories
-        Columns of codes.
-    wanted
-        Values that occur once of which predicates are made, at most.
+    Shapes: released (n_rows, n_columns).
 
     Examples
     --------
@@ -140,13 +122,6 @@ def on_several_columns(
 
     Of a record drawn and columns drawn: the record's category, its null, and numbers as far from the median as its own
     or further.
-
-    Parameters
-    ----------
-    released, categories
-        As in `on_one_column`.
-    wanted
-        Predicates at most.
     """
     filled, width = _filled(released), released.shape[1]
     size, tries = min(SEVERAL, width), _TRIED * wanted
@@ -193,28 +168,16 @@ def candidates(
 
 @dataclass(frozen=True)
 class SinglingOut:
-    """How often what singles out a released record singles out a person.
+    """How often what singles out a released record singles out a person."""
 
-    Attributes
-    ----------
-    attack
-        Share of the attacks that single out one record of the original, with its 95 % interval.
-    control
-        The same of a record that was held out, in an original in which it had been in another's place.
-    risk, low, high
-        What (attack - control) / (1 - control) is, and its 95 % interval.
-    attacks
-        Predicates that single out a released record.
-    rows, held
-        Records of the original, and held out.
-    """
-
-    attack: Share
-    control: Share
+    attack: Share  # Share of the attacks that single out one record of the original, with its 95 % interval
+    control: Share  # The same of a record that was held out, in an original in which it had been in another's place
+    # risk, low, high: what (attack - control) / (1 - control) is, and its 95 % interval
     risk: float
     low: float
     high: float
-    attacks: int
+    attacks: int  # Predicates that single out a released record
+    # rows, held: records of the original, and held out
     rows: int
     held: int
 

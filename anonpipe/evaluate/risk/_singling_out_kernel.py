@@ -21,24 +21,8 @@ def find_met(
 ) -> tuple[IntArray, IntArray]:
     """Count records, looking only at those that meet each predicate's rarest interval.
 
-    Parameters
-    ----------
-    cells
-        Without NaN, shape (n_columns, n_rows).
-    orders
-        Of each column the rows in ascending order, shape (n_columns, n_rows).
-    begins, ends
-        Where the rows that meet each interval are in the order of its column, shape (n_predicates, size).
-    columns, low, high
-        The intervals, both ends included, of the same shape.
-    most
-        Where more records meet a predicate, no further ones are looked for.
-
-    Returns
-    -------
-    counts, rows
-        Records that meet each, and the sum of their numbers; shape (n_predicates,). Time: rows of the rarest
-        intervals, times `size`.
+    Shapes: cells (n_columns, n_rows); orders (n_columns, n_rows); begins, ends (n_predicates, size); returns
+    (n_predicates,).
 
     Examples
     --------

@@ -24,27 +24,15 @@ from anonpipe.evaluate.utility import Measurement
 
 @dataclass(frozen=True)
 class StratumInference:
-    """How well the columns that make the strata are guessed of persons who are looked for by all others.
+    """How well the columns that make the strata are guessed of persons who are looked for by all others."""
 
-    Attributes
-    ----------
-    columns
-        Of each stratum column what the release gives away.
-    linked
-        Share of persons whose closest released record is of their own group (or their own); None where
-        no released record stands for a group or a person.
-    linked_right
-        Of each column the share of right guesses among those; NaN where there are none.
-    held
-        Whether held-out persons are the control; else the closest other original record makes the guess.
-    records, of
-        Persons looked for, and that there are.
-    """
-
-    columns: tuple[AttributeRisk, ...]
+    columns: tuple[AttributeRisk, ...]  # Of each stratum column what the release gives away
+    # Share of persons whose closest released record is of their own group (or their own); None where no released record
+    # stands for a group or a person
     linked: float | None
-    linked_right: tuple[float, ...]
-    held: bool
+    linked_right: tuple[float, ...]  # Of each column the share of right guesses among those; NaN where there are none
+    held: bool  # Whether held-out persons are the control; else the closest other original record makes the guess
+    # records, of: persons looked for, and that there are
     records: int
     of: int
 

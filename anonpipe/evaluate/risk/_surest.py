@@ -8,28 +8,15 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
-SHARES = (0.01, 0.05, 0.1)
-"""Shares of the guesses that are looked at by themselves."""
+SHARES = (0.01, 0.05, 0.1)  # Shares of the guesses that are looked at by themselves
 
-FEWEST = 5
-"""Fewer guesses than this are not looked at by themselves."""
+FEWEST = 5  # Fewer guesses than this are not looked at by themselves
 
 
 def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[FloatArray, IntArray]:
     """The value on which most of some neighbours agree, and how many do.
 
-    Parameters
-    ----------
-    values, squared
-        Of each guess the values of the nearest records, the nearest first, and their squared distances
-        (infinity for none), shape (n, count).
-    allowed
-        Values that differ by no more agree; null agrees with null.
-
-    Returns
-    -------
-    guess, agree
-        Shape (n,); of values on which as many agree that of the nearer record.
+    Shapes: values, squared (n, count); returns (n,).
 
     Examples
     --------
@@ -50,12 +37,7 @@ def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[Flo
 def by_sureness(agree: IntArray, squared: FloatArray) -> IntArray:
     """Numbers of the guesses, the surest first: those on which most agree, of these the nearer ones.
 
-    Parameters
-    ----------
-    agree
-        Neighbours that agree, shape (n,).
-    squared
-        Squared distance of the nearest, or anything that is small where a guess is sure, shape (n,).
+    Shapes: agree (n,); squared (n,).
     """
     return np.asarray(np.lexsort((squared, -agree)))
 

@@ -24,56 +24,33 @@ from anonpipe.evaluate.risk._measure import Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
-SHARES = (0.01, 0.05)
-"""Shares of the records that count as the most extreme, on either side of a column."""
+SHARES = (0.01, 0.05)  # Shares of the records that count as the most extreme, on either side of a column
 
 _SOURCE = "Templ & Meindl (2008), Robust Statistics Meets SDC, Privacy in Statistical Databases (records far out)"
 
 
 @dataclass(frozen=True)
 class Tail:
-    """How many of the most extreme records are linked rightly.
+    """How many of the most extreme records are linked rightly."""
 
-    Attributes
-    ----------
-    share
-        Share of the records that count as the most extreme of a column, on either side.
-    columns
-        Of each column the expected links, and how many such records there are, both sides together.
-    any_column
-        The same of records that are among the most extreme in one column or more.
-    together
-        The same of that share of the records that is furthest from the middle in all columns together.
-    led
-        Share of `any_column` and of `together` that are led to their own group or record; NaN without such records.
-    """
-
-    share: float
+    share: float  # Share of the records that count as the most extreme of a column, on either side
+    # Of each column the expected links, and how many such records there are, both sides together
     columns: tuple[tuple[str, float, int], ...]
-    any_column: tuple[float, int]
+    any_column: tuple[float, int]  # The same of records that are among the most extreme in one column or more
+    # The same of that share of the records that is furthest from the middle in all columns together
     together: tuple[float, int]
+    # Share of `any_column` and of `together` that are led to their own group or record; NaN without such records
     led: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class TailLinkage:
-    """How many of the most extreme records are linked to their own released record, or to one of their group.
+    """How many of the most extreme records are linked to their own released record, or to one of their group."""
 
-    Attributes
-    ----------
-    tails
-        Of each share in `SHARES`.
-    everyone
-        The same share of all records looked for.
-    led
-        Share of these that are led to their own group or record.
-    records, of
-        Records looked for, and that there are.
-    """
-
-    tails: tuple[Tail, ...]
-    everyone: float
-    led: float
+    tails: tuple[Tail, ...]  # Of each share in `SHARES`
+    everyone: float  # The same share of all records looked for
+    led: float  # Share of these that are led to their own group or record
+    # records, of: records looked for, and that there are
     records: int
     of: int
 

@@ -21,8 +21,7 @@ from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
 _FOLDS, _TREES = 5, 40
-_WIDER = 1.5
-"""Square root of (1/5 + 1/4) / (1/5): how much wider intervals are as folds learn from each other."""
+_WIDER = 1.5  # Square root of (1/5 + 1/4) / (1/5): how much wider intervals are as folds learn from each other
 
 
 def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:

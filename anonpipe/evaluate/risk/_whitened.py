@@ -11,11 +11,10 @@ from anonpipe.errors import InputError
 from anonpipe.evaluate.risk._nearest import table
 from anonpipe.types import FloatArray
 
+# Part of the covariances that is taken away, so that columns that nearly follow from others do not decide alone
 SHRUNK = 0.1
-"""Part of the covariances that is taken away, so that columns that nearly follow from others do not decide alone."""
 
-LEAST = 1e-3
-"""Smallest variance of an axis, in parts of the largest."""
+LEAST = 1e-3  # Smallest variance of an axis, in parts of the largest
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,6 @@ class Whitened:
     Noise that was added column by column hides little where columns go
     together: a record then differs from its own by directions in which others hardly differ at all.
 
-    Attributes
-    ----------
-    axes
-        Shape (width, width).
-
     References
     ----------
     Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006,
@@ -37,16 +31,11 @@ class Whitened:
     Wolf 2004 (shrinkage towards a diagonal).
     """
 
-    axes: FloatArray
+    axes: FloatArray  # Shape (width, width)
 
     @classmethod
     def of(cls, original: npt.ArrayLike, released: npt.ArrayLike) -> Whitened:
         """From random samples of both tables.
-
-        Raises
-        ------
-        InputError
-            They are no finite tables of the same columns and one record or more.
 
         Examples
         --------

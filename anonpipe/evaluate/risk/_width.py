@@ -9,18 +9,10 @@ from anonpipe.types import FloatArray
 
 
 class Width(NamedTuple):
-    """Of a table's columns what decides how much their moments tell.
+    """Of a table's columns what decides how much their moments tell."""
 
-    Attributes
-    ----------
-    columns
-        How many are linearly independent.
-    spread
-        Variance of the records' squared Mahalanobis distances.
-    """
-
-    columns: int
-    spread: float
+    columns: int  # How many are linearly independent
+    spread: float  # Variance of the records' squared Mahalanobis distances
 
 
 def width_of(numbers: int, attributes: Iterable[FloatArray]) -> Width:

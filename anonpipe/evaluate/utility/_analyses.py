@@ -16,8 +16,7 @@ from anonpipe.evaluate.utility._models import Solution, solve
 if TYPE_CHECKING:
     import pandas as pd
 
-SIGNIFICANT = 0.05
-"""p below which a coefficient is significant; intervals are of 1 minus this."""
+SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are of 1 minus this
 
 
 @dataclass(frozen=True)
@@ -42,52 +41,29 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of one table.
+    """A model of one table."""
 
-    Attributes
-    ----------
-    rows
-        Records that it was fitted to; 0 where there is no fit.
-    left_out
-        Records of the subset with a null in a column that it needs.
-    estimates
-        By name of the coefficient; None for one that the records do not
-        determine (a category without records, a constant column, columns that
-        add up). Names hold categories of the original.
-    problem
-        Why there is no fit, such as no convergence; None where there is one.
-    behind
-        Of each coefficient the records that it rests on: those that tell its
-        predictor from a constant.
-    learnt
-        Whether the coefficients are in units of the original, as a function of
-        the formula keeps what it has seen of that; None where nobody knows.
-    """
-
-    rows: int
-    left_out: int
+    rows: int  # Records that it was fitted to; 0 where there is no fit
+    left_out: int  # Records of the subset with a null in a column that it needs
+    # By name of the coefficient; None for one that the records do not determine (a category without records, a constant
+    # column, columns that add up). Names hold categories of the original.
     estimates: Mapping[str, Estimate | None]
-    problem: str | None
+    problem: str | None  # Why there is no fit, such as no convergence; None where there is one
+    # Of each coefficient the records that it rests on: those that tell its predictor from a constant
     behind: Mapping[str, int] = field(default_factory=dict)
+    # Whether the coefficients are in units of the original, as a function of the formula keeps what it has seen of
+    # that; None where nobody knows
     learnt: bool | None = None
 
 
 @dataclass(frozen=True)
 class CoefficientChange:
-    """A coefficient of the original and what became of it.
+    """A coefficient of the original and what became of it."""
 
-    Attributes
-    ----------
-    name
-        As the formula's library writes it: `stage[T.Distant]`.
-    original, released
-        None for one that the release does not determine, as its model has no
-        fit or the category no records. Such a one is *lost*, and counts as
-        changed in every way that applies, so that a failure never flatters a
-        release.
-    """
-
-    name: str
+    name: str  # As the formula's library writes it: `stage[T.Distant]`
+    # original, released: none for one that the release does not determine, as its model has no fit or the category no
+    # records. Such a one is *lost*, and counts as changed in every way that applies, so that a failure never flatters a
+    # release.
     original: Estimate
     released: Estimate | None
 
@@ -126,51 +102,28 @@ class CoefficientChange:
 
 @dataclass(frozen=True)
 class Shares:
-    """How many of the coefficients changed; intercepts are not among them.
+    """How many of the coefficients changed; intercepts are not among them."""
 
-    Attributes
-    ----------
-    coefficients, significant
-        Coefficients of the originals, and those of them that are significant.
-    changed_significance, outside
-        Shares of the coefficients, 0 to 1; NaN where there are none.
-    changed_direction
-        Share of the significant ones; NaN where there are none.
-    overlap
-        Mean of the overlaps of intervals, 0 to 1.
-    lost
-        Coefficients that the release does not determine; in the shares they
-        count as changed.
-    """
-
+    # coefficients, significant: coefficients of the originals, and those of them that are significant
     coefficients: int
     significant: int
+    # changed_significance, outside: shares of the coefficients, 0 to 1; NaN where there are none
     changed_significance: float
-    changed_direction: float
+    changed_direction: float  # Share of the significant ones; NaN where there are none
     outside: float
-    overlap: float
-    lost: int
+    overlap: float  # Mean of the overlaps of intervals, 0 to 1
+    lost: int  # Coefficients that the release does not determine; in the shares they count as changed
 
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """One analysis of both tables.
+    """One analysis of both tables."""
 
-    Attributes
-    ----------
-    analysis
-        Which.
-    original, released
-        The two fits. Where the original has none, there is nothing to
-        compare.
-    coefficients
-        Those that the original determines, in the formula's order, the
-        intercept among them.
-    """
-
-    analysis: Analysis
+    analysis: Analysis  # Which
+    # original, released: the two fits. Where the original has none, there is nothing to compare.
     original: Fit
     released: Fit
+    # Those that the original determines, in the formula's order, the intercept among them
     coefficients: tuple[CoefficientChange, ...]
 
     @property
@@ -240,30 +193,14 @@ def compare_models(
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """An analysis of the original, ready to be compared with any number of releases.
+    """An analysis of the original, ready to be compared with any number of releases."""
 
-    Attributes
-    ----------
-    analysis
-        Which.
-    fit
-        Of the original.
-    coding
-        How it codes columns; None where the original has no records for it.
-    """
-
-    analysis: Analysis
-    fit: Fit
-    coding: Coding | None
+    analysis: Analysis  # Which
+    fit: Fit  # Of the original
+    coding: Coding | None  # How it codes columns; None where the original has no records for it
 
     def compare(self, released: pd.DataFrame) -> ModelComparison:
-        """Fit the release too.
-
-        Raises
-        ------
-        JobError
-            It has not the columns, or a condition cannot be evaluated.
-        """
+        """Fit the release too."""
         if self.coding is None or self.fit.problem is not None:
             after = Fit(0, 0, {}, "the original has no fit to compare with")
         else:

@@ -58,40 +58,28 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-SPLITS = 99
-"""Random halvings of the original."""
+SPLITS = 99  # Random halvings of the original
 
-MOST_ROWS = 20_000
-"""Records of either table that differences and splits are counted on."""
+MOST_ROWS = 20_000  # Records of either table that differences and splits are counted on
 
-CHANCE = 1e-4
-"""Nominal probability that another sample of the same population is beyond the limit."""
+CHANCE = 1e-4  # Nominal probability that another sample of the same population is beyond the limit
 
-LEAST_CELL = 5
-"""Records that a cell of a table of shares has, or is joined with others."""
+LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined with others
 
 _FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-CHANCE)) - float(np.euler_gamma))
 _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
 
-LEAST_ROWS = 4
-"""Records of the original that can be halved."""
+LEAST_ROWS = 4  # Records of the original that can be halved
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Random halves of the original.
+    """Random halves of the original."""
 
-    Attributes
-    ----------
-    first
-        Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `LEAST_ROWS`.
-    scale
-        From a difference between halves to one between the tables compared.
-    """
-
+    # Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `LEAST_ROWS`
     first: BoolArray
-    scale: float
+    scale: float  # From a difference between halves to one between the tables compared
 
     @classmethod
     def draw(cls, rows: int, released: int, rng: np.random.Generator) -> Splits:
@@ -107,25 +95,14 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """A column, or a pair of columns, of both tables as places in one list of values or cells.
+    """A column, or a pair of columns, of both tables as places in one list of values or cells."""
 
-    Attributes
-    ----------
-    name
-        Of the column or pair.
-    old, new
-        Place of each record; -1 for what is left out.
-    cells
-        How many there are.
-    ordered
-        Whether the places have an order: distribution functions are compared, and else shares.
-    """
-
-    name: str
+    name: str  # Of the column or pair
+    # old, new: place of each record; -1 for what is left out
     old: IntArray
     new: IntArray
-    cells: int
-    ordered: bool
+    cells: int  # How many there are
+    ordered: bool  # Whether the places have an order: distribution functions are compared, and else shares
 
     def distance(self) -> float:
         """Kolmogorov-Smirnov distance or total variation; 1 for a release without values, NaN for such an original."""
@@ -170,44 +147,23 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """Differences of a release beside those between halves of its original.
+    """Differences of a release beside those between halves of its original."""
 
-    Attributes
-    ----------
-    value, low, high
-        The largest quotient as a multiple of its limit, and the 95 % interval that the
-        number of splits leaves; NaN and None where there are no differences.
-    usual
-        Its median over the splits.
-    worst
-        Which difference is the largest; -1 for none.
-    each
-        Of every difference its multiple, NaN where it is not defined.
-    chance
-        Root mean square of every difference over the splits, inflated to the tables compared.
-    """
-
+    # value, low, high: the largest quotient as a multiple of its limit, and the 95 % interval that the number of splits
+    # leaves; NaN and None where there are no differences
     value: float
     low: float | None
     high: float | None
-    usual: float
-    worst: int
-    each: FloatArray
-    chance: FloatArray
+    usual: float  # Its median over the splits
+    worst: int  # Which difference is the largest; -1 for none
+    each: FloatArray  # Of every difference its multiple, NaN where it is not defined
+    chance: FloatArray  # Root mean square of every difference over the splits, inflated to the tables compared
 
 
 def beyond_chance(found: FloatArray, splits: FloatArray, scale: float) -> Beyond:
     """Hold differences against those between halves.
 
-    Parameters
-    ----------
-    found
-        Differences of the release, shape (n,); NaN where the original has
-        none, infinite where only the release has none.
-    splits
-        The same between halves of the original, shape (n_splits, n); NaN where a half has none.
-    scale
-        What `Splits.scale` says.
+    Shapes: found (n,); splits (n_splits, n).
 
     Examples
     --------
@@ -255,23 +211,7 @@ def similarity_measured(
     nothing: str,
     note: str,
 ) -> Measurement:
-    """One less the mean of differences, as sdmetrics has it, beside that of another sample of the population.
-
-    Parameters
-    ----------
-    name, title, source, records, columns
-        As in `Measurement`.
-    apart
-        Differences from 0 to 1; NaN or infinite for those that are left out.
-    chance
-        The same between halves, inflated to the tables compared.
-    splits
-        The halves: without any there is nothing beside.
-    nothing
-        Why there are no differences, where there are none.
-    note
-        What the mean is over.
-    """
+    """One less the mean of differences, as sdmetrics has it, beside that of another sample of the population."""
     known = np.isfinite(apart)
     defined = bool(known.any())
     beside = defined and len(splits.first) > 0
@@ -302,17 +242,7 @@ def beyond_measured(
     nothing: str,
     note: str = "",
 ) -> Measurement:
-    """The largest quotient as a figure, of which up to 1 is what chance makes.
-
-    Parameters
-    ----------
-    name, title, records, note
-        As in `Measurement`.
-    names
-        The column, or columns, of each difference.
-    nothing
-        Why there are no differences, where there are none.
-    """
+    """The largest quotient as a figure, of which up to 1 is what chance makes."""
     defined = int(np.isfinite(found.each).sum() + np.isinf(found.each).sum())
     said = f"Not defined: {nothing}."
     if defined:

@@ -9,49 +9,26 @@ import numpy.typing as npt
 
 from anonpipe.types import FloatArray
 
-LEAST = 1e-3
-"""Default size below which an original term, on its own scale, counts as 0."""
+LEAST = 1e-3  # Default size below which an original term, on its own scale, counts as 0
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Mean and median over all terms that can be compared.
+    """Mean and median over all terms that can be compared."""
 
-    Attributes
-    ----------
-    mean, median
-        Of the sizes of the changes, in the unit that the function names; NaN
-        where no term can be compared.
-    terms
-        Terms in them.
-    left_out
-        Terms that the original does not have, or that are so near zero there
-        that a ratio to them says nothing.
-    lost
-        Terms that the original has and the release has not, such as the
-        correlation of a column that the release holds constant. They are not
-        in the mean: where there are any, it flatters the release.
-    """
-
+    # mean, median: of the sizes of the changes, in the unit that the function names; NaN where no term can be compared
     mean: float
     median: float
-    terms: int
+    terms: int  # Terms in them
+    # Terms that the original does not have, or that are so near zero there that a ratio to them says nothing
     left_out: int
+    # Terms that the original has and the release has not, such as the correlation of a column that the release holds
+    # constant. They are not in the mean: where there are any, it flatters the release.
     lost: int
 
 
 def relative_changes(original: FloatArray, released: FloatArray, sizes: FloatArray, least: float) -> Changes:
     """100 · |released - original| / |original|, over the terms whose size is `least` or more.
-
-    Parameters
-    ----------
-    original, released
-        The statistic, term by term, of any one shape; NaN where undefined.
-    sizes
-        Absolute value of each original term on a scale of its own, on which 1
-        is ordinary; of the same shape.
-    least
-        Terms of a smaller size, and all of size 0, are left out.
 
     Examples
     --------

@@ -12,14 +12,7 @@ from anonpipe.types import FloatArray
 def checked_tables(
     original: npt.ArrayLike, released: npt.ArrayLike, *, least_rows: int = 2
 ) -> tuple[FloatArray, FloatArray]:
-    """Both as float64 tables of the same columns.
-
-    Raises
-    ------
-    InputError
-        They are no tables of the same columns, one has fewer than
-        `least_rows` records, or values are not finite.
-    """
+    """Both as float64 tables of the same columns."""
     tables = [np.ascontiguousarray(table, dtype=np.float64) for table in (original, released)]
     for name, table in zip(("original", "released"), tables, strict=True):
         if table.ndim != 2 or table.shape[1] == 0:
@@ -39,13 +32,7 @@ def checked_tables(
 
 
 def check_least(least: float) -> None:
-    """`least` is 0 or a positive number.
-
-    Raises
-    ------
-    JobError
-        It is not.
-    """
+    """`least` is 0 or a positive number."""
     if not (np.isfinite(least) and least >= 0):
         raise JobError(f"least={least} was given as the smallest size of a term; give 0 or a positive number")
 

@@ -17,14 +17,11 @@ from anonpipe.evaluate.utility._terms import column_codes, interaction_terms, nu
 from anonpipe.evaluate.utility._tree_propensity import tree_propensity
 from anonpipe.evaluate.utility._typed import Tables
 
-MOST_RECORDS = 10_000
-"""Of either table, for the measures that train a classifier."""
+MOST_RECORDS = 10_000  # Of either table, for the measures that train a classifier
 
-_MOST_TERMS = 200
-"""Columns of a regression with interactions; with more, it has main effects only."""
+_MOST_TERMS = 200  # Columns of a regression with interactions; with more, it has main effects only
 
-_RECORDS_A_TERM = 10
-"""Records of both tables that a column of the regression needs."""
+_RECORDS_A_TERM = 10  # Records of both tables that a column of the regression needs
 
 _CODING = (
     "Nulls at the mean, with a column that tells them; all but the ten most frequent categories of a column are one."

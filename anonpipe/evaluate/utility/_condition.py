@@ -37,19 +37,6 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 def evaluate(tree: ast.expr, part: pd.DataFrame) -> BoolArray:
     """Where a condition is met, shape (n_rows,).
 
-    Parameters
-    ----------
-    tree
-        As `read_condition` gives it.
-    part
-        The columns that it names, without nulls.
-
-    Raises
-    ------
-    TypeError
-        It compares what cannot be compared, calculates with texts, or is
-        neither true nor false.
-
     Examples
     --------
     >>> import pandas as pd

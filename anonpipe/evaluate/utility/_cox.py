@@ -12,61 +12,32 @@ from anonpipe.types import FloatArray, IntArray
 MOST_STEPS = 50
 MOST_HALVINGS = 40
 
+# Log-likelihood that a further step could gain; in standard errors a distance of 1e-4, of which a step leaves 1e-8
 REACHED = 1e-8
-"""Log-likelihood that a further step could gain; in standard errors a distance of 1e-4, of which a step leaves 1e-8."""
 
+# A step this long, in units of the linear predictor, that gains nothing: the likelihood is flat to infinity
 STILL_MOVING = 0.1
-"""A step this long, in units of the linear predictor, that gains nothing: the likelihood is flat to infinity."""
 
-TOLERANCE = 1e-2
-"""Part of the spread of a direction by which rounding and the other coefficients may blur a comparison."""
+TOLERANCE = 1e-2  # Part of the spread of a direction by which rounding and the other coefficients may blur a comparison
 
 
 @dataclass(frozen=True, eq=False)
 class CoxFit:
-    """What was found.
+    """What was found."""
 
-    Attributes
-    ----------
-    values
-        Coefficients (logarithms of hazard ratios), shape (n_columns,).
-    covariance
-        Inverse of the information, shape (n_columns, n_columns).
-    log_likelihood
-        The partial one, at `values`.
-    steps
-        Newton steps that were taken.
-    monotone
-        A direction in which the likelihood grows for ever, shape (n_columns,);
-        None where it has a maximum.
-    converged
-        Whether the maximum was reached.
-    """
-
-    values: FloatArray
-    covariance: FloatArray
-    log_likelihood: float
-    steps: int
+    values: FloatArray  # Coefficients (logarithms of hazard ratios), shape (n_columns,)
+    covariance: FloatArray  # Inverse of the information, shape (n_columns, n_columns)
+    log_likelihood: float  # The partial one, at `values`
+    steps: int  # Newton steps that were taken
+    # A direction in which the likelihood grows for ever, shape (n_columns,); None where it has a maximum
     monotone: FloatArray | None
-    converged: bool
+    converged: bool  # Whether the maximum was reached
 
 
 def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArray) -> CoxFit:
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
-    Parameters
-    ----------
-    times
-        Of events and of censoring, shape (n_rows,); finite.
-    events
-        Whether the time is that of an event, shape (n_rows,); at least one.
-    columns
-        Predictors without an intercept, shape (n_rows, n_columns), linearly
-        independent and of like size.
-
-    Returns
-    -------
-    CoxFit
+    Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
 
     Notes
     -----
@@ -113,28 +84,13 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
 @dataclass(frozen=True, eq=False)
 class Risks:
-    """The records that are at risk at some event, in the order of their times.
+    """The records that are at risk at some event, in the order of their times."""
 
-    Attributes
-    ----------
-    columns
-        Predictors, shape (n_at_risk, n_columns).
-    last
-        Number of the latest event time at which the record is at risk, shape
-        (n_at_risk,), ascending.
-    died
-        Whether the record's own event is at that time, shape (n_at_risk,).
-    tie
-        Of each event the number of its time, shape (n_events,).
-    gone
-        Of each event the part of its tie that Efron takes for gone before it:
-        0, 1/d, …, (d-1)/d, shape (n_events,).
-    """
-
-    columns: FloatArray
-    last: IntArray
-    died: npt.NDArray[np.bool_]
-    tie: IntArray
+    columns: FloatArray  # Predictors, shape (n_at_risk, n_columns)
+    last: IntArray  # Number of the latest event time at which the record is at risk, shape (n_at_risk,), ascending
+    died: npt.NDArray[np.bool_]  # Whether the record's own event is at that time, shape (n_at_risk,)
+    tie: IntArray  # Of each event the number of its time, shape (n_events,)
+    # Of each event the part of its tie that Efron takes for gone before it: 0, 1/d, …, (d-1)/d, shape (n_events,)
     gone: FloatArray
 
     @classmethod

@@ -32,41 +32,26 @@ if TYPE_CHECKING:
 
 INTERCEPT = "Intercept"
 
+# A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1
 MOST_COEFFICIENTS = 1_000
-"""A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1."""
 
 
-MOST_NAMES = 100_000
-"""More columns than this are not even named; patsy counts those of fewer exactly."""
+MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The numbers of one table.
+    """The numbers of one table."""
 
-    Attributes
-    ----------
-    response
-        Shape (n_rows,); 0 and 1 for logistic models, times for Cox models.
-    predictors
-        Shape (n_rows, n_coefficients).
-    names, terms
-        Of each coefficient its name, and the part of the formula it is from.
-    events
-        Whether the time is that of an event, shape (n_rows,); for Cox models.
-    left_out
-        Records of the subset that are not used, for nulls.
-    learnt
-        Whether a function of the formula keeps what it has seen of the table
-        that was coded first: means, deviations, quantiles.
-    """
-
-    response: FloatArray
-    predictors: FloatArray
+    response: FloatArray  # Shape (n_rows,); 0 and 1 for logistic models, times for Cox models
+    predictors: FloatArray  # Shape (n_rows, n_coefficients)
+    # names, terms: of each coefficient its name, and the part of the formula it is from
     names: tuple[str, ...]
     terms: tuple[str, ...]
-    events: npt.NDArray[np.bool_] | None
-    left_out: int
+    events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
+    left_out: int  # Records of the subset that are not used, for nulls
+    # Whether a function of the formula keeps what it has seen of the table that was coded first: means, deviations,
+    # quantiles
     learnt: bool = True
 
     @property
@@ -81,23 +66,12 @@ class Coding:
 
     So a coefficient of a release has the meaning of the original's, whatever
     levels the release has lost.
-
-    Attributes
-    ----------
-    analysis
-        What is coded.
-    columns
-        The columns that it names.
-    levels
-        Of each column of text or categories in the formula the original's.
-    sides
-        patsy's codings of response and predictors.
     """
 
-    analysis: Analysis
-    columns: tuple[str, ...]
-    levels: Mapping[str, pd.Index[Any]]
-    sides: tuple[Any, Any]
+    analysis: Analysis  # What is coded
+    columns: tuple[str, ...]  # The columns that it names
+    levels: Mapping[str, pd.Index[Any]]  # Of each column of text or categories in the formula the original's
+    sides: tuple[Any, Any]  # patsy's codings of response and predictors
 
     @property
     def learnt(self) -> bool:
@@ -107,14 +81,6 @@ class Coding:
 
 def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
     """How an analysis codes the columns of the original.
-
-    Raises
-    ------
-    JobError
-        The formula or a condition cannot be read or evaluated, or names what
-        is no column.
-    NoFitError
-        No record meets the subset.
 
     Examples
     --------
@@ -151,16 +117,7 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
 
 
 def apply(coding: Coding, frame: pd.DataFrame) -> Design:
-    """The numbers of a table, coded as `learn` found.
-
-    Raises
-    ------
-    JobError
-        A column is not in the table.
-    NoFitError
-        It holds categories or types that the original does not, values that
-        are not finite, or no records.
-    """
+    """The numbers of a table, coded as `learn` found."""
     patsy, analysis = patsy_module(), coding.analysis
     if missing := [name for name in coding.columns if list(frame.columns).count(name) != 1]:
         raise JobError(

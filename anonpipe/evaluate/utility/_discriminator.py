@@ -13,8 +13,7 @@ from anonpipe.evaluate.utility._check import checked_tables
 from anonpipe.threads import one_thread
 from anonpipe.types import IntArray
 
-LEAST_RECORDS = 20
-"""Of either table: half of them to train on, half to judge by."""
+LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
 
 _MOST_CODES = 250
 

@@ -26,28 +26,16 @@ OTHER = "(other)"
 
 @dataclass(frozen=True)
 class Binning:
-    """How values are put into bins and categories that are shown.
+    """How values are put into bins and categories that are shown."""
 
-    Attributes
-    ----------
-    least
-        Original records that each holds: neighbouring bins are joined until
-        they do, and rare categories become ``(other)``.
-    least_released
-        Released records that each holds.
-    from_release
-        Whether edges, and which categories are shown, follow from the release alone.
-    rounded
-        Counts of the original are told in multiples of this.
-    units
-        Where `least` records are of this many units for certain, as units have several; words then tell of units
-        alone. None where they tell of records.
-    """
-
+    # Original records that each holds: neighbouring bins are joined until they do, and rare categories become
+    # ``(other)``
     least: int
-    least_released: int = 0
-    from_release: bool = False
-    rounded: int = 1
+    least_released: int = 0  # Released records that each holds
+    from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone
+    rounded: int = 1  # Counts of the original are told in multiples of this
+    # Where `least` records are of this many units for certain, as units have several; words then tell of units alone.
+    # None where they tell of records.
     units: int | None = None
 
     def __post_init__(self) -> None:
@@ -69,39 +57,25 @@ class Binning:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Counts of one column by bin or category.
+    """Counts of one column by bin or category."""
 
-    Attributes
-    ----------
-    name, kind
-        Of the column.
-    edges
-        Numbers and dates (days since 1970-01-01): one more than bins, a bin
-        being [edge, next edge); the first and the last are None, as outer bins
-        are open. Empty for categories.
-    labels
-        Categories; the last may be ``(other)``. Empty for numbers and dates.
-    original, released
-        Counts by bin or category; empty where there are too few records.
-    original_records, released_records
-        Values and nulls.
-    original_nulls, released_nulls
-        None in the original where some, but fewer than k, are null.
-    note
-        Why there are no bins.
-    """
-
+    # name, kind: of the column
     name: str
     kind: Kind
+    # Numbers and dates (days since 1970-01-01): one more than bins, a bin being [edge, next edge); the first and the
+    # last are None, as outer bins are open. Empty for categories.
     edges: tuple[float | None, ...]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # Categories; the last may be ``(other)``. Empty for numbers and dates.
+    # original, released: counts by bin or category; empty where there are too few records
     original: tuple[int, ...]
     released: tuple[int, ...]
+    # original_records, released_records: values and nulls
     original_records: int
     released_records: int
+    # original_nulls, released_nulls: none in the original where some, but fewer than k, are null
     original_nulls: int | None
     released_nulls: int
-    note: str = ""
+    note: str = ""  # Why there are no bins
 
 
 def distributions(

@@ -10,25 +10,18 @@ from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray
 
+# Categories of a column that are told apart, the most frequent in both tables; the others are one more
 MOST_LEVELS = 10
-"""Categories of a column that are told apart, the most frequent in both tables; the others are one more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Both tables without nulls.
+    """Both tables without nulls."""
 
-    Attributes
-    ----------
-    old, new
-        Shapes (n_rows, width) and (n_released, width).
-    categories
-        Places of the columns that are codes: categories, nulls being one, and
-        whether a number is null.
-    """
-
+    # old, new: shapes (n_rows, width) and (n_released, width)
     old: FloatArray
     new: FloatArray
+    # Places of the columns that are codes: categories, nulls being one, and whether a number is null
     categories: tuple[int, ...]
 
 

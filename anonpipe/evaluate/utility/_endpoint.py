@@ -9,19 +9,10 @@ from anonpipe.columns import Scalar
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A time and what happens at it.
+    """A time and what happens at it."""
 
-    Attributes
-    ----------
-    name
-        Of the analysis; empty for that of the columns' roles.
-    time, status
-        Columns.
-    event
-        Values of the status that mean that the event happened; others are censored.
-    """
-
-    name: str
+    name: str  # Of the analysis; empty for that of the columns' roles
+    # time, status: columns
     time: str
     status: str
-    event: tuple[Scalar, ...]
+    event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored

@@ -41,29 +41,6 @@ Model = Literal["linear", "logistic", "cox"]
 class Analysis:
     """A model that a recipient means to fit.
 
-    Attributes
-    ----------
-    name
-        What the analysis is called in results and errors.
-    model
-        `linear` (least squares), `logistic`, or `cox` (proportional hazards,
-        Efron's likelihood for tied times).
-    formula
-        `response ~ predictors` as patsy and formulaic write it, such as
-        `months ~ age + stage + sex:stage`. Text and categories become 0/1
-        columns against their first level; `C(code)` does it for numbers,
-        `Q("tumour size")` names a column that is no word. Functions are those
-        of `_permitted`: `log` and its like (also as `np.log`), `center`,
-        `standardize`, splines. The response of `logistic` has two values, or
-        is a condition such as `I(months > 12)`; the later of its two values is
-        modelled. The response of `cox` is the time.
-    event
-        For `cox`: the records that have the event, as a condition on columns
-        (`status == 'Dead'`), or a column of 0 and 1. All others are censored.
-    subset
-        A condition on columns that records must meet (`age >= 18 and sex ==
-        'Female'`); None for all.
-
     Notes
     -----
     A condition is not met where a column that it names is null. Formula and
@@ -71,21 +48,25 @@ class Analysis:
     and nothing else: they are checked before any is evaluated, so that they
     may come from anybody.
 
-    Raises
-    ------
-    JobError
-        Unknown model; an event without `cox`, or `cox` without one.
-
     Examples
     --------
     >>> Analysis("survival", "cox", "months ~ age + stage", event="status == 'Dead'").subset is None
     True
     """
 
-    name: str
+    name: str  # What the analysis is called in results and errors
+    # `linear` (least squares), `logistic`, or `cox` (proportional hazards, Efron's likelihood for tied times)
     model: Model
+    # `response ~ predictors` as patsy and formulaic write it, such as `months ~ age + stage + sex:stage`. Text and
+    # categories become 0/1 columns against their first level; `C(code)` does it for numbers, `Q("tumour size")` names a
+    # column that is no word. Functions are those of `_permitted`: `log` and its like (also as `np.log`), `center`,
+    # `standardize`, splines. The response of `logistic` has two values, or is a condition such as `I(months > 12)`; the
+    # later of its two values is modelled. The response of `cox` is the time.
     formula: str
+    # For `cox`: the records that have the event, as a condition on columns (`status == 'Dead'`), or a column of 0 and
+    # 1. All others are censored.
     event: str | None = None
+    # A condition on columns that records must meet (`age >= 18 and sex == 'Female'`); None for all
     subset: str | None = None
 
     def __post_init__(self) -> None:
@@ -103,13 +84,7 @@ class NoFitError(AnonpipeError):
 
 
 def patsy_module() -> Any:
-    """The formula library.
-
-    Raises
-    ------
-    JobError
-        It is not installed.
-    """
+    """The formula library."""
     try:
         import patsy
     except ImportError:
@@ -147,12 +122,6 @@ def _sealed() -> Any:
 @cache
 def factors_of(analysis: Analysis) -> tuple[str, ...]:
     """The parts of the formula that are evaluated, as code, the response first; all of it is permitted.
-
-    Raises
-    ------
-    JobError
-        It is no formula, not one of one response and some predictors, or
-        holds what is not allowed in one.
 
     Examples
     --------
@@ -206,13 +175,7 @@ def _described(analysis: Analysis) -> Any:
 
 
 def condition_of(analysis: Analysis, what: str, text: str) -> ast.expr:
-    """A condition, all of it permitted, as a syntax tree.
-
-    Raises
-    ------
-    JobError
-        It holds what is not allowed in a condition.
-    """
+    """A condition, all of it permitted, as a syntax tree."""
     tree: ast.expr = _permitted(analysis, what, read_condition, text)
     return tree
 
@@ -250,13 +213,7 @@ def conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
 
 
 def factor_columns(analysis: Analysis, codes: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Columns that factors of the formula name, in the table's order.
-
-    Raises
-    ------
-    JobError
-        As `columns_used`.
-    """
+    """Columns that factors of the formula name, in the table's order."""
     return _known(analysis, set[str]().union(*(columns_in(read_factor(code)) for code in codes)), known)
 
 

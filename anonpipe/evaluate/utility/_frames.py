@@ -68,13 +68,7 @@ def levels_of(column: pd.Series[Any]) -> pd.Index[Any] | None:
 
 
 def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
-    """Columns of text and categories with the original's levels, in its order.
-
-    Raises
-    ------
-    NoFitError
-        A record has another one.
-    """
+    """Columns of text and categories with the original's levels, in its order."""
     new = {}
     for name, known in levels.items():
         column = None
@@ -89,13 +83,7 @@ def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFra
 
 
 def refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str]) -> None:
-    """A formula would take dates for categories.
-
-    Raises
-    ------
-    JobError
-        A column holds dates.
-    """
+    """A formula would take dates for categories."""
     from pandas.api import types
 
     for name in columns:
@@ -107,15 +95,7 @@ def refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str]
 
 
 def met(part: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
-    """Records that meet the subset.
-
-    Raises
-    ------
-    JobError
-        The subset cannot be evaluated.
-    NoFitError
-        None meets it.
-    """
+    """Records that meet the subset."""
     if analysis.subset is not None:
         part = part[condition(part, analysis, "subset") == 1.0].reset_index(drop=True)
     if len(part) == 0:
@@ -124,14 +104,7 @@ def met(part: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
 
 
 def condition(part: pd.DataFrame, analysis: Analysis, what: str) -> FloatArray:
-    """1 where `event` or `subset` is met, 0 where not, NaN where a column of it is null; shape (n_rows,).
-
-    Raises
-    ------
-    JobError
-        It holds what is not allowed, cannot be evaluated, or is neither true
-        nor false (1 nor 0).
-    """
+    """1 where `event` or `subset` is met, 0 where not, NaN where a column of it is null; shape (n_rows,)."""
     text = str(getattr(analysis, what))
     tree = condition_of(analysis, what, text)
     named = [name for name in part.columns if name in columns_in(tree)]

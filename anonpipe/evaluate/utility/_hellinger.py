@@ -13,8 +13,7 @@ from anonpipe.evaluate.utility._terms_measured import Term, mean_of_terms
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import FloatArray
 
-BINS = 20
-"""Bins of a number, of equally many original values where no values tie."""
+BINS = 20  # Bins of a number, of equally many original values where no values tie
 
 
 def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:

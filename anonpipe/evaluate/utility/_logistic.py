@@ -20,64 +20,36 @@ from scipy.special import expit
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray
 
-_RANK = 1e-9
-"""A column of the design is dependent where less than this share of its length is not in the others."""
+_RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
 
-_SETTLED = 1e-9
-"""Largest change of a probability in the last pass."""
+_SETTLED = 1e-9  # Largest change of a probability in the last pass
 
-_GROWING = 0.1
-"""A linear predictor that moves by this much while no probability does is on its way to infinity."""
+_GROWING = 0.1  # A linear predictor that moves by this much while no probability does is on its way to infinity
 
-_ROUNDING = 1e-13
-"""The likelihood of a record is known to about this."""
+_ROUNDING = 1e-13  # The likelihood of a record is known to about this
 
-_SHORTEST = 1e-6
-"""Steps are not halved below this share."""
+_SHORTEST = 1e-6  # Steps are not halved below this share
 
 _MOST_PASSES = 100
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    """Fitted probabilities.
+    """Fitted probabilities."""
 
-    Attributes
-    ----------
-    probabilities
-        Shape (n_rows,).
-    rank
-        Independent columns of the design, the constant included.
-    separated
-        Whether the likelihood has no maximum, because the design tells some
-        records of the two kinds apart without error. Coefficients then grow
-        for ever and mean nothing; the probabilities have limits all the same,
-        0 and 1 for the separated records, and are given to about 1e-9.
-    passes
-        Newton steps taken.
-    """
-
-    probabilities: FloatArray
-    rank: int
+    probabilities: FloatArray  # Shape (n_rows,)
+    rank: int  # Independent columns of the design, the constant included
+    # Whether the likelihood has no maximum, because the design tells some records of the two kinds apart without error.
+    # Coefficients then grow for ever and mean nothing; the probabilities have limits all the same, 0 and 1 for the
+    # separated records, and are given to about 1e-9.
     separated: bool
-    passes: int
+    passes: int  # Newton steps taken
 
 
 def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     """Maximise the likelihood by Newton's method with halved steps, without any penalty.
 
-    Parameters
-    ----------
-    design
-        Finite, the constant in the first column and columns of comparable
-        size after it, shape (n_rows, n_columns). Dependent columns are allowed.
-    ones
-        Which records are of the second kind; some are and some are not.
-
-    Raises
-    ------
-    InputError
-        No maximum, nor a limit, was reached.
+    Shapes: design (n_rows, n_columns).
 
     Notes
     -----

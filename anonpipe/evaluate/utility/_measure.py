@@ -17,38 +17,22 @@ class Measure:
     """One or several figures that are counted together.
 
     Direction, unit, source and audience stand in each `Measurement`.
-
-    Attributes
-    ----------
-    figures
-        Their names, `family.figure`, in the order in which the function gives
-        them. `compare` and gates know measures by these.
-    function
-        `function(tables) -> list of Measurement`; `function(tables, rng)`
-        where `draws`. It gives all figures of any tables, NaN with the reason
-        in `note` where there is nothing to measure.
-    draws
-        Whether it samples or trains, and knows its own baseline. Others are
-        counted on two halves of the original too, which is their baseline,
-        and on parts of the sample, from which their interval follows.
-    without_interval
-        Figures of which parts say nothing of the whole: in standard errors,
-        or per cent of what may be near zero.
     """
 
+    # Their names, `family.figure`, in the order in which the function gives them. `compare` and gates know measures by
+    # these.
     figures: tuple[str, ...]
+    # `function(tables) -> list of Measurement`; `function(tables, rng)` where `draws`. It gives all figures of any
+    # tables, NaN with the reason in `note` where there is nothing to measure.
     function: Callable[..., list[Measurement]]
+    # Whether it samples or trains, and knows its own baseline. Others are counted on two halves of the original too,
+    # which is their baseline, and on parts of the sample, from which their interval follows.
     draws: bool = False
+    # Figures of which parts say nothing of the whole: in standard errors, or per cent of what may be near zero
     without_interval: tuple[str, ...] = ()
 
     def of(self, tables: Tables, rng: np.random.Generator | None = None) -> list[Measurement]:
-        """The figures of two tables.
-
-        Raises
-        ------
-        AnonpipeError
-            The function gives other figures than the record says.
-        """
+        """The figures of two tables."""
         found = self.function(tables, rng) if self.draws else self.function(tables)
         if tuple(one.name for one in found) != self.figures:
             raise AnonpipeError(f"a measure gave other figures than {', '.join(self.figures)}; please report this")

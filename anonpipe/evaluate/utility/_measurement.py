@@ -15,86 +15,46 @@ Better = Literal["lower", "higher", "near baseline"]
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure that is a line: x and y of its points, and what the axes are.
+    """A figure that is a line: x and y of its points, and what the axes are."""
 
-    Attributes
-    ----------
-    title, x_title, y_title
-        Words for a picture.
-    x, y
-        Points of the release; of equal length.
-    baseline
-        y of the reference at the same x; empty for none.
-    """
-
+    # title, x_title, y_title: words for a picture
     title: str
     x_title: str
     y_title: str
+    # x, y: points of the release; of equal length
     x: tuple[float, ...]
     y: tuple[float, ...]
-    baseline: tuple[float, ...] = ()
+    baseline: tuple[float, ...] = ()  # y of the reference at the same x; empty for none
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measure of risk or utility of one release.
+    """A measure of risk or utility of one release."""
 
-    Attributes
-    ----------
-    name
-        Its key, stable between versions: `linkage.first`.
-    title
-        What it is, in words that a reader without the paper understands.
-    value
-        The figure; NaN where it is not defined, and `note` says why.
-    unit
-        Such as `share` (0 to 1), `sd`, `bits`; empty for a plain number.
-    better
-        Which direction is better for what it measures: less risk, or less
-        harm to analyses.
-    source
-        Paper, section and equation, or the tool's documentation.
-    low, high
-        Ends of its 95 % interval; None where the value is exact.
-    baseline, baseline_is
-        The same figure without the release's fault or merit (chance, the
-        original against itself, a hold-out), and what it is; None for none.
-    records, of
-        Records that it was measured on, and that there are. Equal: no sample.
-    note
-        Terms left out, assumptions, what it does not show.
-    parts
-        The figure by column, pair or subgroup: names and values.
-    curves
-        Lines that belong to it.
-    audience
-        Who may see it. A figure that tells of the original what a recipient
-        must not know (an original moment, a small subset) is the steward's,
-        and so is one of which nobody says anything.
-    columns
-        Of how many columns it is the figure; None where that does not matter.
-    worst
-        In which columns it is worst: for the steward, who sees it in the verdict.
-    """
-
-    name: str
-    title: str
-    value: float
-    unit: str
-    better: Better
-    source: str
+    name: str  # Its key, stable between versions: `linkage.first`
+    title: str  # What it is, in words that a reader without the paper understands
+    value: float  # The figure; NaN where it is not defined, and `note` says why
+    unit: str  # Such as `share` (0 to 1), `sd`, `bits`; empty for a plain number
+    better: Better  # Which direction is better for what it measures: less risk, or less harm to analyses
+    source: str  # Paper, section and equation, or the tool's documentation
+    # records, of: records that it was measured on, and that there are. Equal: no sample.
     records: int
     of: int
+    # low, high: ends of its 95 % interval; None where the value is exact
     low: float | None = None
     high: float | None = None
+    # baseline, baseline_is: the same figure without the release's fault or merit (chance, the original against itself,
+    # a hold-out), and what it is; None for none
     baseline: float | None = None
     baseline_is: str = ""
-    note: str = ""
-    parts: tuple[tuple[str, float], ...] = ()
-    curves: tuple[Curve, ...] = ()
+    note: str = ""  # Terms left out, assumptions, what it does not show
+    parts: tuple[tuple[str, float], ...] = ()  # The figure by column, pair or subgroup: names and values
+    curves: tuple[Curve, ...] = ()  # Lines that belong to it
+    # Who may see it. A figure that tells of the original what a recipient must not know (an original moment, a small
+    # subset) is the steward's, and so is one of which nobody says anything.
     audience: Audience | None = None
-    columns: int | None = None
-    worst: tuple[str, ...] = ()
+    columns: int | None = None  # Of how many columns it is the figure; None where that does not matter
+    worst: tuple[str, ...] = ()  # In which columns it is worst: for the steward, who sees it in the verdict
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):

@@ -17,35 +17,24 @@ from anonpipe.evaluate.utility._design import Design
 from anonpipe.evaluate.utility._formula import Model, NoFitError
 from anonpipe.types import FloatArray
 
-DEPENDENT = 1e-9
-"""A predictor of which the others leave no more than this share of its size is a sum of them."""
+DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 
-LARGE = 10.0
-"""A logistic coefficient, times its predictor's root mean square, that is on its way to infinity."""
+LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
 
-MOVING = 0.05
-"""Part of the largest change that a coefficient has in a direction to infinity, to be named."""
+MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 MOST_STEPS = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A fitted model.
+    """A fitted model."""
 
-    Attributes
-    ----------
-    coefficients, errors
-        Estimates and standard errors, shape (n_coefficients,); NaN for a
-        coefficient that the records do not determine.
-    degrees
-        Degrees of freedom of Student's distribution of the estimates; inf for
-        the normal one.
-    """
-
+    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN for a coefficient that the
+    # records do not determine
     coefficients: FloatArray
     errors: FloatArray
-    degrees: float
+    degrees: float  # Degrees of freedom of Student's distribution of the estimates; inf for the normal one
 
 
 def solve(model: Model, design: Design, table: str = "original") -> Solution:
@@ -57,23 +46,6 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
     is the same in all solutions; of a category without records, of a
     constant column beside an intercept, or of columns that add up, there are
     many.
-
-    Parameters
-    ----------
-    model
-        Which.
-    design
-        Its numbers.
-    table
-        What the reason calls the table: original or released.
-
-    Raises
-    ------
-    NoFitError
-        The response has one value, there are no events or too few records,
-        times of a Cox model are below 0 (those of 0 are allowed), or
-        the likelihood has no maximum: then coefficients can grow for ever, as
-        a predictor tells the outcomes apart.
 
     Examples
     --------
@@ -113,28 +85,13 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Orthogonal columns that span the predictors.
+    """Orthogonal columns that span the predictors."""
 
-    Attributes
-    ----------
-    columns
-        Shape (n_rows, rank), each of root mean square 1.
-    triangle
-        Predictors of the basis = columns @ triangle, shape (rank, rank).
-    places
-        Numbers of the predictors of the basis, shape (rank,).
-    determined
-        Whether the coefficient is the same in all solutions, shape
-        (n_coefficients,).
-    sizes
-        Root mean square of each predictor, or standard deviation where
-        centred, shape (n_coefficients,).
-    """
-
-    columns: FloatArray
-    triangle: FloatArray
-    places: npt.NDArray[np.int64]
-    determined: npt.NDArray[np.bool_]
+    columns: FloatArray  # Shape (n_rows, rank), each of root mean square 1
+    triangle: FloatArray  # Predictors of the basis = columns @ triangle, shape (rank, rank)
+    places: npt.NDArray[np.int64]  # Numbers of the predictors of the basis, shape (rank,)
+    determined: npt.NDArray[np.bool_]  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
+    # Root mean square of each predictor, or standard deviation where centred, shape (n_coefficients,)
     sizes: FloatArray
 
     @property

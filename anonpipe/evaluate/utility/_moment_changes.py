@@ -18,17 +18,14 @@ from anonpipe.evaluate.utility._terms_measured import NO_NUMBERS
 from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray, IntArray
 
-_MOST_PRODUCTS = 4_000_000_000
-"""Multiplications for fourth moments; more columns are measured on fewer records."""
+_MOST_PRODUCTS = 4_000_000_000  # Multiplications for fourth moments; more columns are measured on fewer records
 
-_MOST_NULLS = 0.5
-"""Share of nulls above which a column would take too many records from the moments of the others."""
+_MOST_NULLS = 0.5  # Share of nulls above which a column would take too many records from the moments of the others
 
 
 _MOST_ORDER = 8
 _MOST_TERMS = 2_000_000
-_NUMBERS = 1 << 22
-"""Products held at a time (32 MiB)."""
+_NUMBERS = 1 << 22  # Products held at a time (32 MiB)
 
 
 def moment_changes(

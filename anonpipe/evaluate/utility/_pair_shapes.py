@@ -21,11 +21,9 @@ from anonpipe.evaluate.utility._measurement import Measurement
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-BINS = 10
-"""Of equal width, into which a number is cut beside a category: as sdmetrics does."""
+BINS = 10  # Of equal width, into which a number is cut beside a category: as sdmetrics does
 
-MOST_TABLES = 200
-"""Cross tables that are counted; of more columns a keyed choice."""
+MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choice
 
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
@@ -139,18 +137,7 @@ def _codes(column: BothColumns) -> tuple[IntArray, int]:
 def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatArray, FloatArray]:
     """Differences of correlations over the records in which neither of a pair is null.
 
-    Parameters
-    ----------
-    old, new
-        Numbers of both tables, NaN for null, shapes (n_rows, width) and (n_released, width).
-    splits
-        Halves of the original.
-
-    Returns
-    -------
-    tuple of float64, shapes (width, width) and (n_splits, width, width)
-        Of the tables, and of the halves. NaN where the original has no
-        correlation, infinite where only the release has none.
+    Shapes: old, new (n_rows, width).
 
     Examples
     --------

@@ -19,8 +19,7 @@ from anonpipe.types import FloatArray
 _ONE_NUMBER = "there are not two columns of numbers or dates"
 
 
-_MOST_CELLS = 4_000_000
-"""Cells of a contingency table that is counted as a whole."""
+_MOST_CELLS = 4_000_000  # Cells of a contingency table that is counted as a whole
 
 
 def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import comb, isfinite, prod
 from typing import Any
 
+# Of one argument, with or without `np.` before them
 FUNCTIONS = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
-"""Of one argument, with or without `np.` before them."""
 CONTRASTS = ("Treatment", "Sum", "Diff", "Helmert", "Poly")
 SCALINGS = {"center": (), "standardize": ("center", "rescale", "ddof"), "scale": ("center", "rescale", "ddof")}
 SPLINES = {
@@ -66,11 +66,6 @@ class _Rules:
 def read_factor(code: str) -> ast.expr:
     """The syntax tree of one factor of a formula, all of it on the list.
 
-    Raises
-    ------
-    RefusedError
-        Something in it is not on the list; the text says what, and what is.
-
     Examples
     --------
     >>> ast.unparse(read_factor("np.log(Q('net pay'))"))
@@ -85,11 +80,6 @@ def read_factor(code: str) -> ast.expr:
 def read_condition(code: str) -> ast.expr:
     """The syntax tree of a condition, all of it on the list; names in backticks become Q('name').
 
-    Raises
-    ------
-    RefusedError
-        As `read_factor`.
-
     Examples
     --------
     >>> ast.unparse(read_condition("`net pay` > 3 and stage in ['I', 'II']"))
@@ -99,18 +89,7 @@ def read_condition(code: str) -> ast.expr:
 
 
 def check_terms(tree: Any) -> None:
-    """Refuse a formula that multiplies out to more than `MOST_TERMS` terms.
-
-    Parameters
-    ----------
-    tree
-        As patsy parses it: a node has `type`, `token` and `args`.
-
-    Raises
-    ------
-    RefusedError
-        It is larger, or deeper than patsy can take.
-    """
+    """Refuse a formula that multiplies out to more than `MOST_TERMS` terms."""
     try:
         many = _count_terms(tree, MOST_TERMS) > MOST_TERMS
     except RecursionError:

@@ -13,48 +13,27 @@ from anonpipe.evaluate.utility._check import checked_tables
 from anonpipe.evaluate.utility._logistic import fit_logistic
 from anonpipe.evaluate.utility._terms import checked_terms, column_codes, design, interaction_terms, numbers_of
 
-_MOST_NUMBERS = 50_000_000
-"""Numbers in the regression's table (400 MB)."""
+_MOST_NUMBERS = 50_000_000  # Numbers in the regression's table (400 MB)
 
 
 @dataclass(frozen=True)
 class Propensity:
-    """The propensity measure of a release.
+    """The propensity measure of a release."""
 
-    Attributes
-    ----------
-    value
-        U_p: mean squared difference of the fitted probability and the share
-        of released records; 0 (nothing tells them apart) to c (1 - c), which
-        is 1/4 for tables of equal size.
-    scaled
-        2N · U_p, N being the records of both tables: what the authors print.
-    expected
-        U_p to expect of records drawn again from the original's own
-        distribution: (rank - 1) (1 - c)² c / N.
-    ratio
-        value / expected, the pMSE ratio: about 1 for such records, 2 for a
-        second sample of the population, 0 for a copy; NaN where no column
-        varies.
-    records
-        N.
-    rank
-        Independent columns of the regression, the constant included.
-    dropped
-        Columns of the regression that follow from the others, constant ones
-        included, and that add nothing.
-    separated
-        Whether some records are told apart without error, so that the
-        likelihood has no maximum. `value` is then its limit.
-    """
-
+    # U_p: mean squared difference of the fitted probability and the share of released records; 0 (nothing tells them
+    # apart) to c (1 - c), which is 1/4 for tables of equal size
     value: float
-    scaled: float
+    scaled: float  # 2N · U_p, N being the records of both tables: what the authors print
+    # U_p to expect of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
     expected: float
+    # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
+    # NaN where no column varies
     ratio: float
-    records: int
-    rank: int
-    dropped: int
+    records: int  # N
+    rank: int  # Independent columns of the regression, the constant included
+    dropped: int  # Columns of the regression that follow from the others, constant ones included, and that add nothing
+    # Whether some records are told apart without error, so that the likelihood has no maximum. `value` is then its
+    # limit.
     separated: bool
 
 

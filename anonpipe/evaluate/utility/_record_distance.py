@@ -16,8 +16,8 @@ from anonpipe.evaluate.utility._terms_measured import NO_NUMBERS, Term, mean_of_
 from anonpipe.evaluate.utility._typed import Tables
 from anonpipe.types import FloatArray
 
+# Eigenvalues of the original below this are those of columns that add up: a ratio to them says nothing
 _SMALLEST = 1e-9
-"""Eigenvalues of the original below this are those of columns that add up: a ratio to them says nothing."""
 
 
 def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:

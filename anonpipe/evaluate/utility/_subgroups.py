@@ -62,8 +62,8 @@ def subgroup_changes(
     return found
 
 
+# Codes, shape (n_rows,), and numbers of the same records, shape (n_rows, width); NaN for nulls
 Side = tuple[FloatArray, FloatArray]
-"""Codes, shape (n_rows,), and numbers of the same records, shape (n_rows, width); NaN for nulls."""
 
 
 def _checked(codes: npt.ArrayLike, values: npt.ArrayLike) -> Side:

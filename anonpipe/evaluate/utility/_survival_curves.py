@@ -21,12 +21,11 @@ from anonpipe.evaluate.utility._terms_measured import MOST_PARTS
 from anonpipe.evaluate.utility._typed import BothColumns, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-RECORDS_OF_K, EVENTS_OF_K = 10, 1
-"""Times k that a group has records and events, or it has no curve of its own."""
+RECORDS_OF_K, EVENTS_OF_K = 10, 1  # Times k that a group has records and events, or it has no curve of its own
 
+# Share of a group's original records that are at risk where its curves are last compared: beyond it a step of one
+# record is larger than what is to be seen
 _STILL_AT_RISK = 0.1
-"""Share of a group's original records that are at risk where its curves are last compared: beyond it a step of one
-record is larger than what is to be seen."""
 
 _NO_SURVIVAL = (
     "the job declares no survival analysis: columns of roles survival_time and survival_status, or a Cox model of them"

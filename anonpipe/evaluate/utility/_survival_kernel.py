@@ -16,26 +16,7 @@ def curves_apart(
     groups: IntArray,
     last: FloatArray,
 ) -> FloatArray:
-    """Largest difference of both curves up to each group's last time.
-
-    Parameters
-    ----------
-    times
-        Ascending, those of both sides together.
-    events
-        Whether the event happened at that time; else the record is censored there.
-    sides
-        0 or 1.
-    groups
-        From 0 on.
-    last
-        Of each group the last time that is looked at.
-
-    Returns
-    -------
-    float64, shape (n_groups,)
-        NaN where a side has no record.
-    """
+    """Largest difference of both curves up to each group's last time."""
     count, rows = len(last), len(times)
     risk = np.zeros((2, count))
     for row in range(rows):

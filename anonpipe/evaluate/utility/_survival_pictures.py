@@ -26,51 +26,31 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_PANELS = 24
-"""Groups of an endpoint that are drawn."""
+MOST_PANELS = 24  # Groups of an endpoint that are drawn
 
 
 @dataclass(frozen=True)
 class SurvivalPanel:
-    """Both curves of all records, or of a group.
+    """Both curves of all records, or of a group."""
 
-    Attributes
-    ----------
-    column, group
-        Which; empty for all records.
-    times
-        At which both curves are told, the first being 0: multiples of a round step, between which k events lie.
-    original, released
-        Share that survives each.
-    records
-        Original ones, as they may be told.
-    """
-
+    # column, group: which; empty for all records
     column: str
     group: str
+    # At which both curves are told, the first being 0: multiples of a round step, between which k events lie
     times: tuple[float, ...]
+    # original, released: share that survives each
     original: tuple[float, ...]
     released: tuple[float, ...]
-    records: int
+    records: int  # Original ones, as they may be told
 
 
 @dataclass(frozen=True)
 class SurvivalPicture:
-    """The panels of an endpoint, the first of all records; groups that are too small have none.
+    """The panels of an endpoint, the first of all records; groups that are too small have none."""
 
-    Attributes
-    ----------
-    endpoint
-        Which.
-    panels
-        In the order of the columns.
-    left_out
-        Groups that could have been drawn, and are too many.
-    """
-
-    endpoint: Endpoint
-    panels: tuple[SurvivalPanel, ...]
-    left_out: int
+    endpoint: Endpoint  # Which
+    panels: tuple[SurvivalPanel, ...]  # In the order of the columns
+    left_out: int  # Groups that could have been drawn, and are too many
 
 
 def survival_pictures(

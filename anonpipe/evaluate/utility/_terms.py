@@ -57,13 +57,7 @@ def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[in
 
 
 def checked_terms(terms: Sequence[Sequence[int]], width: int, categories: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The same terms, if each is a choice of columns that exist, and categories are in it once.
-
-    Raises
-    ------
-    JobError
-        They are not, or there is no term.
-    """
+    """The same terms, if each is a choice of columns that exist, and categories are in it once."""
     checked = tuple(tuple(int(column) for column in term) for term in terms)
     for term in checked:
         if not term or not all(0 <= column < width for column in term):
@@ -77,11 +71,6 @@ def checked_terms(terms: Sequence[Sequence[int]], width: int, categories: Sequen
 
 def column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
     """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest.
-
-    Returns
-    -------
-    list of float64, each of shape (n_rows, numbers of the column)
-        A column with one value only has none.
 
     Examples
     --------
@@ -117,12 +106,7 @@ def numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> i
 
 
 def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> FloatArray:
-    """The constant, then the products of the numbers of each term's columns, in z-scores; 0 where constant.
-
-    Returns
-    -------
-    float64, shape (n_rows, 1 + numbers of all terms)
-    """
+    """The constant, then the products of the numbers of each term's columns, in z-scores; 0 where constant."""
     out = np.empty((len(coded[0]), 1 + numbers_of(terms, coded)), order="F")
     out[:, 0] = 1.0
     at = 1

@@ -10,11 +10,9 @@ import numpy as np
 from anonpipe.audience import Audience
 from anonpipe.evaluate.utility._measurement import Measurement
 
-MOST_PARTS = 20
-"""Parts that a measurement lists, the largest first."""
+MOST_PARTS = 20  # Parts that a measurement lists, the largest first
 
-LOST = math.inf
-"""Figure of a term that the original has, and the release has not."""
+LOST = math.inf  # Figure of a term that the original has, and the release has not
 
 NO_NUMBERS = "there is no column of numbers or dates"
 
@@ -37,23 +35,6 @@ def mean_of_terms(
     middle: bool = False,
 ) -> Measurement:
     """The mean of some sizes of changes, of which less is better.
-
-    Parameters
-    ----------
-    name, title, unit, source, audience
-        As in `Measurement`.
-    terms
-        Name and figure of each; NaN for those that the original does not
-        have, `LOST` for those that only the release has not.
-    records
-        That it was measured on.
-    nothing
-        Why there are no terms, where there are none.
-    note
-        What to say besides.
-    middle
-        Whether the value is the median, with the mean in the note, in place
-        of the mean with the median in the note.
 
     Examples
     --------

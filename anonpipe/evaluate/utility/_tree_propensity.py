@@ -15,36 +15,20 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True)
 class TreePropensity:
-    """The propensity measure with a tree.
+    """The propensity measure with a tree."""
 
-    Attributes
-    ----------
-    value
-        pMSE: mean squared difference of the share of released records in the
-        leaf of a record and that of all records; 0 (nothing tells them apart)
-        to c (1 - c), which is 1/4 for tables of equal size.
-    expected
-        Its mean with the labels of the records permuted: what the tree finds
-        where there is nothing to find.
-    ratio
-        value / expected; about 1 where nothing tells the tables apart. NaN
-        where no column varies.
-    low, high
-        Ends of the 95 % interval of the ratio that the number of permutations
-        leaves; `high` is infinite where even no chance finding is possible.
-    leaves
-        Of the tree.
-    permutations
-        Made.
-    """
-
+    # pMSE: mean squared difference of the share of released records in the leaf of a record and that of all records; 0
+    # (nothing tells them apart) to c (1 - c), which is 1/4 for tables of equal size
     value: float
+    # Its mean with the labels of the records permuted: what the tree finds where there is nothing to find
     expected: float
-    ratio: float
+    ratio: float  # value / expected; about 1 where nothing tells the tables apart. NaN where no column varies.
+    # low, high: ends of the 95 % interval of the ratio that the number of permutations leaves; `high` is infinite where
+    # even no chance finding is possible
     low: float
     high: float
-    leaves: int
-    permutations: int
+    leaves: int  # Of the tree
+    permutations: int  # Made
 
 
 def tree_propensity(

@@ -23,24 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BothColumns:
-    """A column in the original and in the release.
+    """A column in the original and in the release."""
 
-    Attributes
-    ----------
-    name, kind
-        As declared.
-    old, new
-        Numbers, days since 1970-01-01, or places in `levels`; NaN for nulls.
-        Shapes (n_rows,) and (n_released,).
-    levels
-        Categories of both tables; empty for numbers and dates.
-    """
-
+    # name, kind: as declared
     name: str
     kind: Kind
+    # old, new: numbers, days since 1970-01-01, or places in `levels`; NaN for nulls. Shapes (n_rows,) and
+    # (n_released,).
     old: FloatArray
     new: FloatArray
-    levels: tuple[Any, ...] = ()
+    levels: tuple[Any, ...] = ()  # Categories of both tables; empty for numbers and dates
 
     @property
     def known(self) -> tuple[FloatArray, FloatArray]:
@@ -50,28 +42,15 @@ class BothColumns:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The columns that are compared.
+    """The columns that are compared."""
 
-    Attributes
-    ----------
-    columns
-        In the order declared.
-    rows, released
-        Records of either table.
-    paired
-        Whether row i of the release stands for row i of the original.
-    least
-        k: what fewer records have in common is not looked at.
-    endpoints
-        Whose survival curves are compared.
-    """
-
-    columns: tuple[BothColumns, ...]
+    columns: tuple[BothColumns, ...]  # In the order declared
+    # rows, released: records of either table
     rows: int
     released: int
-    paired: bool
-    least: int = 1
-    endpoints: tuple[Endpoint, ...] = ()
+    paired: bool  # Whether row i of the release stands for row i of the original
+    least: int = 1  # k: what fewer records have in common is not looked at
+    endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:
@@ -129,24 +108,6 @@ def typed_tables(
     least: int = 1,
 ) -> Tables:
     """Columns of both tables as arrays.
-
-    Parameters
-    ----------
-    original, released
-        Numbers of any numeric type, dates as dates, timestamps or days since
-        1970-01-01 (not as text), categories of any type; nulls are allowed.
-    columns
-        Name and kind of those to take.
-    paired, least
-        See `Tables`.
-
-    Raises
-    ------
-    JobError
-        No columns, or one that a table does not have.
-    InputError
-        An empty table, values that are not of the kind or not finite, or
-        paired tables of different lengths.
 
     Examples
     --------

@@ -34,12 +34,11 @@ from anonpipe.evaluate.utility._typed import Tables, typed_tables
 if TYPE_CHECKING:
     import pandas as pd
 
-_BLOCKS = 10
-"""Parts of a sample whose figures give its interval."""
+_BLOCKS = 10  # Parts of a sample whose figures give its interval
 
-_LEAST_BLOCK = 50
-"""Records of a part below which there is no interval."""
+_LEAST_BLOCK = 50  # Records of a part below which there is no interval
 
+# All measures of utility, in the order of a report; a new one is a line here
 MEASURES: tuple[Measure, ...] = (
     _basic_statistics.MEASURE,
     _moment_changes.MEASURE,
@@ -54,7 +53,6 @@ MEASURES: tuple[Measure, ...] = (
     _pair_shapes.MEASURE,
     _survival_curves.MEASURE,
 )
-"""All measures of utility, in the order of a report; a new one is a line here."""
 
 _WITHOUT_INTERVAL = frozenset(name for measure in MEASURES for name in measure.without_interval)
 

@@ -18,8 +18,7 @@ from anonpipe.types import FloatArray, IntArray
 
 ListArray = npt.NDArray[np.int32]
 
-COLDEST = 1e-3
-"""Least temperature of a group, in units of that of all groups."""
+COLDEST = 1e-3  # Least temperature of a group, in units of that of all groups
 
 
 @nb.njit(cache=True, nogil=True)

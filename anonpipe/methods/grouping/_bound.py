@@ -25,23 +25,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     compare figures of the same points, usually z-scores. The result is rounded
     down by more than all rounding errors of the computation, about 1e-14 of it.
 
-    Parameters
-    ----------
-    features
-        Finite numbers up to 1e100 in size, shape (n_rows, width). The whole
-        table: the bound of a part says nothing about the whole.
-    k
-        Smallest size of a group, 1 to n_rows; 1 gives 0.
-
-    Returns
-    -------
-    float
-        Percent, 0 to 100; 0 where all records are equal.
-
-    Raises
-    ------
-    ValueError
-        `features` is not a finite matrix, or `k` is below 1 or above n_rows.
+    Shapes: features (n_rows, width).
 
     Notes
     -----

@@ -8,8 +8,7 @@ import numpy as np
 from anonpipe.methods.grouping._divergence_kernel import entropy, jensen_shannon, ordered_distance, total_variation
 from anonpipe.types import FloatArray, IntArray
 
-CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)
-"""Rows of what `class_figures` gives."""
+CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `class_figures` gives
 
 
 @nb.njit(cache=True, nogil=True)

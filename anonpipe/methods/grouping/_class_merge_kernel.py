@@ -11,32 +11,17 @@ from anonpipe.kernels.distance import squared_distances
 from anonpipe.methods.grouping._divergence_kernel import entropy, ordered_distance, rounded, total_variation
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-HELP = 0.1
-"""A merger that only helps is taken where it costs less than this share of the cheapest that mends."""
+HELP = 0.1  # A merger that only helps is taken where it costs less than this share of the cheapest that mends
 
 
 class Limits(NamedTuple):
-    """What a group must fulfil.
+    """What a group must fulfil."""
 
-    Attributes
-    ----------
-    distinct
-        Fewest classes that occur; 1 asks for no more.
-    entropy
-        Least entropy in natural units; 0 asks for none.
-    t
-        Largest distance from `shares`; 1 allows any.
-    ordered
-        Whether the distance is the ordered one, else total variation.
-    shares
-        Share of each class in the whole table, shape (n_classes,).
-    """
-
-    distinct: float
-    entropy: float
-    t: float
-    ordered: bool
-    shares: FloatArray
+    distinct: float  # Fewest classes that occur; 1 asks for no more
+    entropy: float  # Least entropy in natural units; 0 asks for none
+    t: float  # Largest distance from `shares`; 1 allows any
+    ordered: bool  # Whether the distance is the ordered one, else total variation
+    shares: FloatArray  # Share of each class in the whole table, shape (n_classes,)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -21,35 +21,24 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 class Partial(NamedTuple):
-    """The partial tree; the arrays change in place.
+    """The partial tree; the arrays change in place."""
 
-    Attributes
-    ----------
-    features, classes, shares
-        Shapes (n, width), (n,) and (n_classes,).
-    parent, child, sibling
-        Parent, last child and next older child of the same parent, or -1, (n,).
-    hood, degree, distance
-        Vertices of each hood by degree of separation, squared distance and
-        row, shapes (n, b - 2); the first `filled` (n,) of them are in use.
-    counts
-        Class counts of each hood and its owner, shape (n, n_classes).
-    divergence
-        Divergence of B(e) for an edge from u to a record of class c, shape (n, n_classes).
-    """
-
+    # features, classes, shares: shapes (n, width), (n,) and (n_classes,)
     features: FloatArray
     classes: IntArray
     shares: FloatArray
+    # parent, child, sibling: parent, last child and next older child of the same parent, or -1, (n,)
     parent: IntArray
     child: IntArray
     sibling: IntArray
+    # hood, degree, distance: vertices of each hood by degree of separation, squared distance and row, shapes (n, b -
+    # 2); the first `filled` (n,) of them are in use
     hood: IntArray
     degree: IntArray
     distance: FloatArray
     filled: IntArray
-    counts: FloatArray
-    divergence: FloatArray
+    counts: FloatArray  # Class counts of each hood and its owner, shape (n, n_classes)
+    divergence: FloatArray  # Divergence of B(e) for an edge from u to a record of class c, shape (n, n_classes)
 
 
 @nb.njit(cache=True, nogil=True)

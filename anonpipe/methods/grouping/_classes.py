@@ -6,22 +6,13 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
-MOST_CODES = 100_000
-"""Counts are kept for every code up to the largest: codes beyond are meant for something else."""
+MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
 def compound_classes(classes: IntArray) -> IntArray:
     """One class of several: every combination that occurs is a class of its own.
 
-    Parameters
-    ----------
-    classes
-        Codes, shape (n_rows, n_attributes).
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Codes 0 to n_combinations - 1, in the order of the combinations.
+    Shapes: classes (n_rows, n_attributes).
 
     References
     ----------
@@ -49,14 +40,7 @@ def class_shares_of(classes: IntArray) -> FloatArray:
 def checked_classes(
     classes: IntArray | None, shares: FloatArray | None, n_rows: int, method: str
 ) -> tuple[IntArray, FloatArray]:
-    """Classes as int64 and their shares in the whole table, once it is sure that they fit.
-
-    Raises
-    ------
-    ValueError
-        Classes are missing, not whole numbers from 0 of shape (n_rows,), or
-        have no share; or the shares are not positive numbers of sum 1.
-    """
+    """Classes as int64 and their shares in the whole table, once it is sure that they fit."""
     if classes is None:
         raise ValueError(f"{method} needs classes: the class of each record, codes from 0, shape ({n_rows},)")
     classes = np.asarray(classes)
@@ -84,13 +68,7 @@ def checked_classes(
 
 
 def checked_alpha(alpha: float) -> float:
-    """The weight of distances against classes, if it is one.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is not a number from 0 to 1.
-    """
+    """The weight of distances against classes, if it is one."""
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; give a number from 0 (classes alone) to 1 (distances alone)")
     return float(alpha)

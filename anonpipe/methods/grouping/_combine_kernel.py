@@ -27,17 +27,7 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
     idea is that of partition crossover, Whitley, Hains and Howe 2009,
     doi:10.1145/1569901.1570026, for the travelling salesman.
 
-    Parameters
-    ----------
-    first, second
-        Groups of each record, shape (n,).
-    first_scatter, second_scatter
-        Scatter of each group. Where the sums are equal, the first is taken.
-
-    Returns
-    -------
-    int64, shape (n,)
-        0 to n_groups - 1, in the order of the groups' first records.
+    Shapes: first, second (n,).
 
     Examples
     --------

@@ -34,30 +34,7 @@ def crest_per_class(
     *every* grouping, often one record alone: the released points are no
     longer k-anonymous, and attacks on them must be measured.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    classes
-        Codes from 0, shape (n_rows, n_attributes).
-    rng
-        Handed on to `cluster`; nothing is drawn from it.
-    block_rows
-        See `cluster`.
-    alpha, neighbours
-        See `crest`.
-
-    Returns
-    -------
-    int64, shape (n_rows, n_attributes)
-        Group of each record in the grouping of each attribute.
-
-    Raises
-    ------
-    ValueError
-        `classes` has another shape, or see `cluster`.
+    Shapes: features (n_rows, width); classes (n_rows, n_attributes).
 
     References
     ----------

@@ -72,12 +72,6 @@ def cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int
 
     The four ways are tried in the order of the paper. A Steiner vertex that
     is needed is called `steiner`.
-
-    Returns
-    -------
-    int
-        Steiner vertices added, 0 or 1; -1 where no way fits, which only
-        happens at a Steiner vertex.
     """
     u = candidate(part, records, n, k, links)
     root_at(part, u, n, links)

@@ -23,22 +23,7 @@ def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: i
     mean of all records is taken for rounding. The last group is never given
     up.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    labels
-        Group of each record, 0 to n_groups - 1, every one in use.
-    turn
-        Numbers of the groups in the order in which they are tried.
-    most
-        Largest size that a group may reach.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        New labels, 0 to n_groups - 1, in the order of the old ones. No group is
-        smaller than before; time O(n·w·groups).
+    Shapes: features (n_rows, width).
 
     Examples
     --------

@@ -9,8 +9,7 @@ from anonpipe.kernels.distance import squared_distances
 from anonpipe.methods.grouping._scatter_kernel import group_scatters
 from anonpipe.types import FloatArray, IntArray
 
-TOLERANCE = 1e-12
-"""Smallest gain that counts, in units of the mean squared distance to the mean of all records."""
+TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared distance to the mean of all records
 
 
 @nb.njit(cache=True, nogil=True)

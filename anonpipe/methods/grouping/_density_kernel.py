@@ -10,8 +10,7 @@ from anonpipe.methods.grouping._mdav_kernel import join_nearest
 from anonpipe.methods.grouping._scatter_kernel import scatter_times_size
 from anonpipe.types import FloatArray, IntArray
 
-KNOWN = 2
-"""Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave."""
+KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave
 
 
 @nb.njit(cache=True, nogil=True)

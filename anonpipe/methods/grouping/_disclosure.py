@@ -14,47 +14,29 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class ClassDisclosure:
-    """How far the classes inside groups tell the class of a record.
+    """How far the classes inside groups tell the class of a record."""
 
-    Attributes
-    ----------
-    n_rows, n_groups
-        Number of records and of groups.
-    chi_square
-        Mean over groups of the chi-square of their class counts against the
-        shares of the whole table (Li and Sarkar 2013, eq. 13).
-    mean_divergence, largest_divergence
-        Jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole
-        table: mean over *records* (eq. 7), and the largest.
-    homogeneous_share
-        Share of records in groups with one sensitive value.
-    groups_with_a_single
-        Number of groups in which a class has one record only: who knows all
-        others of the group, or is that record, learns from it.
-    single_records
-        Number of records that are the only one of their class in their group
-        (Li and Sarkar 2013, section 7): who knows one of its group and its
-        class has found it.
-    smallest_distinct
-        Fewest classes in a group: the grouping is distinctly l-diverse up to
-        this l.
-    smallest_entropy_l
-        exp of the least entropy: entropy l-diverse up to this l.
-    largest_total_variation, largest_ordered
-        Largest distance of a group from the whole table, 0 to 1: t-close down
-        to this t, for classes without order and for ordered ones.
-    """
-
+    # n_rows, n_groups: number of records and of groups
     n_rows: int
     n_groups: int
+    # Mean over groups of the chi-square of their class counts against the shares of the whole table (Li and Sarkar
+    # 2013, eq. 13).
     chi_square: float
+    # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
+    # mean over *records* (eq. 7), and the largest.
     mean_divergence: float
     largest_divergence: float
-    homogeneous_share: float
+    homogeneous_share: float  # Share of records in groups with one sensitive value
+    # Number of groups in which a class has one record only: who knows all others of the group, or is that record,
+    # learns from it
     groups_with_a_single: int
+    # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
+    # one of its group and its class has found it
     single_records: int
-    smallest_distinct: int
-    smallest_entropy_l: float
+    smallest_distinct: int  # Fewest classes in a group: the grouping is distinctly l-diverse up to this l
+    smallest_entropy_l: float  # exp of the least entropy: entropy l-diverse up to this l
+    # largest_total_variation, largest_ordered: largest distance of a group from the whole table, 0 to 1: t-close down
+    # to this t, for classes without order and for ordered ones
     largest_total_variation: float
     largest_ordered: float
 
@@ -85,25 +67,7 @@ class ClassDisclosure:
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:
     """Measure how the sensitive values in groups differ from those of the whole table.
 
-    Parameters
-    ----------
-    labels
-        Group of each record, whole numbers, shape (n_rows,), n_rows >= 1.
-    classes
-        Class of each record, codes from 0, shape (n_rows,); in their order
-        for `largest_ordered` to mean anything.
-    class_shares
-        Share of each class in the whole table, where the records are a part
-        of one; None takes the shares in `classes`.
-
-    Returns
-    -------
-    ClassDisclosure
-
-    Raises
-    ------
-    ValueError
-        The arguments do not fit each other.
+    Shapes: labels (n_rows,); classes (n_rows,).
 
     References
     ----------

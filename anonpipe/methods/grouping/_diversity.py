@@ -44,43 +44,7 @@ def constrain_classes(
     Time O(wrong groups · groups · (width + n_classes)), memory
     O(n_rows + groups·(width + n_classes)).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    labels
-        Group of each record, whole numbers, shape (n_rows,).
-    classes
-        Class of each record, codes from 0, shape (n_rows,); in their order
-        for distance "ordered".
-    l_diversity
-        l, 1 or more; None asks for none.
-    diversity
-        "distinct": l classes occur in every group. "entropy": the entropy of
-        a group's classes is log(l) or more, as if l classes were equally
-        frequent.
-    t_closeness
-        t, 0 to 1, the largest distance of a group's class shares from
-        `class_shares`; None asks for none.
-    distance
-        "total_variation" for classes without order, "ordered" for numbers and
-        ordered classes: the earth mover's distance with neighbouring classes
-        equally far apart and the first and the last at distance 1.
-    class_shares
-        Share of each class in the whole table, where `features` are a part of
-        one; None takes the shares in `classes`.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of the labels.
-
-    Raises
-    ------
-    ValueError
-        An argument does not fit, or no limit is given.
-    InfeasibleError
-        All records in one group would break a limit.
+    Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
 
     References
     ----------
@@ -156,14 +120,7 @@ def unreachable(
 ) -> str | None:
     """Why no grouping of these records can keep the limits: as one group they break one. None where they keep all.
 
-    Parameters
-    ----------
-    counts
-        Records of each class, shape (n_classes,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-    l_diversity, diversity, t_closeness, distance
-        As for `constrain_classes`.
+    Shapes: counts (n_classes,); class_shares (n_classes,).
 
     Examples
     --------

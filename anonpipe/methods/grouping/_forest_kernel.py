@@ -18,13 +18,6 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     The root of a small tree is linked to the record nearest to it in another
     tree. Records are passed in row order, again and again; each that is the
     root of a small tree then is linked.
-
-    Returns
-    -------
-    parent : int64, shape (n_rows,)
-        The record that each is linked to, -1 for a root.
-    tree : int64, shape (n_rows,)
-        The root of each record's tree.
     """
     n = features.shape[0]
     columns = gather_columns(features, np.arange(n))

@@ -10,8 +10,8 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping._fill_kernel import fill_small
 from anonpipe.types import FloatArray, IntArray
 
+# Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
 SAME = 1e-9
-"""Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one."""
 
 
 @nb.njit(cache=True, nogil=True)

@@ -17,23 +17,7 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     to the mean of all. The figure depends on the scale of the columns: say
     which one it was measured on (usually z-scores).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    labels
-        Group of each record, 0 to n_groups - 1, shape (n_rows,).
-
-    Returns
-    -------
-    float
-        Percent, 0 to 100; 0 where all records are equal.
-
-    Raises
-    ------
-    ValueError
-        The shapes do not fit each other, the points are not finite, or a
-        label is not a whole number from 0 to n_rows - 1.
+    Shapes: features (n_rows, width); labels (n_rows,).
 
     References
     ----------

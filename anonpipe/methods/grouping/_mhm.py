@@ -15,8 +15,7 @@ from anonpipe.methods.grouping._paths_kernel import cut_path, nearest_next
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
-GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}
-"""Methods whose groups a path may follow; npn goes without."""
+GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}  # Methods whose groups a path may follow; npn goes without
 
 
 class MhmOptions(GroupingOptions):
@@ -107,15 +106,7 @@ def mhm(
 
 
 def chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
-    """The same groups in another order: always on to the nearest centroid that is left.
-
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-    order, starts
-        The groups, as `sort_groups` gives them.
-    """
+    """The same groups in another order: always on to the nearest centroid that is left."""
     sizes = np.diff(starts)
     centroids = np.add.reduceat(features[order], starts[:-1], axis=0) / sizes[:, None]
     n_groups = len(sizes)

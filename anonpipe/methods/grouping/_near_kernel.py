@@ -27,19 +27,7 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     The idea that a neighbour's neighbour is likely one, too, is Dong, Moses
     and Li 2011, doi:10.1145/1963405.1963487; here nothing is drawn at random.
 
-    Parameters
-    ----------
-    features
-        Finite, C order, shape (n, width).
-    count
-        Length of the lists; shorter where there are fewer other points.
-    block
-        Points of a block, on average, in which all are compared with all.
-
-    Returns
-    -------
-    int32, shape (n, min(count, n - 1))
-        No point is in its own list, and none in a list twice; ties by number.
+    Shapes: features (n, width).
 
     Examples
     --------
@@ -122,15 +110,7 @@ def ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray)
 
 @nb.njit(cache=True, nogil=True)
 def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
-    """Lists in which j is one of i's wherever i is one of j's.
-
-    Returns
-    -------
-    starts : int64, shape (n + 1,)
-        `others[starts[i] : starts[i + 1]]` is the list of point i.
-    others : int32
-        First i's own list in its order, then those that name i, by number.
-    """
+    """Lists in which j is one of i's wherever i is one of j's."""
     n = near.shape[0]
     starts = np.zeros(n + 1, dtype=np.int64)
     for i in range(n):

@@ -13,8 +13,8 @@ def _quick_for_true(value: Any) -> Any:
     return "quick" if value is True else value
 
 
+# True and quick are the same job: they must draw the same noise
 Refine = Annotated[Literal[False, "quick", "normal", "thorough"], BeforeValidator(_quick_for_true)]
-"""True and quick are the same job: they must draw the same noise."""
 
 
 class GroupingOptions(MethodOptions):

@@ -17,13 +17,6 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
     mean of all records. It goes to the nearest record of the same group that it
     has not visited; from the last one of a group to the nearest of the next
     group. Ties go to the lower row.
-
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-    order, starts
-        The groups, as `sort_groups` gives them; one group for a free walk.
     """
     path = np.empty(features.shape[0], dtype=np.int64)
     here = furthest_from_mean(features, order[starts[0] : starts[1]])

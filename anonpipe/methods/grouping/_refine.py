@@ -49,48 +49,7 @@ def refine(
     in the rows: in a sweep each group tries one step. Memory is a small
     multiple of that of the points.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    labels
-        Group of each record, 0 to n_groups - 1, shape (n_rows,); every group
-        has at least k.
-    k
-        Smallest size of a group.
-    effort
-        How many runs and sweeps, see `EFFORTS`: "quick", "normal" or "thorough".
-    rng
-        Thorough draws from it what is tried in which order; the others try in
-        an order that is the same every time, and draw nothing.
-    progress
-        Called with the fraction done, 0 to 1, now and then.
-    seconds
-        Ends the sweeps early, with a warning. A descent and a count follow,
-        which take some microseconds a row; the groups depend on the speed of
-        the machine.
-    block_rows
-        Records, on average, of the blocks in which the search for near groups
-        begins, 1 or more; it goes on across their borders.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        New labels, 0 to n_groups - 1, for groups of k to 2k - 1 records.
-
-    Raises
-    ------
-    ValueError
-        The points are not a finite matrix, k or block_rows is below 1, the
-        seconds are negative, the effort is unknown, or effort "thorough" has
-        no rng.
-    AnonpipeError
-        A group of `labels` is under k, or a record has none.
-
-    Warns
-    -----
-    UserWarning
-        The `seconds` were over before the sweeps.
+    Shapes: features (n_rows, width); labels (n_rows,).
 
     References
     ----------

@@ -23,63 +23,39 @@ from anonpipe.types import FloatArray, IntArray
 
 ListArray = npt.NDArray[np.int32]
 
-LAYOUT_GROUPS = 64
-"""Groups whose records are kept side by side in memory."""
+LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 
-BLOCK_ROWS = 640
-"""Records of the blocks in which the search for near groups begins."""
+BLOCK_ROWS = 640  # Records of the blocks in which the search for near groups begins
 
+# Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
 HOT, COLD = 0.5, 0.05
-"""Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid."""
 
-EVERY = 5
-"""Sweeps of steps before one of whole groups."""
+EVERY = 5  # Sweeps of steps before one of whole groups
 
-FRESH = 1_000
-"""Sweeps after which near groups and temperatures are found again."""
+FRESH = 1_000  # Sweeps after which near groups and temperatures are found again
 
+# Sweeps times records of one call of the kernel, some tenths of a second: how often the time is watched
 SLICE = 1_000_000
-"""Sweeps times records of one call of the kernel, some tenths of a second: how often the time is watched."""
 
-FINEST = 0.001
-"""Smallest share of all sweeps after which progress is told."""
+FINEST = 0.001  # Smallest share of all sweeps after which progress is told
 
-LONG = 0.15
-"""Share of a start's sweeps that its first run takes, where there are several starts."""
+LONG = 0.15  # Share of a start's sweeps that its first run takes, where there are several starts
 
-SETTLING = 2
-"""Most descents at the end, each with near groups found again."""
+SETTLING = 2  # Most descents at the end, each with near groups found again
 
-LEAST = 1e-14
-"""Smallest gain of a step, in units of the mean squared distance to the mean of all records."""
+LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How far a local search goes.
+    """How far a local search goes."""
 
-    Attributes
-    ----------
-    runs
-        How often the groups are annealed: in large tables, and in small ones.
-    trials
-        Runs times sweeps times records, for tables in between.
-    sweeps
-        In each run; in a sweep every group tries one step.
-    near
-        Near groups of each group.
-    draws
-        Whether the keys of the runs are drawn, else they are 0, 1, 2, ...
-    starts
-        How often, at most, the given groups are begun with again. In large
-        tables, where chance evens out, always once.
-    """
-
-    runs: tuple[int, int]
-    trials: int
-    sweeps: int
-    near: int
-    draws: bool
+    runs: tuple[int, int]  # How often the groups are annealed: in large tables, and in small ones
+    trials: int  # Runs times sweeps times records, for tables in between
+    sweeps: int  # In each run; in a sweep every group tries one step
+    near: int  # Near groups of each group
+    draws: bool  # Whether the keys of the runs are drawn, else they are 0, 1, 2,
+    # How often, at most, the given groups are begun with again. In large tables, where chance evens out, always once.
     starts: int = 1
 
     def plan(self, rows: int) -> tuple[int, int]:
@@ -120,17 +96,7 @@ class Clock:
 
 
 def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
-    """Records in an order that keeps near groups together, all groups under 2k.
-
-    Returns
-    -------
-    x : float64, shape (n_rows, width)
-        Points in the new order, less their mean: rounding depends on the spread only.
-    home : int64, shape (n_rows,)
-        Their groups.
-    order : int64, shape (n_rows,)
-        Their row numbers.
-    """
+    """Records in an order that keeps near groups together, all groups under 2k."""
     order, starts = sort_groups(labels)
     if np.diff(starts).max() >= 2 * k:
         labels = split_large(features, order, starts, k)

@@ -46,6 +46,7 @@ from anonpipe.methods.grouping._sizes import count_groups
 from anonpipe.methods.record import Grouping, by_name
 from anonpipe.types import FloatArray, IntArray
 
+# All of them by name; a new one is a line here
 METHODS: dict[str, Grouping] = by_name(
     Grouping,
     (
@@ -81,7 +82,6 @@ METHODS: dict[str, Grouping] = by_name(
         _optimal_univariate,
     ),
 )
-"""All of them by name; a new one is a line here."""
 
 
 def cluster(
@@ -97,44 +97,7 @@ def cluster(
 ) -> IntArray:
     """Group records by a method of `METHODS`, and count the groups whatever the method promises.
 
-    Parameters
-    ----------
-    features
-        Finite numbers up to 1e100 in size, shape (n_rows, width), n_rows >= k.
-        Not changed.
-    k
-        Smallest size of a group, 1 or more.
-    method
-        A key of `METHODS`.
-    rng
-        For methods that draw.
-    block_rows
-        Run the method inside blocks of near records of at most this size (see
-        `anonpipe.kernels.blocks.block_order`), at least 2k where it
-        splits anything: time is then linear in the rows. None treats the table
-        as one block.
-    classes
-        For methods that need them: the class of each record, codes from 0,
-        shape (n_rows,). `compound_classes` makes one of several.
-    class_shares
-        Share of each class in the whole table, where `features` are a part of
-        one; None takes the shares in `classes`.
-    options
-        The method's own, see `METHODS[method].takes`.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, every one in use.
-
-    Raises
-    ------
-    ValueError
-        Unknown method or option, points that are not a finite matrix, k below
-        1 or above n_rows, an option out of its range, or classes that are
-        missing, not needed or do not fit.
-    AnonpipeError
-        The method broke its promise: a group under k, a record without group.
+    Shapes: features (n_rows, width); classes (n_rows,).
 
     Examples
     --------

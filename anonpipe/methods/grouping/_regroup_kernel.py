@@ -12,38 +12,19 @@ from anonpipe.types import FloatArray, IntArray
 
 
 class Groups(NamedTuple):
-    """Groups of k to 2k - 1 records; the arrays change in place.
+    """Groups of k to 2k - 1 records; the arrays change in place."""
 
-    Attributes
-    ----------
-    k
-        Smallest size of a group, 2 or more.
-    x
-        Points, shape (n, width).
-    home
-        Group of each record, shape (n,).
-    place
-        Where a record stands among the members of its group, shape (n,).
-    sizes, centroids
-        Of each group, shapes (n_groups,) and (n_groups, width). Size 0 is a
-        group that is no more, or not yet.
-    members
-        Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1).
-    reach
-        Distance of each record to its centroid, shape (n,).
-    radius
-        Largest reach in each group, shape (n_groups,).
-    """
-
-    k: int
-    x: FloatArray
-    home: IntArray
-    place: IntArray
+    k: int  # Smallest size of a group, 2 or more
+    x: FloatArray  # Points, shape (n, width)
+    home: IntArray  # Group of each record, shape (n,)
+    place: IntArray  # Where a record stands among the members of its group, shape (n,)
+    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0 is a group that is no more, or
+    # not yet.
     sizes: IntArray
     centroids: FloatArray
-    members: IntArray
-    reach: FloatArray
-    radius: FloatArray
+    members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)
+    reach: FloatArray  # Distance of each record to its centroid, shape (n,)
+    radius: FloatArray  # Largest reach in each group, shape (n_groups,)
 
 
 def open_groups(x: FloatArray, home: IntArray, k: int) -> Groups:

@@ -18,19 +18,7 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
 
     Parts are put together by joining their results and keeping the smallest.
 
-    Parameters
-    ----------
-    features
-        The part, finite, shape (n_rows, width).
-    queries
-        Finite, shape (n_queries, width).
-    count
-        How many to keep, 1 or more.
-
-    Returns
-    -------
-    float64, shape (n_queries, count)
-        inf where the part has fewer records.
+    Shapes: features (n_rows, width); queries (n_queries, width).
 
     Examples
     --------
@@ -44,19 +32,12 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
 
 @dataclass(frozen=True)
 class LossBound:
-    """What no grouping can lose less than.
+    """What no grouping can lose less than."""
 
-    Attributes
-    ----------
-    percent
-        The bound: of all records exactly, or the lower end of a one-sided
-        interval of `CONFIDENCE` where a sample was measured.
-    sampled
-        Records measured against all others; None for all of them.
-    """
-
+    # The bound: of all records exactly, or the lower end of a one-sided interval of `CONFIDENCE` where a sample was
+    # measured
     percent: float
-    sampled: int | None
+    sampled: int | None  # Records measured against all others; None for all of them
 
 
 def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatter: float) -> LossBound:
@@ -68,17 +49,6 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
     scatter within any groups of k or more. The sum over all records is
     estimated from a random sample of them; missing a rare outlier makes the
     bound smaller, not wrong.
-
-    Parameters
-    ----------
-    distances
-        Shape (n_measured, k), ascending.
-    k
-        Smallest size of a group.
-    n_rows
-        Records of the table.
-    total_scatter
-        Sum of squared distances to the mean.
 
     Examples
     --------

@@ -8,21 +8,12 @@ import numpy as np
 from anonpipe.kernels.distance import squared_distances
 from anonpipe.types import FloatArray
 
-_TILE = 512
-"""Records whose columns are turned at a time; with their distances they stay in the fastest cache."""
+_TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
 
 
 @nb.njit(cache=True, nogil=True)
 def keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
-    """Write the smallest squared distances of each query to all points, ascending.
-
-    Parameters
-    ----------
-    features, queries
-        Shapes (n, width) and (m, width).
-    kept
-        Shape (m, count), full of inf.
-    """
+    """Write the smallest squared distances of each query to all points, ascending."""
     columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
     last = kept.shape[1] - 1
     for low in range(0, features.shape[0], _TILE):

@@ -11,23 +11,6 @@ from anonpipe.types import IntArray
 def count_groups(labels: IntArray, n_rows: int, k: int, source: str) -> IntArray:
     """Size of every group, shape (n_groups,), if the grouping keeps its promise.
 
-    Parameters
-    ----------
-    labels
-        Group of each record.
-    n_rows
-        Records that must have one.
-    k
-        Smallest size of a group.
-    source
-        What made the groups, for the message.
-
-    Raises
-    ------
-    AnonpipeError
-        A record has no group, a label in 0 to n_groups - 1 is unused, or a
-        group is under k.
-
     Examples
     --------
     >>> count_groups(np.array([0, 1, 1, 0]), 4, 2, "example").tolist()

@@ -73,15 +73,6 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 def principal_axes(features: FloatArray) -> FloatArray:
     """Unit vectors in columns, in descending order of the singular values of the centred points.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-
-    Returns
-    -------
-    float64, shape (width, width)
-
     Examples
     --------
     >>> principal_axes(np.array([[0.0, 0.0], [2.0, -1.0], [0.0, 0.0], [-2.0, 1.0]])).round(3).tolist()

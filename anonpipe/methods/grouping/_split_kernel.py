@@ -15,20 +15,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
 
     A group is cut across its principal direction at a multiple of k near its
     middle, and so on with the parts. No cut raises the within-group scatter.
-
-    Parameters
-    ----------
-    features
-        Shape (n, width).
-    order, starts
-        Records by group, as `sort_groups` gives them; every group has k or more.
-    k
-        Smallest size of a part.
-
-    Returns
-    -------
-    int64, shape (n,)
-        From 0 on, in the order of the groups.
     """
     labels = np.empty(order.shape[0], dtype=np.int64)
     order = order.copy()

@@ -25,29 +25,16 @@ from anonpipe.types import IntArray
 
 ListArray = npt.NDArray[np.int32]
 
-NONE, MOVE = -2, -1
-"""No step, or a move, in place of the partner in a swap."""
+NONE, MOVE = -2, -1  # No step, or a move, in place of the partner in a swap
 
-TOLERANCE = 1e-12
-"""Smallest gain of a step, in units of the squared sum of the two radii."""
+TOLERANCE = 1e-12  # Smallest gain of a step, in units of the squared sum of the two radii
 
-PATIENCE = 100
-"""Most steps of a descent, in units of the groups: the end even where rounding would go in circles."""
+PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even where rounding would go in circles
 
 
 @nb.njit(cache=True, nogil=True)
 def best_step(groups: Groups, a: int, b: int, limit: float) -> tuple[float, int, int]:
-    """The move or swap between a and b that adds least to the scatter, if less than `limit`.
-
-    Returns
-    -------
-    added : float
-        What it adds; `limit` where there is no such step.
-    i : int
-        The record of a in a swap, the one that moves in a move, NONE.
-    partner : int
-        The record of b in a swap, MOVE or NONE.
-    """
+    """The move or swap between a and b that adds least to the scatter, if less than `limit`."""
     n_a, n_b = groups.sizes[a], groups.sizes[b]
     apart = np.sqrt(squared_distance(groups.centroids[a], groups.centroids[b]))
     h = n_a * n_b / (n_a + n_b)
@@ -148,16 +135,7 @@ def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArr
     into the queue, and leaves when a full turn has brought nothing. A pair is
     passed over where neither has changed since it was last looked at.
 
-    Parameters
-    ----------
-    groups
-        Changed in place.
-    starts, others
-        Near groups, as `both_ways` gives them.
-    changed
-        1 for groups to begin with, else 0, shape (n_groups,); overwritten.
-    least
-        No gain below it counts.
+    Shapes: changed (n_groups,).
     """
     count = groups.sizes.shape[0]
     queue = np.flatnonzero(changed)

@@ -30,28 +30,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     Time O(wrong groups · groups · width) and, of n records in a group that is
     cut again, O(n² / k · width); memory O(n_rows + groups · width).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    labels
-        Group of each record, whole numbers, shape (n_rows,).
-    units
-        Unit of each record, whole numbers, shape (n_rows,).
-    k
-        Fewest units of a group.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        Labels or units are not as described.
-    InfeasibleError
-        There are fewer than k units.
+    Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
 
     References
     ----------
@@ -84,12 +63,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
 def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
     """How many units each group has records of, shape (n_groups,).
 
-    Parameters
-    ----------
-    labels
-        Group of each record, 0 to n_groups - 1, shape (n_rows,).
-    units
-        Unit of each record, 0 to n_units - 1, shape (n_rows,).
+    Shapes: labels (n_rows,); units (n_rows,).
 
     Examples
     --------
@@ -101,11 +75,6 @@ def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
 
 def largest_share(labels: IntArray, units: IntArray) -> float:
     """Of the rows of a group, the largest share that one unit has.
-
-    Parameters
-    ----------
-    labels, units
-        As for `units_in_groups`.
 
     Examples
     --------

@@ -18,24 +18,7 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
 
     Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    units
-        Unit of each record, whole numbers, shape (n_rows,).
-
-    Returns
-    -------
-    points
-        Shape (n_units, width or width + 1), in the order of the numbers of the units.
-    own
-        Which of them each record is of, int64, shape (n_rows,).
-
-    Raises
-    ------
-    ValueError
-        Features or units are not as described.
+    Shapes: features (n_rows, width); units (n_rows,); returns (n_units, width or width + 1); returns (n_rows,).
 
     References
     ----------

@@ -19,54 +19,25 @@ from anonpipe.types import FloatArray
 
 Basis = Literal["spectral", "columns"]
 
-DEPENDENT = 1e-12
-"""Eigenvalues of a correlation matrix up to this are rounding: the columns depend on each other."""
+DEPENDENT = 1e-12  # Eigenvalues of a correlation matrix up to this are rounding: the columns depend on each other
 
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """A basis to work in.
+    """A basis to work in."""
 
-    Attributes
-    ----------
-    n
-        Number of records of the table.
-    centre
-        Mean of the features, shape (width,).
-    vectors
-        Orthonormal axes, one a column, shape (width, width).
-    variances
-        Variance (over n - 1) of the records along each, shape (width,).
-    """
-
-    n: int
-    centre: FloatArray
-    vectors: FloatArray
-    variances: FloatArray
+    n: int  # Number of records of the table
+    centre: FloatArray  # Mean of the features, shape (width,)
+    vectors: FloatArray  # Orthonormal axes, one a column, shape (width, width)
+    variances: FloatArray  # Variance (over n - 1) of the records along each, shape (width,)
 
 
+# What the option is for
 BASIS = "'spectral' (default): along the principal components; 'columns': along the columns as they are"
-"""What the option is for."""
 
 
 def axes_of(moments: Moments, basis: Basis) -> Axes:
     """The axes of a table.
-
-    Parameters
-    ----------
-    moments
-        Of all records.
-    basis
-        `spectral`: eigenvectors of the covariance by falling variance, each
-        with its entry of largest size positive (of equals the first).
-        `columns`: the columns as they are.
-
-    Raises
-    ------
-    JobError
-        Unknown basis.
-    InputError
-        The moments are not finite.
 
     Notes
     -----

@@ -24,22 +24,13 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Copula:
-    """The normal law that draws are from, given the kept columns.
+    """The normal law that draws are from, given the kept columns."""
 
-    Attributes
-    ----------
-    kept, shuffled
-        Column numbers.
-    slopes
-        Of the shuffled on the kept columns' normal scores, shape (kept, shuffled).
-    factor
-        Transposed factor of what is left of the correlation, shape (shuffled, shuffled).
-    """
-
+    # kept, shuffled: column numbers
     kept: IntArray
     shuffled: IntArray
-    slopes: FloatArray
-    factor: FloatArray
+    slopes: FloatArray  # Of the shuffled on the kept columns' normal scores, shape (kept, shuffled)
+    factor: FloatArray  # Transposed factor of what is left of the correlation, shape (shuffled, shuffled)
 
 
 class DataShuffleOptions(ScopedMaskOptions):

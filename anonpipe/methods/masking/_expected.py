@@ -33,13 +33,7 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
 def permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis.
 
-    Parameters
-    ----------
-    moments, basis
-        Of the records, and where they are permuted.
-    largest
-        Largest size of a record along each axis, shape (width,); None for
-        what it cannot be more than, the root of (n-1) times the variance.
+    Shapes: largest (width,).
 
     Notes
     -----

@@ -46,18 +46,12 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Groups, and the interval of each record's group.
+    """Groups, and the interval of each record's group."""
 
-    Attributes
-    ----------
-    order, starts
-        `order[starts[g]:starts[g + 1]]` are the records of group g.
-    low, high
-        Ends of the intervals, shape (n_rows, width); NaN where suppressed.
-    """
-
+    # order, starts: `order[starts[g]:starts[g + 1]]` are the records of group g
     order: IntArray
     starts: IntArray
+    # low, high: ends of the intervals, shape (n_rows, width); NaN where suppressed
     low: FloatArray
     high: FloatArray
 
@@ -182,42 +176,7 @@ def intervals(
 ) -> Intervals:
     """Cut records at the median of their widest column until no cut leaves k on both sides.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k, C order.
-    k
-        Smallest size of a group, 1 or more.
-    scale
-        What the range of a column counts by, shape (width,): its range over
-        the whole table. None for the range over `features`.
-    cuts
-        `relaxed`: half of the records to each side, equal values at the
-        median going left in row order (all groups then have k to 2k - 1
-        records, or more equal ones). `strict`: equal values stay together, so
-        that intervals overlap in their ends at most; groups can be large.
-    steps, origin
-        Intervals are widened outwards to multiples of these steps counted
-        from the origin (0 unless given), one number a column each; a step of
-        0 leaves the column's ends as they are.
-    suppress_above
-        Intervals wider than this share of the column's range, before
-        widening, are suppressed: NaN.
-
-    Returns
-    -------
-    Intervals
-        The ends of an interval that is not widened are true values of
-        persons, the extremes of the table among them, and an interval of no
-        width tells the value of all its records: give steps, in the unit in
-        which the column is known.
-
-    Raises
-    ------
-    JobError
-        An option out of its range.
-    InputError
-        Fewer than k records.
+    Shapes: features (n_rows, width); scale (width,).
 
     Notes
     -----
@@ -296,13 +255,7 @@ def _check(k: int, cuts: str, suppress_above: float | None) -> None:
 
 
 def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:
-    """Steps and origins in the unit of the features; a step of 0 for columns without.
-
-    Raises
-    ------
-    JobError
-        Steps for a column that is masked on another scale.
-    """
+    """Steps and origins in the unit of the features; a step of 0 for columns without."""
     if not options.steps:
         return {"k": features.k, "steps": None, "origin": None}
     steps, origin = np.zeros(features.width), np.zeros(features.width)

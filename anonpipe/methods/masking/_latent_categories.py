@@ -28,23 +28,18 @@ from anonpipe.types import FloatArray, IntArray
 
 Columns = tuple[tuple[int, ...], ...]
 
+# Numbers of classes tried, until two in turn do not raise the BIC of their short runs
 CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
-"""Numbers of classes tried, until two in turn do not raise the BIC of their short runs."""
 
-IDLE = 2
-"""So many; and so many in turn of those that go on to their end and are not the best end the choice."""
+IDLE = 2  # So many; and so many in turn of those that go on to their end and are not the best end the choice
 
-SHORT_PASSES = 25
-"""Of a short run."""
+SHORT_PASSES = 25  # Of a short run
 
-LONG_PASSES = 200
-"""The most that a run takes in all."""
+LONG_PASSES = 200  # The most that a run takes in all
 
-TOLERANCE = 1e-5
-"""A pass that changes the log-likelihood by less than this part is the last."""
+TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 
-MOST_PASSES = 20
-"""Passes over the larger sample, where estimates are only sharpened."""
+MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
 
 
 def starts_of(columns: Columns) -> IntArray:
@@ -60,11 +55,6 @@ def starts_of(columns: Columns) -> IntArray:
 
 def category_codes(features: FloatArray, columns: Columns) -> IntArray:
     """The category of each record in each attribute, shape (n_rows, n_attributes).
-
-    Raises
-    ------
-    InputError
-        The columns hold other numbers than -1 and +1, or several +1 for one attribute.
 
     Examples
     --------
@@ -103,22 +93,6 @@ def choose_categories(
     classes: int | None,
 ) -> tuple[LatentClasses, ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC.
-
-    Parameters
-    ----------
-    scores, codes
-        Numbers and categories of the sample.
-    starts
-        See `starts_of`.
-    k, n_rows
-        Smallest size of a group, records of the table.
-    classes
-        How many; None to choose.
-
-    Returns
-    -------
-    classes, bounds
-        The estimates, and what they keep to.
 
     Notes
     -----

@@ -47,8 +47,8 @@ from anonpipe.types import FloatArray, IntArray
 
 Categories = tuple[tuple[int, ...], ...]
 
+# Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do
 BLUR = 0.1
-"""Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,24 +76,12 @@ class RecordsAndDraws:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """How to draw.
+    """How to draw."""
 
-    Attributes
-    ----------
-    view
-        What the latent classes see of the numbers.
-    classes
-        Of the categories; None without categories.
-    records
-        Statistics of the groups that are to be kept.
-    maps
-        From the present draws to these.
-    """
-
-    view: View
-    classes: LatentClasses | None
-    records: GroupStatistics
-    maps: AffineMaps
+    view: View  # What the latent classes see of the numbers
+    classes: LatentClasses | None  # Of the categories; None without categories
+    records: GroupStatistics  # Statistics of the groups that are to be kept
+    maps: AffineMaps  # From the present draws to these
 
 
 class LocalSynthesisOptions(MaskOptions):

@@ -19,41 +19,24 @@ from anonpipe.methods.masking._turn_kernel import turn_rows
 from anonpipe.types import FloatArray, IntArray
 
 MOST_PASSES = 100
-TOLERANCE = 1e-8
-"""Of the gradient, relative to the number of records."""
+TOLERANCE = 1e-8  # Of the gradient, relative to the number of records
 
 
 @dataclass(frozen=True, eq=False)
 class Logit:
-    """A regression of one categorical attribute on other columns, on its way to the maximum.
+    """A regression of one categorical attribute on other columns, on its way to the maximum."""
 
-    Attributes
-    ----------
-    predictors
-        Numbers of the columns, shape (p,).
-    coefficients
-        Intercept, then one for each predictor, for each category but the
-        first; shape (p + 1, categories - 1).
-    penalty
-        Times half the sum of squares of the coefficients, intercepts left
-        out, it is taken from the log-likelihood, so that a maximum exists
-        where predictors tell categories apart.
-    precision
-        Minus the second derivatives at the coefficients, in the order of
-        `coefficients.T.ravel()`.
-    trusted, reached
-        The best coefficients so far, and their penalised log-likelihood.
-    done
-        Whether the gradient is small enough.
-    """
-
-    predictors: IntArray
+    predictors: IntArray  # Numbers of the columns, shape (p,)
+    # Intercept, then one for each predictor, for each category but the first; shape (p + 1, categories - 1)
     coefficients: FloatArray
+    # Times half the sum of squares of the coefficients, intercepts left out, it is taken from the log-likelihood, so
+    # that a maximum exists where predictors tell categories apart
     penalty: float
-    precision: FloatArray
+    precision: FloatArray  # Minus the second derivatives at the coefficients, in the order of `coefficients.T.ravel()`
+    # trusted, reached: the best coefficients so far, and their penalised log-likelihood
     trusted: FloatArray
     reached: float = -np.inf
-    done: bool = False
+    done: bool = False  # Whether the gradient is small enough
 
     @classmethod
     def start(cls, predictors: IntArray, counts: IntArray, penalty: float) -> Self:
@@ -155,13 +138,7 @@ def improved(logit: Logit, slope: Slope, n: int) -> Logit:
 
 
 def check_passes(passes: int) -> None:
-    """Refuse to go on for ever.
-
-    Raises
-    ------
-    InputError
-        After `MOST_PASSES`.
-    """
+    """Refuse to go on for ever."""
     if passes >= MOST_PASSES:
         raise InputError(
             f"a logistic regression found no maximum in {MOST_PASSES} passes; raise penalty, "

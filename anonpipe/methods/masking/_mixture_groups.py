@@ -41,50 +41,33 @@ from anonpipe.moments import Moments
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
 
-SAMPLE_ROWS = 40_000
-"""Records that the mixture, and the latent classes, are fitted to."""
+SAMPLE_ROWS = 40_000  # Records that the mixture, and the latent classes, are fitted to
 
-CHOICE_ROWS = 4_000
-"""Of them those that number and shape of the components, and the first estimates, are found on."""
+CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, and the first estimates, are found on
 
+# Numbers of components tried, those of the paper, until `IDLE` in turn do not raise the BIC of their short runs
 NUMBERS_TRIED = range(2, 11)
-"""Numbers of components tried, those of the paper, until `IDLE` in turn do not raise the BIC of their short runs."""
 
 IDLE = 2
 
-SHAPES_TRIED = ("full", "vev")
-"""Shapes tried where none is asked for."""
+SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 _OUTWARD = 2.0
 
-TOLERANCE = 1e-5
-"""A pass over the sample that changes the log-likelihood by less than this part is the last."""
+TOLERANCE = 1e-5  # A pass over the sample that changes the log-likelihood by less than this part is the last
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the mixture sees of the features.
+    """What the mixture sees of the features."""
 
-    Attributes
-    ----------
-    rows, width
-        Records and columns of the table.
-    numbers
-        The columns that are not of categories, shape (n_numbers,).
-    inverse
-        1 over the standard deviation of each, 0 for a constant.
-    components
-        Principal components of the numbers in these units.
-    key
-        Of the sample, hexadecimal.
-    """
-
+    # rows, width: records and columns of the table
     rows: int
     width: int
-    numbers: IntArray
-    inverse: FloatArray
-    components: Components
-    key: str
+    numbers: IntArray  # The columns that are not of categories, shape (n_numbers,)
+    inverse: FloatArray  # 1 over the standard deviation of each, 0 for a constant
+    components: Components  # Principal components of the numbers in these units
+    key: str  # Of the sample, hexadecimal
 
     @property
     def spread(self) -> FloatArray:
@@ -111,27 +94,14 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """All that is known of the groups, and of the categories.
+    """All that is known of the groups, and of the categories."""
 
-    Attributes
-    ----------
-    view
-        What the mixture sees.
-    mixture
-        Fitted.
-    classes
-        The latent classes of the categories; None without categories.
-    counts
-        Records whose most likely component it is, shape (n_components,);
-        None until they are counted.
-    sources, rows, targets
-        Part, place and new component of each record that is moved.
-    """
-
-    view: View
-    mixture: Mixture
-    classes: LatentClasses | None
+    view: View  # What the mixture sees
+    mixture: Mixture  # Fitted
+    classes: LatentClasses | None  # The latent classes of the categories; None without categories
+    # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
+    # sources, rows, targets: part, place and new component of each record that is moved
     sources: IntArray | None = None
     rows: IntArray | None = None
     targets: IntArray | None = None
@@ -329,5 +299,5 @@ def _labels(part: FloatArray) -> IntArray:
     return part[:, -1].astype(np.int64)
 
 
+# What these steps leave on disk
 RECORDS: tuple[type[Any], ...] = (Components, Counts, Groups, LatentClasses, Mixture, Movable, Sample, View)
-"""What these steps leave on disk."""

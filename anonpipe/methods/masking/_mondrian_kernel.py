@@ -60,23 +60,7 @@ def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict
 def mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
     """Cut all records into groups of at least k.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    scale
-        Range of each column over all records, shape (width,).
-    strict
-        Records of one value stay on one side of a cut in its column.
-
-    Returns
-    -------
-    order : int64, shape (n_rows,)
-        Record numbers, group by group, ascending in each.
-    starts : int64, shape (n_groups + 1,)
-        Where the groups begin in `order`.
+    Shapes: scale (width,).
 
     Examples
     --------

@@ -24,24 +24,12 @@ FORMS: tuple[Form, ...] = ("expected", "centred", "exact")
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What every part needs to know.
+    """What every part needs to know."""
 
-    Attributes
-    ----------
-    total
-        Moments of all records.
-    factor
-        L with L L' = covariance of the noise, without columns of zeros, shape (width, rank).
-    shrink
-        What masked records are divided by, about the mean.
-    shift
-        Added to every masked record, shape (width,).
-    """
-
-    total: Moments
-    factor: FloatArray
-    shrink: float
-    shift: FloatArray
+    total: Moments  # Moments of all records
+    factor: FloatArray  # L with L L' = covariance of the noise, without columns of zeros, shape (width, rank)
+    shrink: float  # What masked records are divided by, about the mean
+    shift: FloatArray  # Added to every masked record, shape (width,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,18 +16,7 @@ def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
     together they become the nearer of the two: an average with copies of a
     known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
 
-    Parameters
-    ----------
-    column
-        Finite, in any order, shape (n,).
-    k
-        Records; 1 leaves all values.
-
-    Returns
-    -------
-    numpy.ndarray
-        float64, shape (n,), ascending; entry r goes to rank r. All of fewer
-        than k records are one mean.
+    Shapes: column (n,); returns (n,).
 
     Examples
     --------

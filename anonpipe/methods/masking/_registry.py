@@ -25,6 +25,7 @@ from anonpipe.methods.record import Masker, by_name
 from anonpipe.moments import Moments
 from anonpipe.types import FloatArray
 
+# All maskers by name; a new one is a line here
 MASKERS: dict[str, Masker] = by_name(
     Masker,
     (
@@ -39,10 +40,9 @@ MASKERS: dict[str, Masker] = by_name(
         _local_synthesis,
     ),
 )
-"""All maskers by name; a new one is a line here."""
 
+# What steps count and learn: the records that lie on disk between two steps
 RECORDS: tuple[type, ...] = (Moments, *(kind for masker in MASKERS.values() for kind in masker.learns))
-"""What steps count and learn: the records that lie on disk between two steps."""
 
 
 def mask(
@@ -55,37 +55,7 @@ def mask(
 ) -> FloatArray:
     """Mask a table in memory by a method of `MASKERS`.
 
-    Parameters
-    ----------
-    features
-        Finite numbers up to 1e100 in size, shape (n_rows, width), two rows or more. Not changed.
-    method
-        A key of `MASKERS`.
-    rng
-        Source of the key of all draws.
-    partitions
-        Rows of each part that the steps see, which add up to n_rows. The
-        draws differ from those of another split; what the method promises does
-        not. None for one part.
-    **options
-        The method's, see `MASKERS[method].about`.
-
-    Returns
-    -------
-    float64, shape (n_rows, channels)
-        As many channels as columns, but for `generalize` with intervals. Row
-        i has something to do with row i of the features where
-        `MASKERS[method].same_person`. No method protects a handful of rows:
-        two rows that are swapped or shuffled can come out as they were.
-
-    Raises
-    ------
-    JobError
-        Unknown method or option, missing option, or a value that is not
-        allowed.
-    InputError
-        Features that are not a finite table of two rows or more, partitions
-        that do not add up, or a table that the method cannot mask.
+    Shapes: features (n_rows, width).
 
     Examples
     --------

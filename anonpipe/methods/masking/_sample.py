@@ -15,20 +15,11 @@ _KEYS = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Of records with random keys the `size` with the smallest ones, in the order of the keys.
+    """Of records with random keys the `size` with the smallest ones, in the order of the keys."""
 
-    Attributes
-    ----------
-    size
-        Most records.
-    keys
-        Shape (n_rows,).
-    scores, codes
-        What is known of each record, shapes (n_rows, width) and (n_rows, n_attributes).
-    """
-
-    size: int
-    keys: IntArray
+    size: int  # Most records
+    keys: IntArray  # Shape (n_rows,)
+    # scores, codes: what is known of each record, shapes (n_rows, width) and (n_rows, n_attributes)
     scores: FloatArray
     codes: IntArray
 

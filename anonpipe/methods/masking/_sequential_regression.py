@@ -25,30 +25,22 @@ from anonpipe.types import FloatArray, IntArray
 
 Parameters = Literal["estimated", "drawn"]
 
+# Records that the logistic regressions are started on, in memory; then they are those of the whole table
 SAMPLE_ROWS = 8_000
-"""Records that the logistic regressions are started on, in memory; then they are those of the whole table."""
 
-LEAST_SAMPLED = 20
-"""Records of each category that the sample must have."""
+LEAST_SAMPLED = 20  # Records of each category that the sample must have
 
+# A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty
 SAMPLE_PASSES = 30
-"""A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One attribute: a number, or the dummies of a category.
+    """One attribute: a number, or the dummies of a category."""
 
-    Attributes
-    ----------
-    columns
-        Its column numbers, shape (q,).
-    categories
-        None for a number; else the numbers of the categories that occur, 0
-        and 1 standing for -1 and +1 of a single column.
-    """
-
-    columns: IntArray
+    columns: IntArray  # Its column numbers, shape (q,)
+    # None for a number; else the numbers of the categories that occur, 0 and 1 standing for -1 and +1 of a single
+    # column
     categories: IntArray | None
 
 
@@ -64,36 +56,17 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """All that is needed to draw a record.
+    """All that is needed to draw a record."""
 
-    Attributes
-    ----------
-    moments
-        Of all records.
-    spread
-        Standard deviation of each column, 1 for a constant, shape (width,).
-    blocks
-        The attributes, in the order in which they are drawn.
-    fits
-        For each draw of a round: the regression, or None for a category that
-        has one value only. The first round has one for each block, each on
-        the blocks before; if there are further rounds, as many follow, each
-        on all other blocks.
-    key
-        Of the sample that the logistic regressions start from, hexadecimal.
-    sampled
-        Whether they have done so.
-    passes
-        Passes over the table that they took so far.
-    """
-
-    moments: Moments
-    spread: FloatArray
-    blocks: tuple[Block, ...]
+    moments: Moments  # Of all records
+    spread: FloatArray  # Standard deviation of each column, 1 for a constant, shape (width,)
+    blocks: tuple[Block, ...]  # The attributes, in the order in which they are drawn
+    # For each draw of a round: the regression, or None for a category that has one value only. The first round has one
+    # for each block, each on the blocks before; if there are further rounds, as many follow, each on all other blocks.
     fits: tuple[Linear | Logit | None, ...]
-    key: str
-    sampled: bool = False
-    passes: int = 0
+    key: str  # Of the sample that the logistic regressions start from, hexadecimal
+    sampled: bool = False  # Whether they have done so
+    passes: int = 0  # Passes over the table that they took so far
 
     def scores(self, part: FloatArray) -> FloatArray:
         """z-scores of features."""

@@ -30,15 +30,10 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Suppressed(Axes):
-    """Axes, and what is left along each.
+    """Axes, and what is left along each."""
 
-    Attributes
-    ----------
-    limits
-        Largest distance from the mean that a cell may have along each axis,
-        0 where the whole component is suppressed, shape (width,).
-    """
-
+    # Largest distance from the mean that a cell may have along each axis, 0 where the whole component is suppressed,
+    # shape (width,)
     limits: FloatArray
 
 

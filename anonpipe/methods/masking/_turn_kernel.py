@@ -15,20 +15,7 @@ def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, afte
     No BLAS: the order in which it sums follows the number of records it is
     given, and of its threads.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-    before
-        Taken from each record, shape (width,).
-    matrix
-        Shape (width, channels), C order.
-    after
-        Added to each result, shape (channels,).
-
-    Returns
-    -------
-    float64, shape (n_rows, channels)
+    Shapes: before (width,); after (channels,).
 
     Examples
     --------

@@ -24,11 +24,9 @@ from anonpipe.kernels.mixture import choose_moves, most_likely, move_costs
 from anonpipe.methods.mixture._model import Mixture
 from anonpipe.types import FloatArray, IntArray
 
-_NUMBERS = 1 << 20
-"""Costs held at a time (8 MiB)."""
+_NUMBERS = 1 << 20  # Costs held at a time (8 MiB)
 
-_FIRST_ROWS = 1 << 12
-"""Rows looked at first, to learn what is dear."""
+_FIRST_ROWS = 1 << 12  # Rows looked at first, to learn what is dear
 
 
 def assign(features: FloatArray, mixture: Mixture) -> IntArray:
@@ -48,11 +46,6 @@ def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
 
     A group without records lacks none: it is dropped (`numbering`).
 
-    Raises
-    ------
-    InputError
-        There are fewer records than k for each group that has any.
-
     Examples
     --------
     >>> [part.tolist() for part in needs(np.array([7, 2, 0]), 3)]
@@ -70,26 +63,17 @@ def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class Movable:
-    """Records that may move into groups under k, and what that costs; one entry for a record and a group.
+    """Records that may move into groups under k, and what that costs; one entry for a record and a group."""
 
-    Attributes
-    ----------
-    costs
-        Log(weight · density) in the record's own group less that in the new one.
-    targets, donors
-        The new group and the record's own.
-    sources, rows
-        The partition and the record's number in it.
-    most
-        Entries kept for each pair of target and donor, shape (n_groups,), by
-        donor: what it can spare, but not more than is lacking in all.
-    """
-
-    costs: FloatArray
+    costs: FloatArray  # Log(weight · density) in the record's own group less that in the new one
+    # targets, donors: the new group and the record's own
     targets: IntArray
     donors: IntArray
+    # sources, rows: the partition and the record's number in it
     sources: IntArray
     rows: IntArray
+    # Entries kept for each pair of target and donor, shape (n_groups,), by donor: what it can spare, but not more than
+    # is lacking in all
     most: IntArray
 
     @classmethod
@@ -134,18 +118,7 @@ def movable(
     Memory: 40 bytes for each group that lacks some, times the records of these
     donors; few, where the mixture suits the table.
 
-    Parameters
-    ----------
-    features, labels
-        Of the partition.
-    mixture
-        That the labels are of.
-    counts
-        Records of each group in the whole table, shape (n_groups,).
-    k
-        Smallest size of a group.
-    source
-        The partition's number.
+    Shapes: counts (n_groups,).
     """
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
@@ -169,20 +142,7 @@ def movable(
 
 
 def moves(found: Movable, counts: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Which records move where: the cheapest first, while the group lacks some and the donor can spare some.
-
-    Parameters
-    ----------
-    found
-        The merged reports of all partitions.
-    counts, k
-        As for `movable`.
-
-    Returns
-    -------
-    sources, rows, targets : int64, shape (n_moves,)
-        The partition, the record's number in it and its new group.
-    """
+    """Which records move where: the cheapest first, while the group lacks some and the donor can spare some."""
     lacking, spare = needs(counts, k)
     order = np.lexsort((found.rows, found.sources, found.targets, found.costs))
     sources, rows, targets = found.sources[order], found.rows[order], found.targets[order]

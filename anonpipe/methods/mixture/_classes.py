@@ -17,72 +17,42 @@ from anonpipe.methods.mixture._weights import RULES
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
-_MOST_FOR_NEWTON = 512
-"""Largest number of classes times (1 + width) for which second derivatives are summed."""
+_MOST_FOR_NEWTON = 512  # Largest number of classes times (1 + width) for which second derivatives are summed
 
-_LEAST_PIVOT = 1e-7
-"""Of a Cholesky factor, relative to its largest one: below, its solution is noise."""
+_LEAST_PIVOT = 1e-7  # Of a Cholesky factor, relative to its largest one: below, its solution is noise
 
-_DRAWS = 1 << 20
-"""Draws held at a time (8 MiB)."""
+_DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """Classes that explain the categorical columns.
+    """Classes that explain the categorical columns."""
 
-    Attributes
-    ----------
-    slopes
-        Class g has the weight softmax_g(slopes · (1, x)) at a record with the
-        numbers x; shape (n_classes, 1 + width), of mean 0 over the classes.
-    shares
-        Probability of each category in each class, the columns one after
-        another, shape (n_classes, n_categories).
-    starts
-        Column j is `shares[:, starts[j]:starts[j + 1]]`; shape (n_columns + 1,).
-    """
-
+    # Class g has the weight softmax_g(slopes · (1, x)) at a record with the numbers x; shape (n_classes, 1 + width), of
+    # mean 0 over the classes
     slopes: FloatArray
+    # Probability of each category in each class, the columns one after another, shape (n_classes, n_categories)
     shares: FloatArray
-    starts: IntArray
+    starts: IntArray  # Column j is `shares[:, starts[j]:starts[j + 1]]`; shape (n_columns + 1,)
 
 
 @dataclass(frozen=True)
 class ClassConstraints:
-    """What the estimates of classes keep to.
+    """What the estimates of classes keep to."""
 
-    Attributes
-    ----------
-    least_weight
-        No class's mean weight is to fall below it: k / n.
-    rule
-        How weights are lifted to it, a name of `RULES`.
-    ridge
-        Half of it, times the sum of squared slopes (not the intercepts), is
-        taken off the log-likelihood: where the numbers separate the classes
-        the slopes would grow for ever.
-    prior_rows
-        Records with the table's category shares that each class is given
-        besides its own, so that no probability is 0.
-    """
-
-    least_weight: float
-    rule: str = "published"
+    least_weight: float  # No class's mean weight is to fall below it: k / n
+    rule: str = "published"  # How weights are lifted to it, a name of `RULES`
+    # Half of it, times the sum of squared slopes (not the intercepts), is taken off the log-likelihood: where the
+    # numbers separate the classes the slopes would grow for ever
     ridge: float = 0.01
+    # Records with the table's category shares that each class is given besides its own, so that no probability is 0
     prior_rows: float = 0.01
 
 
 def class_constraints(
     k: int, n_rows: int, classes: int, *, rule: str = "published", ridge: float = 0.01, prior_rows: float = 0.01
 ) -> ClassConstraints:
-    """Check the options of latent classes; the bound is k of `n_rows` records of the whole table.
-
-    Raises
-    ------
-    JobError
-        An unknown rule, a ridge or prior that is not positive, or classes · k >= n_rows.
-    """
+    """Check the options of latent classes; the bound is k of `n_rows` records of the whole table."""
     if rule not in RULES:
         raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
     if not ridge > 0 or not prior_rows > 0:
@@ -97,35 +67,20 @@ def class_constraints(
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """Sums over the records of a piece of the table; z is the posterior, p the prior probability of a class.
+    """Sums over the records of a piece of the table; z is the posterior, p the prior probability of a class."""
 
-    Attributes
-    ----------
-    rows, log_likelihood
-        Of the piece.
-    posteriors
-        Sums of z, shape (n_classes,).
-    tables
-        Sums of z over the records of each category, shape (n_classes, n_categories).
-    totals
-        Number of records of each category, shape (n_categories,).
-    gradient
-        Sums of (z - p) (1, x), shape (n_classes, 1 + width).
-    terms, squares
-        Sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'.
-    hessian
-        Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', block by block, minus the
-        second derivatives; shape (0, 0) where they are not wanted.
-    """
-
+    # rows, log_likelihood: of the piece
     rows: int
     log_likelihood: float
-    posteriors: FloatArray
-    tables: FloatArray
-    totals: FloatArray
-    gradient: FloatArray
+    posteriors: FloatArray  # Sums of z, shape (n_classes,)
+    tables: FloatArray  # Sums of z over the records of each category, shape (n_classes, n_categories)
+    totals: FloatArray  # Number of records of each category, shape (n_categories,)
+    gradient: FloatArray  # Sums of (z - p) (1, x), shape (n_classes, 1 + width)
+    # terms, squares: sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'
     terms: FloatArray
     squares: FloatArray
+    # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', block by block, minus the second derivatives; shape (0, 0) where
+    # they are not wanted
     hessian: FloatArray
 
     def merge(self, other: Self) -> Self:
@@ -138,18 +93,7 @@ def class_e_step(
 ) -> ClassStatistics:
     """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14).
 
-    Parameters
-    ----------
-    features
-        The numbers, finite, in comparable units, shape (n_rows, width), C order.
-    codes
-        Category of each record in each column, from 0, shape (n_rows, n_columns); a
-        missing value is a category of its own.
-    classes
-        The present estimates.
-    curvature
-        Whether second derivatives are summed, where there are not too many:
-        for each record the square of the number of slopes.
+    Shapes: features (n_rows, width); codes (n_rows, n_columns).
     """
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
@@ -183,11 +127,6 @@ def _hessian(products: FloatArray, terms: int, classes: int) -> FloatArray:
 def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:
     """Mean weights p*new of the classes (eq. 14, 3 and 4), and what that adds to every record's z.
 
-    Returns
-    -------
-    weights, difference : float64, shape (n_classes,)
-        The new posteriors are z + difference, for every record the same.
-
     Notes
     -----
     Equation 15 as printed adds (p*new - p*old) / n to z. The mean of z then
@@ -211,17 +150,6 @@ def class_m_step(
     of the lifted posteriors on the numbers take a Newton step; with
     `newton` false, or where there are too many slopes, a step by Böhning's
     bound on the second derivatives, which cannot lower the likelihood.
-
-    Parameters
-    ----------
-    statistics
-        Of the whole table, merged, for `classes`.
-    classes
-        The present estimates.
-    bounds
-        See `ClassConstraints`.
-    newton
-        Whether the longer, unsafe step is taken where it can be.
 
     References
     ----------
@@ -273,17 +201,7 @@ def first_classes(
 ) -> LatentClasses:
     """Classes that are groups of records, such as those of the numbers: a start.
 
-    Parameters
-    ----------
-    tables
-        Records of each group in each category, shape (n_groups, n_categories);
-        see `count_categories`.
-    counts
-        Records of each group, shape (n_groups,), all positive.
-    starts, width
-        Where columns begin among the categories; how many numbers there are.
-    bounds
-        See `ClassConstraints`.
+    Shapes: tables (n_groups, n_categories); counts (n_groups,).
     """
     slopes = np.zeros((len(counts), 1 + width))
     slopes[:, 0] = np.log(counts) - np.log(counts).mean()
@@ -339,30 +257,10 @@ def fit_classes(
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a Newton step that lowers it is replaced by a safe one.
 
-    Parameters
-    ----------
-    expect
-        Gives the statistics of the whole table: `classes_over` pieces in
-        memory, or a merge of `class_e_step` over partitions.
-    start
-        See `first_classes`.
-    bounds
-        What estimates keep to.
-    tolerance
-        The end: a step changes the log-likelihood by less than this,
-        relative to 1 plus its size.
-    iterations
-        Most passes over the table, 1 or more.
-
     References
     ----------
     Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 6,
     eq. 12 to 15; Bandeen-Roche et al. 1997, J. Am. Stat. Assoc. 92:1375-1386.
-
-    Raises
-    ------
-    JobError
-        Tolerance or number of iterations are not allowed.
     """
     if not tolerance > 0 or iterations < 1:
         raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
@@ -384,18 +282,7 @@ def fit_classes(
 def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
     """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares.
 
-    Parameters
-    ----------
-    features
-        The new numbers, shape (n_rows, width), C order.
-    classes
-        Fitted to the original.
-    rng
-        Draws 1 + n_columns numbers a record, in their order.
-
-    Returns
-    -------
-    int64, shape (n_rows, n_columns)
+    Shapes: features (n_rows, width).
 
     Examples
     --------

@@ -13,24 +13,12 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """The directions along which a table spreads most.
+    """The directions along which a table spreads most."""
 
-    Attributes
-    ----------
-    mean
-        Of the table, shape (width,).
-    axes
-        Orthonormal columns, by falling variance, shape (width, kept).
-    variances
-        Of the table along them, shape (kept,).
-    kept
-        Their share of the table's total variance.
-    """
-
-    mean: FloatArray
-    axes: FloatArray
-    variances: FloatArray
-    kept: float
+    mean: FloatArray  # Of the table, shape (width,)
+    axes: FloatArray  # Orthonormal columns, by falling variance, shape (width, kept)
+    variances: FloatArray  # Of the table along them, shape (kept,)
+    kept: float  # Their share of the table's total variance
 
     def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the axes, shape (n_rows, number of axes)."""
@@ -44,19 +32,6 @@ def principal_components(moments: Moments, share: float) -> Components:
     The columns' remaining variance has no say in that, but nothing of it is
     lost: `affine_maps` of the records in all columns keep every group's means
     and covariances whole.
-
-    Parameters
-    ----------
-    moments
-        Of the whole table, merged; columns in comparable units, such as
-        z-scores.
-    share
-        Above 0, at most 1.
-
-    Raises
-    ------
-    JobError
-        The share is not allowed.
 
     Examples
     --------

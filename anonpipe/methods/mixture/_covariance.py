@@ -21,19 +21,7 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     "vev"        one shape A, each its own volume λ_g and orientation D_g
     "full"       no constraint
 
-    Parameters
-    ----------
-    scatters
-        Positive definite, shape (n_groups, width, width), or the diagonals of
-        them, (n_groups, 1, width), for the first two shapes.
-    counts
-        Records of each component, shape (n_groups,), positive.
-    shape
-        As above.
-
-    Returns
-    -------
-    float64, shape (n_groups, width, width)
+    Shapes: scatters (n_groups, width, width); counts (n_groups,).
 
     Notes
     -----

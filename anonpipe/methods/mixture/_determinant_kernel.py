@@ -45,18 +45,7 @@ def _joint_spread(
 def join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
     """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers.
 
-    Parameters
-    ----------
-    counts, means, scatters
-        Of the groups, shapes (n_groups,), (n_groups, width) and (n_groups,
-        width, width); overwritten.
-    prior
-        Positive.
-
-    Returns
-    -------
-    int64, shape (n_groups, n_groups)
-        Row g - 1: where each group lies when g are left, by the number of one of its members.
+    Shapes: counts, means, scatters (n_groups,).
     """
     groups, width = means.shape
     work = np.empty((width, width))

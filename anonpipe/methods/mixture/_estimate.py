@@ -24,13 +24,6 @@ def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     constraints. Means are Σ z u x / Σ z u. Covariances are those of
     `covariances` for the scatters and counts of the records and of the prior.
 
-    Parameters
-    ----------
-    statistics
-        Of the whole table, merged.
-    constraints
-        See `Constraints`.
-
     Notes
     -----
     The prior is `prior_rows` records with covariance diag(variances) about the
@@ -73,21 +66,11 @@ def penalty(mixture: Mixture, constraints: Constraints) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted mixture.
+    """A fitted mixture."""
 
-    Attributes
-    ----------
-    mixture
-        The last estimates.
-    log_likelihoods
-        Before each step, the last one that of `mixture`.
-    converged
-        Whether the iteration ended because it no longer changed.
-    """
-
-    mixture: Mixture
-    log_likelihoods: tuple[float, ...]
-    converged: bool
+    mixture: Mixture  # The last estimates
+    log_likelihoods: tuple[float, ...]  # Before each step, the last one that of `mixture`
+    converged: bool  # Whether the iteration ended because it no longer changed
 
 
 def over(pieces: Iterable[FloatArray]) -> Callable[[Mixture], Statistics]:
@@ -105,21 +88,6 @@ def fit(
 ) -> Fit:
     """Iterate expectation and maximisation until the log-likelihood settles.
 
-    Parameters
-    ----------
-    expect
-        Gives the statistics of the whole table for a mixture: `over` pieces
-        in memory, or a merge of `e_step` over partitions.
-    start
-        First estimates; see `anonpipe.methods.mixture.select`.
-    constraints
-        What estimates keep to.
-    tolerance
-        The end: a step changes the log-likelihood by less than this,
-        relative to 1 plus its size.
-    iterations
-        Most passes over the table, 1 or more.
-
     Notes
     -----
     The penalised likelihood (see `m_step`) never falls, to rounding, while
@@ -127,11 +95,6 @@ def fit(
     bound. With the published rule (eq. 3 and 4), which is not a maximum of
     anything, it may fall; weights keep to the bound all the same, and the
     iteration ends when steps no longer matter, or after `iterations` passes.
-
-    Raises
-    ------
-    JobError
-        Tolerance or number of iterations are not allowed.
 
     Examples
     --------

@@ -18,11 +18,6 @@ from anonpipe.types import FloatArray, IntArray
 def repaired(features: FloatArray, mixture: Mixture, k: int) -> IntArray:
     """Groups of k or more: the most likely component of each record, then the cheapest moves.
 
-    Returns
-    -------
-    int64, shape (n_rows,)
-        0 to the number of components that have records, less 1.
-
     Examples
     --------
     >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
@@ -55,29 +50,7 @@ def gaussian_mixture(
     others, by the difference of their log densities. A component that no
     record goes to is dropped.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    least_groups, most_groups
-        Numbers of components tried, 1 or more each; of n_rows / k and more
-        are left out, and one component is taken where none is left.
-    shapes
-        Of the covariances; see `anonpipe.methods.mixture.SHAPES`.
-    rule
-        How weights keep to k / n_rows: "published" or "constrained".
-    degrees
-        Infinite for normal components, a number for t components with these
-        degrees of freedom, None to estimate each component's.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
+    Shapes: features (n_rows, width).
 
     Notes
     -----
@@ -90,11 +63,6 @@ def gaussian_mixture(
     to. For six components the best of several starts ends in clusters of
     nearly the printed sizes; seven and eight have a larger BIC still, which
     their single start did not find.
-
-    Raises
-    ------
-    JobError
-        An option is not allowed.
 
     References
     ----------

@@ -15,8 +15,7 @@ import numpy as np
 from anonpipe.kernels.group_moments import BLOCK, add_products
 from anonpipe.types import FloatArray, IntArray
 
-NEGLIGIBLE = -60.0
-"""Log probability below which a class counts as impossible: 1e-26."""
+NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
 
 
 @nb.njit(cache=True, nogil=True)
@@ -57,34 +56,7 @@ def class_sums(
     Everything that is of one class is stored class by class in the innermost
     place, so that the compiler handles several classes at once.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width).
-    codes
-        Shape (n_rows, n_columns), column j from 0 to starts[j + 1] - starts[j] - 1.
-    starts
-        Shape (n_columns + 1,).
-    slopes
-        Shape (1 + width, n_classes).
-    log_shares
-        Log probabilities of the categories, shape (starts[-1], n_classes).
-    curvature
-        Whether `products` are summed.
-
-    Returns
-    -------
-    likelihood : float
-    posteriors : float64, shape (n_classes,)
-        Sums of the posterior probabilities z.
-    tables : float64, shape (starts[-1], n_classes)
-        Sums of z over the records of each category.
-    gradient : float64, shape (1 + width, n_classes)
-        Sums of (z - p) (1, x), p the prior probabilities.
-    products : float64, shape (n_term_pairs, n_classes + n_class_pairs)
-        Sums of p_g, then of p_g p_h for g <= h, times the products of two terms
-        of (1, x), a <= b; pairs in the order of an upper triangle, row by
-        row. Without rows where they are not wanted.
+    Shapes: log_shares (starts[-1], n_classes).
     """
     n = features.shape[0]
     terms, classes = slopes.shape

@@ -14,42 +14,24 @@ from anonpipe.kernels.mixture import invert_factors
 from anonpipe.methods.mixture._weights import RULES
 from anonpipe.types import FloatArray
 
-SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")
-"""Forms of the covariances; see `covariances`."""
+SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
 
-DIAGONAL = ("spherical", "diagonal")
-"""Shapes whose covariances are diagonal."""
+DIAGONAL = ("spherical", "diagonal")  # Shapes whose covariances are diagonal
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the estimates of a mixture keep to.
+    """What the estimates of a mixture keep to."""
 
-    Attributes
-    ----------
-    shape
-        One of `SHAPES`.
-    least_weight
-        No component's weight falls below it: k / n (0: no bound).
-    rule
-        How weights are lifted to it, a name of `RULES`.
-    variances
-        Spread of each column in the table, shape (width,), all positive.
-    prior_rows
-        Records of covariance diag(variances) that every component is given
-        besides its own, a small fraction of one: so that no covariance is
-        singular, whatever the records are.
-    degrees
-        Degrees of freedom of the components: infinite for normal ones, a
-        positive number for t components, None where each component's are
-        estimated.
-    """
-
-    shape: str
-    least_weight: float
-    variances: FloatArray = field(repr=False)
+    shape: str  # One of `SHAPES`
+    least_weight: float  # No component's weight falls below it: k / n (0: no bound)
+    variances: FloatArray = field(repr=False)  # Spread of each column in the table, shape (width,), all positive
+    # Records of covariance diag(variances) that every component is given besides its own, a small fraction of one: so
+    # that no covariance is singular, whatever the records are
     prior_rows: float
-    rule: str = "published"
+    rule: str = "published"  # How weights are lifted to it, a name of `RULES`
+    # Degrees of freedom of the components: infinite for normal ones, a positive number for t components, None where
+    # each component's are estimated
     degrees: float | None = math.inf
 
     def parameters(self, groups: int) -> int:
@@ -86,29 +68,7 @@ def constraints(
 ) -> Constraints:
     """Check the options of a mixture and turn them into `Constraints`.
 
-    Parameters
-    ----------
-    k
-        Smallest size of a group.
-    n_rows
-        Records of the whole table, not of a sample.
-    groups
-        Number of components.
-    variances
-        Variance of each column, shape (width,); 0 for a constant one, which
-        then counts as 1.
-    shape, rule, degrees
-        See `Constraints`.
-    prior
-        Share of a mean component's records, n_rows / groups, that the prior
-        weighs: covariances are those of the records to about this relative
-        to `variances`.
-
-    Raises
-    ------
-    JobError
-        An unknown shape or rule, a prior or degrees that are not positive, or
-        groups · k >= n_rows: then eq. 4 has no solution.
+    Shapes: variances (width,).
 
     Examples
     --------
@@ -135,27 +95,13 @@ def constraints(
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A mixture of normal or t components.
+    """A mixture of normal or t components."""
 
-    Attributes
-    ----------
-    weights
-        Shape (n_groups,), sum 1.
-    means
-        Shape (n_groups, width).
-    covariances
-        Shape (n_groups, width, width); of a t component its scale matrix.
-    degrees
-        Shape (n_groups,); infinite for a normal component.
-    diagonal
-        Whether all covariances are diagonal.
-    """
-
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    degrees: FloatArray
-    diagonal: bool = False
+    weights: FloatArray  # Shape (n_groups,), sum 1
+    means: FloatArray  # Shape (n_groups, width)
+    covariances: FloatArray  # Shape (n_groups, width, width); of a t component its scale matrix
+    degrees: FloatArray  # Shape (n_groups,); infinite for a normal component
+    diagonal: bool = False  # Whether all covariances are diagonal
 
     @property
     def n_groups(self) -> int:
@@ -164,13 +110,7 @@ class Mixture:
 
     @cached_property
     def arguments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
-        """Means, inverse factors, constants, degrees and `diagonal`, as the kernels take them.
-
-        Raises
-        ------
-        InputError
-            A covariance is not positive definite.
-        """
+        """Means, inverse factors, constants, degrees and `diagonal`, as the kernels take them."""
         width = self.means.shape[1]
         factors, half_logs, bad = invert_factors(self.covariances)
         if bad.any():

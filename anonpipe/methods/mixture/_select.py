@@ -16,70 +16,41 @@ from anonpipe.methods.mixture._statistics import Statistics, hard_statistics
 from anonpipe.methods.mixture._tree import agglomerate
 from anonpipe.types import FloatArray, IntArray
 
-SAMPLE_ROWS = 4_000
-"""Rows of a sample."""
+SAMPLE_ROWS = 4_000  # Rows of a sample
 
-TREE_ROWS = 2_000
-"""Of them those that first groups are made of, which takes 4 bytes for each pair."""
+TREE_ROWS = 2_000  # Of them those that first groups are made of, which takes 4 bytes for each pair
 
-START_PASSES = 10
-"""Passes from every start; only the likeliest then goes on."""
+START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
+# Passes that shapes and numbers of components are compared after; then the best go on, in their order
 SHORT_PASSES = 25
-"""Passes that shapes and numbers of components are compared after; then the best go on, in their order."""
 
-BEATEN = 3
-"""Candidates in turn that went on to their end and are not the best: then nobody else goes on."""
+BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The best mixture of one shape and number of components.
+    """The best mixture of one shape and number of components."""
 
-    Attributes
-    ----------
-    shape, groups
-        Which it is.
-    bic
-        Of the sample; larger is better.
-    log_likelihood
-        Of the sample.
-    start
-        Number of small groups that its start was joined from.
-    passes
-        Passes over the sample.
-    converged
-        Whether its likelihood settled.
-    """
-
+    # shape, groups: which it is
     shape: str
     groups: int
-    bic: float
-    log_likelihood: float
-    start: int
-    passes: int
-    converged: bool
+    bic: float  # Of the sample; larger is better
+    log_likelihood: float  # Of the sample
+    start: int  # Number of small groups that its start was joined from
+    passes: int  # Passes over the sample
+    converged: bool  # Whether its likelihood settled
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The mixture of the largest BIC, and all that were tried.
+    """The mixture of the largest BIC, and all that were tried."""
 
-    Attributes
-    ----------
-    mixture
-        Fitted to the sample: the start for a fit to the whole table.
-    constraints
-        What it kept to, in numbers of the whole table.
-    candidates
-        In the order of shapes, then of numbers of groups.
-    """
-
-    mixture: Mixture
-    constraints: Constraints
-    candidates: tuple[Candidate, ...]
+    mixture: Mixture  # Fitted to the sample: the start for a fit to the whole table
+    constraints: Constraints  # What it kept to, in numbers of the whole table
+    candidates: tuple[Candidate, ...]  # In the order of shapes, then of numbers of groups
 
 
 def evenly_spaced(n_rows: int, most: int = SAMPLE_ROWS) -> IntArray:
@@ -115,28 +86,7 @@ def select(
     take a few passes, and the most likely one some more. By their BIC then the
     best of all candidates go on to their end, until it is clear which one wins (`race`).
 
-    Parameters
-    ----------
-    sample
-        Finite, shape (sample_rows, width): the whole table, or a random or
-        evenly spaced sample of a few thousand rows.
-    k
-        Smallest size of a group.
-    n_rows
-        Records of the whole table.
-    numbers
-        Numbers of components to try; the authors tried 2 to 10. Those of
-        n_rows / k and more, and those above the number of distinct rows among
-        the `TREE_ROWS`, are left out; where none is left, one component is taken.
-    shapes, rule, prior, degrees
-        See `constraints`.
-    starts
-        Numbers of small groups for `agglomerate`, at least one.
-    idle
-        Numbers in turn of a shape whose short runs do not raise its BIC, after
-        which no larger ones are tried; None to try all.
-    tolerance, iterations
-        See `fit`.
+    Shapes: sample (sample_rows, width).
 
     Notes
     -----
@@ -152,13 +102,6 @@ def select(
     Data Anal. 41:561-575, doi:10.1016/S0167-9473(02)00163-6 (short runs from
     several starts, the best of which goes on); Fraley and Raftery 2002, J. Am.
     Stat. Assoc. 97:611-631, section 5 (first groups of a part of the records).
-
-    Raises
-    ------
-    InputError
-        The sample is empty, or no shape or start is given.
-    JobError
-        An option is not allowed.
 
     Examples
     --------

@@ -21,43 +21,24 @@ class Statistics:
 
     z is the posterior probability of a component for a record (eq. 2), u the
     factor by which a t component weighs the record down, 1 for a normal one.
-
-    Attributes
-    ----------
-    rows
-        Number of records.
-    log_likelihood
-        Of these records, in the mixture that the posteriors are of.
-    counts, heavy, tails
-        Sums of z, z u and z (log u - u), shape (n_groups,).
-    sums
-        Sums of z u (x - centre), shape (n_groups, width).
-    scatters
-        Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width),
-        or (n_groups, 1, width): their diagonals.
-    centres, degrees
-        Means, shape (n_groups, width), and degrees of freedom, shape
-        (n_groups,), of that mixture: equal in all pieces.
     """
 
-    rows: int
-    log_likelihood: float
+    rows: int  # Number of records
+    log_likelihood: float  # Of these records, in the mixture that the posteriors are of
+    # counts, heavy, tails: sums of z, z u and z (log u - u), shape (n_groups,)
     counts: FloatArray
     heavy: FloatArray
     tails: FloatArray
-    sums: FloatArray
+    sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
+    # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
     scatters: FloatArray
+    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture:
+    # equal in all pieces
     centres: FloatArray
     degrees: FloatArray
 
     def merge(self, other: Self) -> Self:
-        """Both pieces together; they must be of one mixture.
-
-        Raises
-        ------
-        InputError
-            The pieces are of different mixtures.
-        """
+        """Both pieces together; they must be of one mixture."""
         if not np.array_equal(self.centres, other.centres) or not np.array_equal(self.degrees, other.degrees):
             raise InputError("these sums are of two different mixtures; take all pieces with the same mixture")
         return type(self)(
@@ -80,17 +61,7 @@ def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
     component and column, whatever the number of rows. A posterior under 1e-26
     counts as 0.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), C order; n_rows may be 0.
-    mixture
-        The present estimates.
-
-    Raises
-    ------
-    InputError
-        A record is so far from all components that its density is 0 in each.
+    Shapes: features (n_rows, width).
 
     Examples
     --------
@@ -109,15 +80,6 @@ def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
 
 def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = False) -> Statistics:
     """The sums where each record belongs to one component for certain: what a first estimate is made of.
-
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width); all records, or a sample.
-    labels
-        Component of each, 0 to n_groups - 1, none without records.
-    diagonal
-        Whether the shape that is wanted has diagonal covariances.
 
     Examples
     --------

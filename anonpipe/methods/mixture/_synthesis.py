@@ -21,42 +21,23 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.kernels.mixture import invert_factors
 from anonpipe.types import FloatArray, IntArray
 
-_DRAWS = 1 << 20
-"""Draws held at a time (8 MiB)."""
+_DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
-_DEPENDENT = 1e-13
-"""Draws whose variance along some axis is under this part of the largest are dependent."""
+_DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of the largest are dependent
 
-_RANK = 1e-12
-"""Eigenvalues of a group's correlation matrix below this, times its width, count as 0."""
+_RANK = 1e-12  # Eigenvalues of a group's correlation matrix below this, times its width, count as 0
 
 
 @dataclass(frozen=True, eq=False)
 class GroupStatistics:
-    """Count, mean and scatter of every group.
+    """Count, mean and scatter of every group."""
 
-    Attributes
-    ----------
-    counts
-        Shape (n_groups,).
-    means
-        Shape (n_groups, width); zeros for a group without records.
-    scatters
-        Shape (n_groups, width, width).
-    """
-
-    counts: IntArray
-    means: FloatArray
-    scatters: FloatArray
+    counts: IntArray  # Shape (n_groups,)
+    means: FloatArray  # Shape (n_groups, width); zeros for a group without records
+    scatters: FloatArray  # Shape (n_groups, width, width)
 
     def merge(self, other: Self) -> Self:
-        """Both pieces together (Chan, Golub & LeVeque 1979), group by group.
-
-        Raises
-        ------
-        InputError
-            They differ in the number of groups or columns.
-        """
+        """Both pieces together (Chan, Golub & LeVeque 1979), group by group."""
         if self.means.shape != other.means.shape:
             raise InputError(
                 f"statistics of {self.means.shape[0]} groups and {self.means.shape[1]} columns do not merge with those "
@@ -84,15 +65,6 @@ class GroupStatistics:
 def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
     """Count, mean and scatter of each of `groups` groups in a partition.
 
-    Parameters
-    ----------
-    features
-        Shape (n_rows, width), C order; n_rows may be 0.
-    labels
-        Group of each record, 0 to `groups` - 1.
-    groups
-        Number of groups of the whole table.
-
     Examples
     --------
     >>> group_statistics(np.array([[1.0], [3.0]]), np.array([1, 1]), 2).means.tolist()
@@ -108,17 +80,7 @@ def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> Gro
 
 
 def draw_statistics(labels: IntArray, width: int, groups: int, *, rng: np.random.Generator) -> GroupStatistics:
-    """The same of standard normal draws, `width` for each record in turn, of which nothing is kept.
-
-    Parameters
-    ----------
-    labels, groups
-        As for `group_statistics`.
-    width
-        Number of columns.
-    rng
-        Of this stage and partition; `synthesize_rows` takes one in the same state.
-    """
+    """The same of standard normal draws, `width` for each record in turn, of which nothing is kept."""
     total = group_statistics(np.zeros((0, width)), labels[:0], groups)
     for low, draws in _drawn(len(labels), width, rng):
         total = total.merge(group_statistics(draws, labels[low : low + len(draws)], groups))
@@ -134,22 +96,13 @@ def _drawn(rows: int, width: int, rng: np.random.Generator) -> Iterator[tuple[in
 
 @dataclass(frozen=True, eq=False)
 class AffineMaps:
-    """For each group g the map of its draws z: targets_g + matrices_g (z - origins_g).
+    """For each group g the map of its draws z: targets_g + matrices_g (z - origins_g)."""
 
-    Attributes
-    ----------
-    origins, targets
-        Means of the draws and of the records, shape (n_groups, width).
-    matrices
-        Shape (n_groups, width, width).
-    ranks
-        Rank of each group's scatter, shape (n_groups,).
-    """
-
+    # origins, targets: means of the draws and of the records, shape (n_groups, width)
     origins: FloatArray
     targets: FloatArray
-    matrices: FloatArray
-    ranks: IntArray
+    matrices: FloatArray  # Shape (n_groups, width, width)
+    ranks: IntArray  # Rank of each group's scatter, shape (n_groups,)
 
 
 def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
@@ -161,11 +114,6 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     coordinates. r is at most the number of records less 1, so that L always
     exists; a constant column stays constant, a dependent one dependent.
 
-    Parameters
-    ----------
-    records, draws
-        Of the whole table, merged; with the same counts.
-
     Notes
     -----
     Means and covariances are met to about 1e-16 times the condition number of
@@ -173,11 +121,6 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     group, where it has twice as many records as columns or more. Near rank + 1
     records that number has no bound, and the group is more its own copy than
     a synthesis: use `gaussian` on whole groups there.
-
-    Raises
-    ------
-    InputError
-        Records and draws differ in their counts.
 
     Examples
     --------
@@ -209,18 +152,6 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
     the span of the records where the draws have their scatter already, so that
     draws that are not normal, such as categories in -1 and +1, stay nearly
     what they are.
-
-    Parameters
-    ----------
-    records, draws
-        Of the whole table, merged; with the same counts. The draws must vary
-        wherever the records do.
-
-    Raises
-    ------
-    InputError
-        Records and draws differ in their counts, or the draws of a group do
-        not vary in a direction in which its records do.
 
     Examples
     --------
@@ -264,22 +195,7 @@ def _principal(
 
 
 def synthesize_rows(labels: IntArray, maps: AffineMaps, *, rng: np.random.Generator) -> FloatArray:
-    """New records of a partition: the draws of `draw_statistics` again, mapped.
-
-    Parameters
-    ----------
-    labels
-        As given to `draw_statistics`.
-    maps
-        See `affine_maps`.
-    rng
-        In the state that it had for `draw_statistics`.
-
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i.
-    """
+    """New records of a partition: the draws of `draw_statistics` again, mapped."""
     width = maps.origins.shape[1]
     out = np.empty((len(labels), width))
     for low, draws in _drawn(len(labels), width, rng):

@@ -7,11 +7,9 @@ from scipy.special import digamma
 
 from anonpipe.types import FloatArray
 
-LEAST, MOST = 1.0, 200.0
-"""Range of estimated degrees of freedom; 200 is as good as normal."""
+LEAST, MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
 
-FIRST = 30.0
-"""Degrees of freedom that an estimate starts from."""
+FIRST = 30.0  # Degrees of freedom that an estimate starts from
 
 _HALVINGS = 50
 
@@ -23,15 +21,7 @@ def new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, widt
     b = (ν_old + width) / 2, for each component. The left side falls in ν, so
     that there is one solution, or none inside the range: then its nearer end.
 
-    Parameters
-    ----------
-    counts, tails
-        Sums of z and of z (log u - u), shape (n_groups,).
-    degrees
-        Those that the sums were made with, shape (n_groups,); infinite counts
-        as `FIRST`.
-    width
-        Number of columns.
+    Shapes: counts, tails (n_groups,); degrees (n_groups,).
 
     References
     ----------

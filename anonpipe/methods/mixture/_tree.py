@@ -11,8 +11,8 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.mixture._determinant_kernel import join_groups
 from anonpipe.types import FloatArray, IntArray
 
+# Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
 PRIOR_ROWS = 0.1
-"""Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else."""
 
 
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
@@ -23,23 +23,6 @@ def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) ->
     Σ_g n_g log|W_g / n_g| least, the classification likelihood of groups that
     are ellipsoids of any size and shape. Columns count in units of their
     standard deviation; nothing is random, ties go to the lower numbers.
-
-    Parameters
-    ----------
-    sample
-        Shape (n_rows, width), at most a few thousand rows: memory is
-        4 n_rows² bytes.
-    most
-        Largest number of groups wanted, 1 to n_rows.
-    starts
-        Where the criterion changes, 1 or more each; `most` and n_rows limit it.
-        Time and memory grow with its square.
-
-    Returns
-    -------
-    list of int64, shape (most, n_rows)
-        Of each start. Row g - 1: labels 0 to g - 1 of the sample in g groups, or in fewer where
-        not so many of its records differ.
 
     Notes
     -----

@@ -15,13 +15,6 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
     Weights stay in their order and all move towards 1 / G, large and small
     ones; nothing changes where all are `least` or more.
 
-    Parameters
-    ----------
-    weights
-        Shape (n_groups,), sum 1.
-    least
-        From 0 to less than 1 / n_groups.
-
     References
     ----------
     Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 3.
@@ -64,5 +57,5 @@ def constrained(weights: FloatArray, least: float) -> FloatArray:
         low |= below
 
 
+# Ways to lift weights to a bound, by name
 RULES: dict[str, Callable[[FloatArray, float], FloatArray]] = {"published": smoothed, "constrained": constrained}
-"""Ways to lift weights to a bound, by name."""

@@ -16,8 +16,7 @@ from anonpipe.types import FloatArray, IntArray
 
 Statistic = Literal["mean", "median"]
 
-STATISTICS = ("mean", "median")
-"""What may stand for a group in a column."""
+STATISTICS = ("mean", "median")  # What may stand for a group in a column
 
 
 class CentroidOptions(MethodOptions):

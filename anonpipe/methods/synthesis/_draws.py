@@ -8,8 +8,7 @@ import numpy as np
 
 from anonpipe.types import FloatArray, IntArray
 
-DRAWS = 1 << 20
-"""Draws held at a time (8 MiB), more only for a group that needs more."""
+DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that needs more
 
 
 def draw_in_chunks(
@@ -17,14 +16,7 @@ def draw_in_chunks(
 ) -> Iterator[tuple[int, int, FloatArray]]:
     """Yield (first group, group after the last, draws) over all groups in order.
 
-    Parameters
-    ----------
-    per_group
-        Draws that each group needs, shape (n_groups,).
-    rng
-        What is drawn depends on its state alone, not on the size of the pieces.
-    most
-        Draws in a piece, as far as single groups allow.
+    Shapes: per_group (n_groups,).
 
     Examples
     --------

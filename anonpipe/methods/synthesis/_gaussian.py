@@ -124,13 +124,7 @@ def kept_exactly(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread
 
 
 def kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
-    """The covariance as it was on average, of records drawn with the covariance of their group.
-
-    Raises
-    ------
-    JobError
-        `spread` is missing.
-    """
+    """The covariance as it was on average, of records drawn with the covariance of their group."""
     if not spread:
         raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
     return limit_by_group(merge_all(spread)).about(merge_all(grouped).total.covariance)

@@ -28,27 +28,11 @@ from anonpipe.moments import (
 )
 from anonpipe.types import FloatArray, IntArray
 
-ALL_FORMS = (*FORMS, "exact")
-"""Forms of micro-perturbation."""
+ALL_FORMS = (*FORMS, "exact")  # Forms of micro-perturbation
 
 
 def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> NoiseScatter:
     """Count the draws that `micro_perturbation` of form `exact` will make of the same groups and generator.
-
-    Parameters
-    ----------
-    starts
-        The groups of one piece of the table; see `anonpipe.kernels.groups.sort_groups`.
-    width
-        Columns of the features.
-    rng
-        In the state that the generator given to `micro_perturbation` for this
-        piece will have.
-
-    Returns
-    -------
-    NoiseScatter
-        Merged over all pieces, in a fixed order, it goes into `exact_factor`.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from anonpipe.types import IntArray
 
 Value = TypeVar("Value", np.float64, np.int64)
 
+# All synthesizers by name; a new one is a line here
 METHODS: dict[str, Synthesizer] = by_name(
     Synthesizer,
     (
@@ -26,7 +27,6 @@ METHODS: dict[str, Synthesizer] = by_name(
         _histogram,
     ),
 )
-"""All synthesizers by name; a new one is a line here."""
 
 
 def synthesize(
@@ -40,32 +40,7 @@ def synthesize(
 ) -> npt.NDArray[Value]:
     """Replace the records of all groups by a method of `METHODS`, after checking its input.
 
-    Parameters
-    ----------
-    features
-        Finite float64, shape (n_rows, width); for a method that takes codes
-        int64, shape (n_rows, n_columns).
-    order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`. Every row is in
-        one group, and no group is empty.
-    method
-        A key of `METHODS`.
-    rng
-        Source of all draws.
-    **options
-        The method's options; an unknown one is an error.
-
-    Returns
-    -------
-    numpy.ndarray, shape and type of `features`
-        Row i replaces row i; `features` is not changed.
-
-    Raises
-    ------
-    JobError
-        Unknown method or option, missing option, or a value that is not allowed.
-    InputError
-        Features that are not finite, or groups that do not hold every row once.
+    Shapes: features (n_rows, width).
 
     Examples
     --------

@@ -11,19 +11,7 @@ from anonpipe.types import FloatArray, IntArray
 def shuffle_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
-    """Write a random permutation of each group's codes of one column into `out` (Fisher and Yates).
-
-    Parameters
-    ----------
-    codes, out
-        Shape (n_rows, n_columns).
-    column
-        The column.
-    order, starts
-        The groups.
-    uniform
-        Uniform on [0, 1), one number a record, in the order of `order`.
-    """
+    """Write a random permutation of each group's codes of one column into `out` (Fisher and Yates)."""
     for g in range(starts.shape[0] - 1):
         begin = starts[g]
         for at in range(begin, starts[g + 1]):

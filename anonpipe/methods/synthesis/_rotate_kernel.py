@@ -23,8 +23,8 @@ from anonpipe.kernels.group_moments import group_mean
 from anonpipe.kernels.orthogonal import contrasts, householder, reflect, rotate, triangularise, write_group
 from anonpipe.types import FloatArray, IntArray
 
+# A kept column counts as a combination of those before it if less than this part of its length is new
 DEPENDENT = 1e-10
-"""A kept column counts as a combination of those before it if less than this part of its length is new."""
 
 
 @nb.njit(cache=True, nogil=True)
@@ -55,17 +55,7 @@ def _coordinates(
 
 @nb.njit(cache=True, nogil=True)
 def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
-    """Write a random rotation of every group about its mean into `out`.
-
-    Parameters
-    ----------
-    features, out
-        Shape (n_rows, width); rows that are in no given group stay as they are in `out`.
-    order, starts
-        The groups.
-    draws
-        Standard normal, `rotation_draws(size - 1, width)` for each group.
-    """
+    """Write a random rotation of every group about its mean into `out`."""
     width = features.shape[1]
     largest = np.diff(starts).max()
     a, v = np.empty((largest, width)), np.empty(largest)
@@ -139,17 +129,7 @@ def rotate_residuals(
 ) -> None:
     """Write into `out` what `kept` explains of every group, plus a random rotation of what it does not.
 
-    Parameters
-    ----------
-    features, out
-        Shape (n_rows, width).
-    kept
-        Columns on which each group is regressed, with intercept, shape (n_rows, n_kept).
-    order, starts
-        The groups.
-    draws
-        Standard normal, `rotation_draws(size - 1, width)` for each group, of
-        which the rotation uses as many as its dimensions need.
+    Shapes: kept (n_rows, n_kept).
     """
     width, n_kept = features.shape[1], kept.shape[1]
     largest = np.diff(starts).max()

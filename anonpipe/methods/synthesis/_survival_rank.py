@@ -20,38 +20,7 @@ def restore_by_rank(
 ) -> FloatArray:
     """Give the record with the r-th smallest synthetic value the r-th smallest original of its group.
 
-    Parameters
-    ----------
-    synthetic_values, original_values
-        One column before and after synthesis, shape (n_rows,); NaN for null,
-        which ranks last.
-    order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
-    rng
-        Source of the jitter; needed where `jitter` is not 0.
-    jitter
-        Largest shift added to a restored value, in the column's unit.
-    limits
-        Values that a shifted one may not pass.
-
-    Returns
-    -------
-    float64, shape (n_rows,)
-        Without jitter every group has exactly its original values, nulls
-        included, in the order of the synthetic ones (equal ones in row order):
-        true values of persons, the extremes among them. With jitter each value
-        is shifted by its own uniform draw on ±`jitter`, less near a limit (as far
-        as the value is from it), so that its expectation stays; a value at a
-        limit is not shifted. The draws do not look at the group: shifted values
-        may leave its range, and two of them closer than twice the jitter may
-        change places. Jitter blurs, it proves no protection.
-
-    Raises
-    ------
-    InputError
-        The columns differ in length.
-    JobError
-        `jitter` is negative or not finite, or has no `rng`.
+    Shapes: synthetic_values, original_values (n_rows,).
 
     References
     ----------

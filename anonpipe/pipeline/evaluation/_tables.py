@@ -21,15 +21,6 @@ def typed(encoder: ColumnEncoder, cells: FloatArray, names: tuple[str, ...]) -> 
 
     Numbers are float64, dates datetime64 (whole days), texts categorical in
     the order of their levels, truths bool (object where there are nulls).
-
-    Parameters
-    ----------
-    encoder
-        Table to cells and back.
-    cells
-        Shape (n_rows, number of names): of these columns only.
-    names
-        Which columns the cells hold.
     """
     import pandas as pd
 

@@ -40,24 +40,14 @@ def without_strata(fitted: Fitted) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class KeyColumns:
-    """Where the columns of a scenario are.
+    """Where the columns of a scenario are."""
 
-    Attributes
-    ----------
-    places, unchanged
-        In cells: all of them, and those that are known exactly and released unchanged.
-    masked
-        Which numbers of `known_features` are of the others, shape (width,).
-    tolerances
-        How far what is known of each may be off.
-    numbers
-        Of those that are known within limits and lie in cells as codes, the value of each code.
-    """
-
+    # places, unchanged: in cells: all of them, and those that are known exactly and released unchanged
     places: list[int]
     unchanged: list[int]
-    masked: BoolArray
-    tolerances: Tolerances
+    masked: BoolArray  # Which numbers of `known_features` are of the others, shape (width,)
+    tolerances: Tolerances  # How far what is known of each may be off
+    # Of those that are known within limits and lie in cells as codes, the value of each code
     numbers: Mapping[int, FloatArray]
 
     @property

@@ -26,22 +26,13 @@ _WHOLE = "assessment.npz"
 
 @dataclass(frozen=True, eq=False)
 class SampledTables:
-    """Some records of both tables, typed, row for row beside each other.
+    """Some records of both tables, typed, row for row beside each other."""
 
-    Attributes
-    ----------
-    original, released
-        The same columns and numbers of rows.
-    kinds
-        Of each column.
-    of
-        Records of the release.
-    """
-
+    # original, released: the same columns and numbers of rows
     original: pd.DataFrame
     released: pd.DataFrame
-    kinds: dict[str, Kind]
-    of: int
+    kinds: dict[str, Kind]  # Of each column
+    of: int  # Records of the release
 
 
 def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None:
@@ -107,13 +98,7 @@ def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
 
 
 def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, Assessment]:
-    """Fit one of the recipient's models to both tables.
-
-    Raises
-    ------
-    JobError
-        It cannot be fitted to the original: nothing could be judged by it.
-    """
+    """Fit one of the recipient's models to both tables."""
     from anonpipe.evaluate.utility import fit_models
 
     wanted = fitted.job.analyses[index]

@@ -34,17 +34,14 @@ from anonpipe.pipeline.partitioning import Cut
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
 
-MODEL_ROWS = 1_000_000
-"""Most records that the recipient's models are fitted to; of larger tables a sample."""
+MODEL_ROWS = 1_000_000  # Most records that the recipient's models are fitted to; of larger tables a sample
 
+# Most classes of a scenario that are counted, each of them whole; of larger tables a random share
 COUNTED_CLASSES = 2_000_000
-"""Most classes of a scenario that are counted, each of them whole; of larger tables a random share."""
 
-RANKED_ROWS = 20_000
-"""Records that ranks are taken from."""
+RANKED_ROWS = 20_000  # Records that ranks are taken from
 
-FOLDER = "assessed"
-"""Of all that is kept for the measures, inside the staging."""
+FOLDER = "assessed"  # Of all that is kept for the measures, inside the staging
 
 _QUERIES, _GUESSED, _UNITS, _PREDICATES = (
     f"{FOLDER}/{name}.npz" for name in ("queries", "guessed", "units", "predicates")
@@ -53,24 +50,14 @@ _QUERIES, _GUESSED, _UNITS, _PREDICATES = (
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a partition, original and released beside each other.
+    """The rows of a partition, original and released beside each other."""
 
-    Attributes
-    ----------
-    original, released
-        Cells before and after, probabilities after these; shapes (n_rows, n_columns).
-    members
-        The group of each in the whole table; None where there are no groups.
-    order
-        The order in which they go to the output files, shape (n_rows,).
-    units
-        The unit of each, by a number that is its own in the whole table; None where each is one.
-    """
-
+    # original, released: cells before and after, probabilities after these; shapes (n_rows, n_columns)
     original: FloatArray
     released: FloatArray
-    members: IntArray | None
-    order: IntArray
+    members: IntArray | None  # The group of each in the whole table; None where there are no groups
+    order: IntArray  # The order in which they go to the output files, shape (n_rows,)
+    # The unit of each, by a number that is its own in the whole table; None where each is one
     units: IntArray | None = None
 
     @property
@@ -88,82 +75,50 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some records of all partitions, in the order of the table as it was routed.
+    """Some records of all partitions, in the order of the table as it was routed."""
 
-    Attributes
-    ----------
-    original, released
-        Their cells before and after, row for row; shapes (n_rows, n_columns).
-    labels
-        The group of each in the whole table (of the first grouping), shape
-        (n_rows,); -1 where there are no groups.
-    """
-
+    # original, released: their cells before and after, row for row; shapes (n_rows, n_columns)
     original: FloatArray
     released: FloatArray
+    # The group of each in the whole table (of the first grouping), shape (n_rows,); -1 where there are no groups
     labels: IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Records that are looked for in the whole release.
+    """Records that are looked for in the whole release."""
 
-    Attributes
-    ----------
-    features
-        What an intruder knows of them, shape (n_queries, width).
-    own_row, own_original
-        Number of each in the release (partition by partition, in the order of
-        the output files), and in the original.
-    own_group, own_size
-        Its group and how many records that has; -1 and 0 for no groups.
-    own_alike
-        A number of its group and its unchanged columns; see `alike_numbers`.
-    own_strata
-        Of each column that makes the strata a number of its value, shape (n_queries, n_columns).
-    own_numbers
-        Its cells of `masked_numbers`, shape (n_queries, n_columns).
-    own_classes, own_blocks
-        Of each scenario a number of what it holds in the columns known, and in the unchanged ones of these, shape
-        (n_queries, n_scenarios).
-    own_known
-        Of each scenario, side by side, the numbers of `known_features` that it knows, within its limits.
-    own_cells
-        Cells of all columns where a scenario knows some within limits; else of none.
-    ranked_original, ranked_released
-        Some records of both tables, to take ranks from.
-    """
-
-    features: FloatArray
+    features: FloatArray  # What an intruder knows of them, shape (n_queries, width)
+    # own_row, own_original: number of each in the release (partition by partition, in the order of the output files),
+    # and in the original
     own_row: IntArray
     own_original: IntArray
+    # own_group, own_size: its group and how many records that has; -1 and 0 for no groups
     own_group: IntArray
     own_size: IntArray
-    own_alike: IntArray
-    own_strata: IntArray
-    own_numbers: FloatArray
+    own_alike: IntArray  # A number of its group and its unchanged columns; see `alike_numbers`
+    own_strata: IntArray  # Of each column that makes the strata a number of its value, shape (n_queries, n_columns)
+    own_numbers: FloatArray  # Its cells of `masked_numbers`, shape (n_queries, n_columns)
+    # own_classes, own_blocks: of each scenario a number of what it holds in the columns known, and in the unchanged
+    # ones of these, shape (n_queries, n_scenarios)
     own_classes: IntArray
     own_blocks: IntArray
+    # Of each scenario, side by side, the numbers of `known_features` that it knows, within its limits
     own_known: FloatArray
-    own_cells: FloatArray
+    own_cells: FloatArray  # Cells of all columns where a scenario knows some within limits; else of none
+    # ranked_original, ranked_released: some records of both tables, to take ranks from
     ranked_original: FloatArray
     ranked_released: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRows:
-    """Where the rows of the units are that are looked for, each pair of unit and place once.
+    """Where the rows of the units are that are looked for, each pair of unit and place once."""
 
-    Attributes
-    ----------
-    units, places
-        The unit, and the number of a group (or of records alike), shape (n,).
-    rows, sizes
-        Rows of the unit there, and of all, shape (n,).
-    """
-
+    # units, places: the unit, and the number of a group (or of records alike), shape (n,)
     units: IntArray
     places: IntArray
+    # rows, sizes: rows of the unit there, and of all, shape (n,)
     rows: IntArray
     sizes: IntArray
 
@@ -549,17 +504,10 @@ def read_units(work: Work) -> AskedUnits:
 
 @dataclass(frozen=True, eq=False)
 class GuessedCells:
-    """Records whose columns are guessed from the release.
+    """Records whose columns are guessed from the release."""
 
-    Attributes
-    ----------
-    told
-        Cells of some released records, which the scale is taken of.
-    members, controls
-        Cells of original records that are looked for, and of held-out ones.
-    """
-
-    told: FloatArray
+    told: FloatArray  # Cells of some released records, which the scale is taken of
+    # members, controls: cells of original records that are looked for, and of held-out ones
     members: FloatArray
     controls: FloatArray
 

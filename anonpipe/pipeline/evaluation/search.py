@@ -54,8 +54,7 @@ from anonpipe.pipeline.partitioning import Cut
 from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-NEIGHBOURS = 5
-"""Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at."""
+NEIGHBOURS = 5  # Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at
 
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -91,8 +90,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     return {"rows": len(cells)}
 
 
-Told = dict[str, Mapping[str, IntArray]]
-"""Of what was found under a name, what is told of each of the partition's rows."""
+Told = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, what is told of each of the partition's rows
 
 
 def _control(work: Work, fitted: Fitted) -> FloatArray | None:
@@ -289,20 +287,7 @@ def _file(index: int) -> str:
 
 
 def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
-    """Merge what a search found in the partitions, one after the other.
-
-    Parameters
-    ----------
-    name
-        `release`, `original` (the sampled records in the release, and among
-        the other originals), `ranks`, `whitened` (where these stand for persons), `held_release` (the held-out ones in
-        the release), `half_0`, `half_1`, `held_half_0` and `held_half_1` (either, by half of the columns);
-        without knowing the strata `strata_release`, `strata_held`, and where too few records are
-        held out for these two, `strata_original` in place of the latter.
-    told
-        `groups`, `alike` for numbers as of `alike_numbers`, or of a search without strata the name
-        of a column that makes them; None for none.
-    """
+    """Merge what a search found in the partitions, one after the other."""
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
     for index in range(len(cut.partitions)):
