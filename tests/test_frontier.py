@@ -17,7 +17,7 @@ from tests.benchmarks.frontier import cart, known_cases, measures, peers, show
 from tests.benchmarks.frontier.__main__ import JUDGES
 from tests.benchmarks.frontier.comparable import plain, points
 from tests.benchmarks.frontier.criteria import CRITERIA, judged
-from tests.benchmarks.frontier.page import page
+from tests.benchmarks.frontier.page import PAGE, cells, page, read
 from tests.benchmarks.frontier.settings import METHODS, TRANSFORMS, grid
 from tests.benchmarks.frontier.tables import capped, costs, halves, trial
 
@@ -229,13 +229,18 @@ def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     failed = [*found[found["outcome"] == "failed"]["criterion"]]
     assert failed == ["column shapes", "singling out, one column: low end beyond control"]
     assert f"{first}, k=5" in show.criteria_text(found)
-    told = page(made)
-    assert f"| {first}, k=5 (r) | **0.9945 ±0.0572** | 0.500 |" in told
-    assert f"| {first}, k=5 | 0 of 1 | 1 of 1 |" in told
-    assert "| cart | 0 of 1 | 1 of 1 |" in told
+    told = page(cells(made))
+    assert f"| {first}, k=5 (r) | **0.9945±0.0572** | 0.500 |" in told
+    assert f"| {first}, k=5 | 0/1 | 1/1 |" in told
+    assert "| cart | 0/1 | 1/1 |" in told
     assert "**0.002" not in told
     show.draw_map(made, tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_page_shows_the_stored_figures():
+    """`python -m tests.benchmarks.frontier.page` writes it again."""
+    assert PAGE.read_text(encoding="utf-8") == page(read())
 
 
 def test_a_column_that_is_not_released_goes_with_its_settings():

@@ -22,8 +22,8 @@ original as the release of the other, and another sample of the same
 population (half of the control).
 
 Written are `figures.csv` (a row a release), `frontier.csv` and `.json` (means
-and intervals), `criteria.csv`, `frontier.txt` (what is printed), `frontier.md`
-(the tables of docs/frontier.md) and `frontier.png`, the map.
+and intervals), `criteria.csv`, `frontier.txt` (the printed text), `cells.csv`
+(for data/frontier.csv, from which `page` makes docs/frontier.md) and `frontier.png`, the map.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.frontier import show
-from tests.benchmarks.frontier.page import page
+from tests.benchmarks.frontier.page import cells
 from tests.benchmarks.frontier.releases import prepare, release
 from tests.benchmarks.frontier.settings import grid
 from tests.benchmarks.frontier.tables import AT_HAND, MADE, capped, load
@@ -133,7 +133,7 @@ def _write(folder: Path, out: Path) -> None:
     found.to_csv(out / "criteria.csv", index=False)
     told = show.text(made, figures) + ("\n" + show.criteria_text(found) if len(found) else "")
     (out / "frontier.txt").write_text(told + "\n")
-    (out / "frontier.md").write_text(page(made))
+    cells(made).to_csv(out / "cells.csv", index=False)
     show.draw_map(made, out / "frontier.png")
 
 

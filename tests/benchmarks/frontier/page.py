@@ -1,8 +1,14 @@
-"""The tables of docs/frontier.md: each criterion on each table, for every setting, tool and baseline."""
+"""docs/frontier.md, from its text (`page.md` beside this file) and the figures in data/frontier.csv.
+
+    python -m tests.benchmarks.frontier.page
+
+The benchmark writes a new `cells.csv`; copied to data/frontier.csv, this command puts it into the page.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,71 +16,114 @@ import pandas as pd
 from tests.benchmarks.frontier.criteria import judged
 from tests.benchmarks.frontier.show import HALVES, SHOWN, title
 
-BESIDE = ("told_from_control", "pairs", "inference")
-"""Measures without a criterion, shown beside those that have one."""
-CLOSE = ("shapes", "linked", "copies")
-"""Measures with a digit more, as their limits are near all figures."""
+ROOT = Path(__file__).resolve().parents[3]
+FIGURES = ROOT / "data" / "frontier.csv"
+PAGE = ROOT / "docs" / "frontier.md"
+TEXT = Path(__file__).with_name("page.md")
+DEFAULT = "local_synthesis, normal scores"
+
+WITHOUT_CRITERION = ("told_from_control", "pairs", "inference")
+PRECISE = ("shapes", "linked", "copies")  # One digit more: their limits are close to all figures
 
 
-def page(made: pd.DataFrame) -> str:
-    """Markdown: a part a table, then how many of the tables each setting satisfies by criterion."""
-    parts = [_part(str(name), part) for name, part in made.groupby("table", sort=False)]
-    return "\n\n".join([*parts, _totals(made)]) + "\n"
+def page(cells: pd.DataFrame) -> str:
+    """The whole page."""
+    own = cells[cells["method"] == DEFAULT]["outcome"]
+    text = TEXT.read_text(encoding="utf-8")
+    for name, value in {
+        "met": str((own == "met").sum()),
+        "criteria": str((own != "").sum()),
+        "totals": totals(cells),
+        "tables": "\n\n".join(_table(str(name), part) for name, part in cells.groupby("table", sort=False)),
+    }.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
-def outcomes(made: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, bool | None]]]:
-    """Each setting with what it meets by measure; None what was not measured or is its own baseline."""
-    for _, part in made.groupby("table", sort=False):
+def read(path: Path = FIGURES) -> pd.DataFrame:
+    """The stored cells, as text."""
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def cells(summary: pd.DataFrame) -> pd.DataFrame:
+    """One row a setting and measure: mean, half of the interval, and whether the criterion is met."""
+    rows = []
+    for row, met in outcomes(summary):
+        for measure in dict.fromkeys([*met, *WITHOUT_CRITERION]):
+            if measure not in row or pd.isna(row[measure]):
+                continue
+            outcome = met.get(measure)
+            decided = outcome is not None and row["method"] != HALVES
+            rows.append(
+                {name: str(row[name]) for name in ("table", "method")}
+                | {"k": f"{row['k']:.0f}" if row["k"] else "", "refused": str(bool(row["refused"])).lower()}
+                | {"measure": measure, **_rounded(row, measure)}
+                | {"outcome": ("met" if outcome else "missed") if decided else ""}
+            )
+    return pd.DataFrame(rows)
+
+
+def outcomes(summary: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, bool | None]]]:
+    """Each setting with the criteria that it meets; None for a measure that is missing."""
+    for _, part in summary.groupby("table", sort=False):
         halves = part[part["method"] == HALVES]
         if halves.empty:
             continue
-        limits = _named(halves.iloc[0])
-        for row in map(_named, (one for _, one in part.iterrows())):
-            found = judged(row, limits)
-            yield row, {one.measure: None if one.outcome == "not measured" else one.passed for one in found}
+        baseline = halves.iloc[0].to_dict()
+        for row in part.to_dict("records"):
+            results = judged(row, baseline)
+            yield row, {each.measure: None if each.outcome == "not measured" else each.passed for each in results}
 
 
-def _named(row: pd.Series) -> dict[str, Any]:
-    return {str(name): value for name, value in row.items()}
-
-
-def _part(name: str, part: pd.DataFrame) -> str:
-    found = list(outcomes(part))
-    measures = [*dict.fromkeys(measure for _, met in found for measure in met), *BESIDE]
-    measures = [measure for measure in measures if measure in part and part[measure].notna().any()]
-    lines = [f"### {name}", "", _row("", [SHOWN[measure] for measure in measures]), _rule(len(measures))]
-    lines += [_row(title(row), [_cell(row, measure, met) for measure in measures]) for row, met in found]
-    return "\n".join(lines)
-
-
-def _cell(row: Mapping[str, Any], measure: str, met: Mapping[str, bool | None]) -> str:
-    """Mean over draws and half its interval; bold where the criterion is not met."""
+def _rounded(row: Mapping[str, Any], measure: str) -> dict[str, str]:
     value, half = row[measure], row[f"{measure}_half"]
-    if pd.isna(value):
-        return "–"
-    digits = 4 if measure in CLOSE else 3
-    told = f"{value:.{digits}f}" + ("" if pd.isna(half) or half < 0.5 * 10**-digits else f" ±{half:.{digits}f}")
-    return f"**{told}**" if met.get(measure) is False and row["method"] != HALVES else told
+    digits = 4 if measure in PRECISE else 3
+    exact = pd.isna(half) or half < 0.5 * 10**-digits
+    return {"value": f"{value:.{digits}f}", "half": "" if exact else f"{half:.{digits}f}"}
 
 
-def _totals(made: pd.DataFrame) -> str:
-    """Of how many tables each setting meets which criterion, with the tables that it misses."""
-    found = list(outcomes(made))
-    measures = list(dict.fromkeys(measure for _, met in found for measure in met))
-    settings = dict.fromkeys((row["method"], row["k"]) for row, _ in found if row["method"] != HALVES)
-    lines = ["### Tables on which a criterion is met", "", _row("", [SHOWN[one] for one in measures])]
-    lines.append(_rule(len(measures)))
-    for method, k in settings:
-        own = [met for row, met in found if (row["method"], row["k"]) == (method, k)]
-        cells = [[met[one] for met in own if met.get(one) is not None] for one in measures]
-        told = [f"{sum(map(bool, cell))} of {len(cell)}" if cell else "–" for cell in cells]
-        lines.append(_row(title({"method": method, "k": k, "refused": False}), told))
+def totals(cells: pd.DataFrame) -> str:
+    """On how many tables each setting meets each criterion."""
+    decided = cells[cells["outcome"] != ""]
+    measures = list(dict.fromkeys(decided["measure"]))
+    lines = [_row("", [SHOWN[measure] for measure in measures]), _rule(len(measures))]
+    for (method, k), part in decided.groupby(["method", "k"], sort=False):
+        counts = [part[part["measure"] == measure]["outcome"] for measure in measures]
+        shown = [f"{(count == 'met').sum()}/{len(count)}" if len(count) else "–" for count in counts]
+        lines.append(_row(_title(method, k, "false"), shown))
     return "\n".join(lines)
 
 
-def _row(name: str, cells: list[str]) -> str:
-    return "| " + " | ".join([name, *cells]) + " |"
+def _table(name: str, part: pd.DataFrame) -> str:
+    """The settings of one table: criteria only; the file has the other measures."""
+    measures = [measure for measure in dict.fromkeys(part["measure"]) if measure not in WITHOUT_CRITERION]
+    lines = [f"### {name}", "", _row("", [SHOWN[measure] for measure in measures]), _rule(len(measures))]
+    for (method, k, refused), own in part.groupby(["method", "k", "refused"], sort=False):
+        by_measure = {row["measure"]: row for row in own.to_dict("records")}
+        shown = [_cell(by_measure.get(measure)) for measure in measures]
+        lines.append(_row(_title(method, k, refused), shown))
+    return "\n".join(lines)
+
+
+def _cell(cell: Mapping[str, str] | None) -> str:
+    """Mean and half of its interval; bold where the criterion is missed."""
+    if cell is None:
+        return "–"
+    text = cell["value"] + (f"±{cell['half']}" if cell["half"] else "")
+    return f"**{text}**" if cell["outcome"] == "missed" else text
+
+
+def _title(method: str, k: str, refused: str) -> str:
+    return title({"method": method, "k": int(k) if k else 0, "refused": refused == "true"})
+
+
+def _row(name: str, shown: list[str]) -> str:
+    return "| " + " | ".join([name, *shown]) + " |"
 
 
 def _rule(columns: int) -> str:
     return "|---" * (columns + 1) + "|"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(read()), encoding="utf-8")

@@ -17,7 +17,7 @@ from tests.benchmarks.frontier.settings import grid
 HALVES = "two halves of the original"
 SETTING = ["table", "who", "method", "k", "refused"]
 SHOWN = {
-    "shapes": "shapes", "worst_shape": "worst", "pairs": "pairs", "told_apart": "told apart",
+    "shapes": "shapes", "worst_shape": "worst", "pairs": "pairs", "told_apart": "distinguishability",
     "told_from_control": "from control", "survival": "survival",
     "survival_by": "by category", "cox": "Cox, s.e.", "linked": "linked", "membership": "member", "copies": "copies",
     "singling": "single 1", "singling_many": "single 4", "linkability": "linkable", "inference": "inferred",
