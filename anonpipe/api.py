@@ -16,7 +16,7 @@ from anonpipe import tables
 from anonpipe.errors import InputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.pipeline.in_memory import InMemory, in_memory
+from anonpipe.pipeline.run import InMemory, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import scratch

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.methods.executor import run_steps
-from anonpipe.pipeline.channels import scope_key, scopes_of
+from anonpipe.pipeline.arrays import partition_cells, scope_key, scopes_of, shuffled
 from anonpipe.pipeline.context import Context
-from anonpipe.pipeline.encode import encoded_cells
-from anonpipe.pipeline.staged import partition_cells, shuffled
-from anonpipe.pipeline.steps import last_channels
+from anonpipe.pipeline.tasks.passes import last_channels
+from anonpipe.pipeline.tasks.route import encoded_cells
 from anonpipe.types import FloatArray
 
 

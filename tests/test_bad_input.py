@@ -20,8 +20,8 @@ from anonpipe import cli
 from anonpipe.engine import MINIMUM_MEMORY
 from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, JobError, OutputError
 from anonpipe.job.model import load_job, parse_job
-from anonpipe.pipeline.opening import run_id
 from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.start import run_id
 from anonpipe.storage import release
 from anonpipe.storage import staging as store
 from tests import runs, small

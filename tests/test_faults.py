@@ -12,11 +12,11 @@ from anonpipe import engine
 from anonpipe.engine import Task
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline import tasks, write
-from anonpipe.pipeline.channels import channel_array
+from anonpipe.pipeline.arrays import FILES, channel_array, routed_array
 from anonpipe.pipeline.run import execute
-from anonpipe.pipeline.staged import FILES, routed_array
-from anonpipe.pipeline.steps import LAST, PassTask
+from anonpipe.pipeline.tasks import worker as tasks
+from anonpipe.pipeline.tasks import write
+from anonpipe.pipeline.tasks.passes import LAST, PassTask
 from tests import small
 from tests.faults import inputs, staging
 

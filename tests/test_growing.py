@@ -16,8 +16,8 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.unit_sums import UnitTracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.fit import counted_of
-from anonpipe.pipeline.partitioning import Cut, Partition, withhold
+from anonpipe.pipeline.cut import Cut, Partition, withhold
+from anonpipe.pipeline.resolve import counted_of
 from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import keyed
 from anonpipe.storage.release import place

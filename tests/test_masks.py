@@ -16,10 +16,10 @@ from anonpipe.job.model import load_job
 from anonpipe.methods.masking import MASKERS, Rows
 from anonpipe.methods.masking._order_statistics import averaged_by_rank
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.channels import FEATURES, FOLDER, channel_array, read_column, scopes_of
+from anonpipe.pipeline.arrays import FEATURES, FOLDER, channel_array, read_column, scopes_of
 from anonpipe.pipeline.preview import preview
-from anonpipe.pipeline.steps import LAST, PassTask
-from anonpipe.pipeline.tasks import run_task
+from anonpipe.pipeline.tasks.passes import LAST, PassTask
+from anonpipe.pipeline.tasks.worker import run_task
 from anonpipe.propose.demo import write_registry
 from anonpipe.report import read_report
 from anonpipe.storage import release

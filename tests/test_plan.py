@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.partitioning import Cut, Partition, cut_rows, leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.pipeline.cut import Cut, Partition, cut_rows, leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.storage.records import from_bytes, to_bytes
 
 JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}})

@@ -16,8 +16,8 @@ import pytest
 
 from anonpipe import cli, interrupts
 from anonpipe.errors import AnonpipeError, BusyError, InputError
-from anonpipe.pipeline import publish
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.outcome import publish
 from anonpipe.storage import release, sealed, versions
 from anonpipe.storage import staging as store
 from tests import small

@@ -16,14 +16,14 @@ from anonpipe.encoding.units import UnitColumn
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import distributions
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline import facts
+from anonpipe.pipeline.arrays import partition_units, released_labels, released_rows
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.outcome import facts
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
-from anonpipe.pipeline.staged import partition_units, released_labels, released_rows
-from anonpipe.pipeline.steps import last_channels
+from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.looks import look_at
 from anonpipe.storage import release

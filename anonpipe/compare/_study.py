@@ -21,8 +21,8 @@ from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.aliases import notice
 from anonpipe.job.model import Job
-from anonpipe.pipeline.opening import check_input
 from anonpipe.pipeline.run import open_executor
+from anonpipe.pipeline.start import check_input
 from anonpipe.progress import OnProgress, Progress
 from anonpipe.rng import keyed, private_home, steward_secret
 from anonpipe.source import Source, opened, read_batches

@@ -2,7 +2,7 @@
 
 `execute` walks over the passes of a method on any `Table`: on an array here
 (`run_steps`), and on arrays that lie in the staging of a run, where workers do
-the pieces (`anonpipe.pipeline.steps`). Both call the same functions on the same
+the pieces (`anonpipe.pipeline.tasks.passes`). Both call the same functions on the same
 parts with the same generators, so that both make the same numbers.
 """
 

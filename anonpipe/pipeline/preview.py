@@ -26,14 +26,13 @@ from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.partition.unit_sets import Units
+from anonpipe.pipeline.context import Fitted
+from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
-from anonpipe.pipeline.fit import check_whole, counted_of, job_digest, resolve, unit_of
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.holdout import FEWEST_HELD, held_of_units, held_rows
-from anonpipe.pipeline.job_text import gates_text, options_text
-from anonpipe.pipeline.opening import check_input, refuse_other_table
-from anonpipe.pipeline.partitioning import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.pipeline.scan import unit_in_strata, unit_tracer, units_in
+from anonpipe.pipeline.procedure.record import options_text
+from anonpipe.pipeline.resolve import check_whole, counted_of, job_digest, resolve, unit_of
+from anonpipe.pipeline.start import check_input, refuse_other_table
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
@@ -93,7 +92,7 @@ class Preview:
             f"feature columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
-            _wrapped("gates", f"{gates_text(job)}; {_WIDER}"),
+            _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(each)) for each in self.scenarios),
             *(
@@ -152,6 +151,13 @@ def _scenario_line(risk: ScenarioRisk) -> str:
         highest, mean, single = risk.journalist
         found += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
     return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(found)}"
+
+
+def _gates_text(job: Job) -> str:
+    """All limits, and of which risks they are the usual ones."""
+    held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
+    usual = job.gates.left_to_usual
+    return ", ".join(f"{name}={limit:g}{' (usual)' if name in usual else ''}" for name, limit in held.items())
 
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from anonpipe import engine, interrupts
 from anonpipe.encoding.identifiers import many_rows
@@ -18,38 +22,45 @@ from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
-from anonpipe.pipeline.collect import evidence
-from anonpipe.pipeline.decode import drop_scores, merge_scores
+from anonpipe.pipeline.arrays import FILES, make_released, routed_array
+from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
-from anonpipe.pipeline.fit import fit
-from anonpipe.pipeline.not_kept import moments_not_kept
-from anonpipe.pipeline.opening import Repeats, Run, open_executor, open_run
-from anonpipe.pipeline.original_values import compared_names
-from anonpipe.pipeline.partitioning import cut_rows, withhold
-from anonpipe.pipeline.publish import Outcome, finish
-from anonpipe.pipeline.repeats import check_repeats, repeat_notes
-from anonpipe.pipeline.route import leaf_units
-from anonpipe.pipeline.staged import make_released, routed_array
-from anonpipe.pipeline.steps import make_features, run_steps
+from anonpipe.pipeline.outcome.evidence import evidence
+from anonpipe.pipeline.outcome.facts import gather, manifest
+from anonpipe.pipeline.outcome.publish import Outcome, check_repeats, finish, overlaps, repeat_notes, warnings_of
+from anonpipe.pipeline.resolve import fit, moments_not_kept
+from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
+from anonpipe.pipeline.tasks.decode import drop_scores, merge_scores
+from anonpipe.pipeline.tasks.passes import make_features, run_steps
+from anonpipe.pipeline.tasks.route import leaf_units
+from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.progress import OnProgress, Progress, log_verdict
+from anonpipe.report import Report, external, internal
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import remove
 from anonpipe.verify.gates import judge
 from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import remedies
 
 __all__ = [
     "MAPPED_STAGES",
+    "InMemory",
     "Outcome",
     "Run",
     "assess_only",
     "execute",
     "finish",
+    "in_memory",
     "open_executor",
     "open_run",
+    "unpublished",
     "verify",
 ]
+
+
+_Ended = TypeVar("_Ended")
 
 
 def execute(
@@ -62,36 +73,6 @@ def execute(
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
             return _execute(job, resume, cluster, on_progress)
-    except Exception as error:
-        failure = engine.account(error, "the run")
-    failure.raise_it()
-
-
-def assess_only(
-    job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
-) -> tuple[Verdict, Assessment]:
-    """Run a job to its verdict and publish nothing; the staging is deleted."""
-    return unpublished(
-        job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
-    )
-
-
-_Ended = TypeVar("_Ended")
-
-
-def unpublished(
-    job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
-) -> _Ended:
-    """What `ended` makes of a run whose files are written; then the staging is deleted."""
-    try:
-        with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
-            try:
-                with open_executor(job, run.staging, cluster) as executor:
-                    for stage in MAPPED_STAGES:
-                        stage(run, executor)
-                return ended(run)
-            finally:
-                remove(run.staging)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
@@ -207,3 +188,69 @@ def verify(run: Run) -> Verdict:
     run.mark("verify", run.context.cut.released)
     log_verdict(verdict, run.context.cut.released)
     return verdict
+
+
+# --- Runs that publish nothing
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """What a run made that publishes nothing."""
+
+    verdict: Verdict  # All checks
+    table: pa.Table | None  # What a release would hold; None where a gate failed
+    warnings: tuple[str, ...]  # What the steward should look at
+    # report, for_recipients: the steward's report, and the one that may go with the table, where there is one
+    report: Report
+    for_recipients: Report | None
+    remedies: tuple[str, ...] = ()  # What helps where a gate failed
+
+
+def assess_only(
+    job: Job, *, cluster: bool = False, on_progress: OnProgress = lambda _: None
+) -> tuple[Verdict, Assessment]:
+    """Run a job to its verdict and publish nothing; the staging is deleted."""
+    return unpublished(
+        job, cluster, on_progress, "ignore", lambda run: (verify(run), load_assessment(run.context.work))
+    )
+
+
+def unpublished(
+    job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
+) -> _Ended:
+    """What `ended` makes of a run whose files are written; then the staging is deleted."""
+    try:
+        with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
+            try:
+                with open_executor(job, run.staging, cluster) as executor:
+                    for stage in MAPPED_STAGES:
+                        stage(run, executor)
+                return ended(run)
+            finally:
+                remove(run.staging)
+    except Exception as error:
+        failure = engine.account(error, "the run")
+    failure.raise_it()
+
+
+def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
+    """Run a job in this process and hand the released table back, read from the very bytes that were checked.
+
+    Nothing is published, nothing is entered in the logs of releases, which
+    are asked all the same, and the staging is deleted.
+    """
+    return unpublished(job, False, on_progress, "warn", _ended)
+
+
+def _ended(run: Run) -> InMemory:
+    verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
+    facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, overlaps(run))
+    table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
+    helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)
+    return InMemory(verdict, table, warnings, internal(facts, None), for_recipients, helps)
+
+
+def _written(run: Run) -> pa.Table:
+    """All files of the staging, in their order."""
+    paths = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
+    return pa.concat_tables([pq.read_table(path) for path in paths])

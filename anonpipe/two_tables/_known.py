@@ -17,7 +17,7 @@ from anonpipe.job.model import Measure
 from anonpipe.pipeline.evaluation.attacks import measured_of
 from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
 from anonpipe.pipeline.evaluation.search import NEIGHBOURS
-from anonpipe.pipeline.holdout import FEWEST_HELD
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD
 from anonpipe.rng import generator
 from anonpipe.two_tables._tables import Named, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.job.model import Job
+from anonpipe.pipeline.arrays import released_rows
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.run import Run, unpublished
-from anonpipe.pipeline.staged import released_rows
 from anonpipe.types import FloatArray
 from tests import small
 

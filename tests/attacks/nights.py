@@ -34,9 +34,8 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.pipeline.in_memory import _written
-from anonpipe.pipeline.partitioning import Cut, Partition, withhold
-from anonpipe.pipeline.run import assess_only, execute, unpublished
+from anonpipe.pipeline.cut import Cut, Partition, withhold
+from anonpipe.pipeline.run import _written, assess_only, execute, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from anonpipe.rng import keyed
 from tests import small

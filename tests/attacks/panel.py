@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import cluster, unit_points
+from anonpipe.pipeline.arrays import partition_cells
 from anonpipe.pipeline.run import Run, unpublished
-from anonpipe.pipeline.staged import partition_cells
-from anonpipe.pipeline.steps import last_channels
+from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import IntArray
 from tests import small
 

@@ -103,7 +103,7 @@ def rare_kept() -> Iterator[None]:
     def nothing(scan: Any, *given: Any) -> tuple[Any, Suppression, list[str]]:
         return scan, Suppression({}, {}), []
 
-    with mock.patch("anonpipe.pipeline.fit.suppress_rare", nothing):
+    with mock.patch("anonpipe.pipeline.resolve.suppress_rare", nothing):
         yield
 
 

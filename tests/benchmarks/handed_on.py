@@ -99,7 +99,7 @@ def release(features: Any, method: str, k: int, rng: np.random.Generator) -> Any
 
 
 def compare(original: Any, released: Any, kind: Kind, k: int) -> Chances:
-    """One column, as `anonpipe.pipeline.original_values` does it."""
+    """One column, as `anonpipe.pipeline.tasks.write` does it."""
     values, rows = np.unique(original, return_counts=True)
     rare = values[(rows < k) & (values != kind.low)]
     relative = SINGLE if kind.single else 0.0

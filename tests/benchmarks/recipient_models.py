@@ -54,7 +54,7 @@ from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
-from anonpipe.pipeline import group_counts
+from anonpipe.pipeline.procedure import group_steps
 from tests.methods.grouping.data import reference_folder, standardized
 
 COLUMNS = {
@@ -298,7 +298,7 @@ def main():
     parser.add_argument("--most-rows", type=int, default=430_000)
     parser.add_argument("--most-seconds", type=float, default=40.0)
     given = parser.parse_args()
-    group_counts.PAIRS = 2_000_000  # a sampled bound will do: it is not looked at, and no released value hangs on it
+    group_steps.PAIRS = 2_000_000  # a sampled bound will do: it is not looked at, and no released value hangs on it
     frame = registry()
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"ANONPIPE_HOME": f"{folder}/home", "ANONPIPE_STAGING": f"{folder}/staging"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anonpipe.engine import Task
-from anonpipe.pipeline import tasks
+from anonpipe.pipeline.tasks import worker as tasks
 
 
 def folder() -> Path:
@@ -79,8 +79,8 @@ def main(job: str, *options: str) -> int:
     """
     from anonpipe import engine
     from anonpipe.job.model import load_job
-    from anonpipe.pipeline import opening
     from anonpipe.pipeline import run as pipeline
+    from anonpipe.pipeline import start as opening
     from tests.flows import sabotage
 
     opening.work = sabotage.work

@@ -16,8 +16,8 @@ import yaml
 
 import anonpipe
 from anonpipe.job.model import load_job
-from anonpipe.pipeline.opening import run_id
 from anonpipe.pipeline.run import MAPPED_STAGES
+from anonpipe.pipeline.start import run_id
 from anonpipe.storage.staging import Staging, lock
 from flows.anonymize import under_prefect
 from tests import runs

@@ -16,12 +16,18 @@ from anonpipe.methods.grouping import class_disclosure, information_loss_bound
 from anonpipe.methods.steps import Reduce, Rows
 from anonpipe.methods.synthesis import METHODS
 from anonpipe.moments import GroupedMoments
-from anonpipe.pipeline import group_counts
-from anonpipe.pipeline.channels import RECORDS
-from anonpipe.pipeline.collect import COUNTED
-from anonpipe.pipeline.group_counts import sampled_rows
-from anonpipe.pipeline.grouping import Asked, Layout, group_steps
-from anonpipe.pipeline.synthesis import Grouped, Synthesis, synthesis_steps
+from anonpipe.pipeline.arrays import RECORDS
+from anonpipe.pipeline.outcome.evidence import COUNTED
+from anonpipe.pipeline.procedure.group_steps import (
+    FEWEST,
+    Asked,
+    Grouped,
+    Layout,
+    Synthesis,
+    group_steps,
+    sampled_rows,
+    synthesis_steps,
+)
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import assessment
 
@@ -128,7 +134,7 @@ def test_small_tables_are_measured_whole_and_of_large_ones_a_share():
     assert sampled_rows(400, 4_000, rng).tolist() == list(range(400))
     drawn = [sampled_rows(1_001, 1_001_000, rng) for _ in range(1_000)]
     assert all(len(set(rows.tolist())) == len(rows) and (rows < 1_001).all() for rows in drawn)
-    assert sum(map(len, drawn)) == pytest.approx(group_counts.FEWEST, rel=0.3)
+    assert sum(map(len, drawn)) == pytest.approx(FEWEST, rel=0.3)
 
 
 def test_records_of_two_kinds_have_two_names():

@@ -11,7 +11,7 @@ import pytest
 
 from anonpipe.cli import main
 from anonpipe.errors import EngineError
-from anonpipe.pipeline import publish
+from anonpipe.pipeline.outcome import publish
 from anonpipe.report import read_report
 from anonpipe.storage import release
 from anonpipe.verify.verdict import Verdict

@@ -20,7 +20,7 @@ import pytest
 from anonpipe.compare import compare
 from anonpipe.errors import InputError, OutputError
 from anonpipe.job.model import load_job
-from anonpipe.pipeline import opening
+from anonpipe.pipeline import start as opening
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import _query, find_query, opened, read_batches

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from anonpipe.pipeline import original_values as handed_on
-from anonpipe.pipeline.original_values import ranges
+from anonpipe.pipeline.tasks import write as handed_on
+from anonpipe.pipeline.tasks.write import ranges
 from anonpipe.verify.original_values import (
     FALSE_ALARM,
     LEEWAY,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from anonpipe import anonymize
-from anonpipe.pipeline.decoder import Decoder
+from anonpipe.pipeline.procedure.record import Decoder
 from anonpipe.verify import gates
 from tests import small
 

@@ -13,7 +13,8 @@ from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement
-from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.known import coded_positions, feature_names, links_persons, stratum_numbers
 from anonpipe.pipeline.evaluation.samples import (
     AskedUnits,
@@ -41,11 +42,9 @@ from anonpipe.pipeline.evaluation.search import (
     matches_in,
     own_alike,
 )
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.group_counts import TableGroups
-from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
-from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.steps import learnt_groups
+from anonpipe.pipeline.procedure.group_steps import TableGroups
+from anonpipe.pipeline.tasks.passes import learnt_groups
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.assessment import NotChecked
 from anonpipe.verify.catalogue import SAID

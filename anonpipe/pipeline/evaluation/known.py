@@ -15,7 +15,7 @@ from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBloc
 from anonpipe.encoding.scan import MOST_DUMMIES
 from anonpipe.encoding.values import numbers
 from anonpipe.evaluate.risk import Predicates, Tolerances, around, link_by, reaches
-from anonpipe.pipeline.fitted import Fitted
+from anonpipe.pipeline.context import Fitted
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 

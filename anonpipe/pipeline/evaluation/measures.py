@@ -10,12 +10,11 @@ from anonpipe.errors import EngineError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
-from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation._tables import typed
 from anonpipe.pipeline.evaluation.attacks import measured_risk
 from anonpipe.pipeline.evaluation.samples import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.partitioning import Cut
 from anonpipe.verify.assessment import RECORDS, AnalysisOutcome, Assessment, NotChecked
 
 if TYPE_CHECKING:

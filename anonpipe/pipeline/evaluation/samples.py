@@ -18,7 +18,8 @@ from anonpipe.evaluate.risk import ASSIGNED, Predicates, assigned_cells, candida
 from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
-from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.known import (
     coded_positions,
     key_columns,
@@ -28,9 +29,7 @@ from anonpipe.pipeline.evaluation.known import (
     masked_features,
     stratum_numbers,
 )
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
-from anonpipe.pipeline.partitioning import Cut
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
 

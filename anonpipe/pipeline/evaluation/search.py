@@ -27,7 +27,9 @@ from anonpipe.evaluate.risk import (
     merge_nearest,
     nearest,
 )
-from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.known import (
     coded_positions,
     first_half,
@@ -48,10 +50,7 @@ from anonpipe.pipeline.evaluation.samples import (
     read_queries,
     read_units,
 )
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.holdout import FEWEST_HELD, held_cells
-from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 NEIGHBOURS = 5  # Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at

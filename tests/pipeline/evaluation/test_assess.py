@@ -14,11 +14,11 @@ from anonpipe.encoding.contents import contents_of
 from anonpipe.encoding.row_hash import row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.arrays import partition_cells, released_rows
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.evaluation.search import found_in
-from anonpipe.pipeline.holdout import held_rows
-from anonpipe.pipeline.staged import partition_cells, released_rows
+from anonpipe.pipeline.tasks.scan import held_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.verify import words
 from tests import small

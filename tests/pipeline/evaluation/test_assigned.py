@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
-from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
 from anonpipe.verify.catalogue import Reason
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked

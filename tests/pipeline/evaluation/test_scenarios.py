@@ -11,10 +11,10 @@ import pytest
 from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline import preview
+from anonpipe.pipeline.arrays import partition_cells, partition_units, released_labels, released_rows
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.staged import partition_cells, partition_units, released_labels, released_rows
-from anonpipe.pipeline.steps import last_channels
+from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.source import read_batches
 from tests import small
 from tests.naive import scenario as naive

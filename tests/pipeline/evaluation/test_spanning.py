@@ -11,11 +11,11 @@ from anonpipe.evaluate.risk import Ordered, attribute_inference
 from anonpipe.evaluate.risk._singling_out import MANY
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.collect import group_sizes
+from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
 from anonpipe.pipeline.evaluation.known import coded_positions, known_features
 from anonpipe.pipeline.evaluation.samples import read_guessed, read_predicates
 from anonpipe.pipeline.evaluation.search import matches_in
-from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.outcome.evidence import group_sizes
 from anonpipe.verify.output_control import group_size_histogram
 from tests import small
 from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked

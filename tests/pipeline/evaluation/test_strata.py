@@ -12,11 +12,11 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.risk import MEASURES, StratumGuesses
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
 from anonpipe.pipeline.evaluation._checks import checks
 from anonpipe.pipeline.evaluation.attacks import KnownOfRun
-from anonpipe.pipeline.holdout import held_cells
 from anonpipe.pipeline.preview import preview
-from anonpipe.pipeline.staged import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.tasks.scan import held_cells
 from anonpipe.verify import words
 from anonpipe.verify.assessment import Assessment, NotChecked
 from anonpipe.verify.catalogue import Reason

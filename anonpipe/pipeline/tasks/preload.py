@@ -16,7 +16,7 @@ gc.disable()
 import pandas  # noqa: E402, F401
 from numba.core.registry import cpu_target  # noqa: E402
 
-import anonpipe.pipeline.tasks  # noqa: E402, F401
+import anonpipe.pipeline.tasks.worker  # noqa: E402, F401
 
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()

@@ -16,9 +16,7 @@ from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.decoder import Decoder
-from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.procedure import Encoders, Members, Procedure, refuse
+from anonpipe.pipeline.procedure.record import Decoder, Encoders, Members, Procedure, options_text, refuse
 from anonpipe.types import FloatArray
 
 

@@ -14,16 +14,14 @@ from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
-from anonpipe.pipeline.channels import scopes_of
-from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.decode import counted_groups, key_units, split_units
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.group_counts import TableGroups
-from anonpipe.pipeline.not_kept import not_to_be_added_up
-from anonpipe.pipeline.original_values import compared_names, handed_on
-from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.steps import PassTask, learnt_groups, stage_name
-from anonpipe.pipeline.written import count_combinations, read_combinations
+from anonpipe.pipeline.arrays import scopes_of
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.procedure.group_steps import TableGroups
+from anonpipe.pipeline.resolve import not_to_be_added_up
+from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_units
+from anonpipe.pipeline.tasks.passes import PassTask, learnt_groups, stage_name
+from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.arrived import Arrived
 from anonpipe.verify.expectations import Target

@@ -14,19 +14,17 @@ from typing import Any
 
 from anonpipe.engine import Task
 from anonpipe.pipeline.context import Context, context
-from anonpipe.pipeline.decode import decode_partition, score_partition
-from anonpipe.pipeline.encode import encode_partition
 from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
-from anonpipe.pipeline.original_values import compare_values
-from anonpipe.pipeline.route import route_unit
-from anonpipe.pipeline.scan import scan_unit
-from anonpipe.pipeline.steps import run_pass
-from anonpipe.pipeline.write import write_file
+from anonpipe.pipeline.tasks.decode import decode_partition, score_partition
+from anonpipe.pipeline.tasks.passes import run_pass
+from anonpipe.pipeline.tasks.route import encode_partition, route_unit
+from anonpipe.pipeline.tasks.scan import scan_unit
+from anonpipe.pipeline.tasks.write import compare_values, write_file
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import disk_errors
 
-# Those of the steps of a method are called after the step; see `anonpipe.pipeline.steps.stage_name`
+# Those of the steps of a method are called after the step; see `anonpipe.pipeline.tasks.passes.stage_name`
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "scan": scan_unit,
     "route": route_unit,

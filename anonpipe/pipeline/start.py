@@ -16,10 +16,9 @@ from anonpipe.engine import Executor, Task
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
-from anonpipe.pipeline.channels import FOLDER
+from anonpipe.pipeline.arrays import FILES, FOLDER, VALUES
 from anonpipe.pipeline.context import Context, Work
-from anonpipe.pipeline.staged import FILES, VALUES
-from anonpipe.pipeline.tasks import work
+from anonpipe.pipeline.tasks.worker import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import Query, Source, check_rows, check_types, find_query, open_source
@@ -237,7 +236,7 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         run = job.run
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
-            run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.preload"]
+            run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
     with opened as executor:
         yield executor

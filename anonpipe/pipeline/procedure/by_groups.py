@@ -18,11 +18,16 @@ from anonpipe.methods.record import Features, Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import least_free, scopes_of
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.decoder import Decoder, RestoredTimes
-from anonpipe.pipeline.grouping import Asked, Layout, group_steps
-from anonpipe.pipeline.job_text import options_text
-from anonpipe.pipeline.procedure import Encoders, Procedure, refuse, small_groups
-from anonpipe.pipeline.synthesis import Synthesis, synthesis_steps
+from anonpipe.pipeline.procedure.group_steps import Asked, Layout, Synthesis, group_steps, synthesis_steps
+from anonpipe.pipeline.procedure.record import (
+    Decoder,
+    Encoders,
+    Procedure,
+    RestoredTimes,
+    options_text,
+    refuse,
+    small_groups,
+)
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:

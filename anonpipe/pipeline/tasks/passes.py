@@ -26,7 +26,7 @@ from anonpipe.methods.executor import (
     statistic,
 )
 from anonpipe.methods.steps import Reduce, stream_of
-from anonpipe.pipeline.channels import (
+from anonpipe.pipeline.arrays import (
     FEATURES,
     FOLDER,
     channel_array,
@@ -43,10 +43,9 @@ from anonpipe.pipeline.channels import (
     scopes_of,
     statistic_file,
 )
-from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.group_counts import TableGroups
-from anonpipe.pipeline.partitioning import Cut, Scope
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut, Scope
+from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.rng import generator
 from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray

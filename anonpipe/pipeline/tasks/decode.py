@@ -19,22 +19,26 @@ from anonpipe.methods.grouping import largest_share, units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments
 from anonpipe.partition.unit_sets import UnitSets
-from anonpipe.pipeline.channels import FEATURES, FOLDER, load_record, read_channels, save_record, scope_of
-from anonpipe.pipeline.context import Work
-from anonpipe.pipeline.decoder import Decoded, Scored
-from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
-from anonpipe.pipeline.fitted import Fitted
-from anonpipe.pipeline.partitioning import Cut
-from anonpipe.pipeline.staged import (
+from anonpipe.pipeline.arrays import (
     ADDED,
+    FEATURES,
+    FOLDER,
     LABELS,
     SYNTHETIC,
     assign_to_files,
+    load_record,
     partition_cells,
     partition_units,
+    read_channels,
+    save_record,
+    scope_of,
     shuffled,
 )
-from anonpipe.pipeline.steps import last_channels
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
+from anonpipe.pipeline.procedure.record import Decoded, Scored
+from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 

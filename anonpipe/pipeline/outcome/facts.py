@@ -1,0 +1,175 @@
+"""The facts of a finished run, from its staging and its manifest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from anonpipe.columns import TRANSFORMS
+from anonpipe.encoding.values import numbers
+from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures
+from anonpipe.installed import installed
+from anonpipe.job.analyses import endpoints_of
+from anonpipe.job.model import Job
+from anonpipe.moments import merge_all
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
+from anonpipe.pipeline.outcome.evidence import group_sizes, original_moments, released_moments
+from anonpipe.pipeline.resolve import not_to_be_added_up
+from anonpipe.report.build import Facts
+from anonpipe.report.compared import Measured, category_pictures, compared
+from anonpipe.rng import steward_secret
+from anonpipe.storage import release
+from anonpipe.storage.release_log import mark
+from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward, group_size_histogram, released_checks
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import line
+
+
+def gather(
+    work: Work,
+    fitted: Fitted,
+    cut: Cut,
+    verdict: Verdict,
+    manifest: dict[str, Any],
+    warnings: tuple[str, ...],
+    overlaps: bool,
+) -> Facts:
+    """All that the reports of a run are made of."""
+    job, tables = fitted.job, sampled_tables(work, fitted, cut)
+    pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
+    if tables is not None and len(tables.original):
+        kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
+        given = (tables.original, tables.released, kinds)
+        bins = {"internal": bins_for_steward(fitted.least), "external": bins_for_recipients(job.k, fitted.least_told)}
+        endpoints = endpoints_of(job)
+        pictures = {
+            "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
+            "survival": {audience: survival_pictures(*given, endpoints, each) for audience, each in bins.items()},
+            "correlations": correlation_changes(*given),
+            "pictured": len(tables.original),
+        }
+    return Facts(
+        job=job,
+        least=fitted.least_told,
+        verdict=verdict,
+        assessment=load_assessment(work),
+        warnings=warnings,
+        columns=manifest["columns"],
+        overlaps=overlaps,
+        created=manifest["created"],
+        anonpipe=manifest["anonpipe"],
+        rows=manifest["rows"],
+        partitions=len(cut.partitions),
+        identical=fitted.procedure.one_row_a_group,
+        group_sizes=manifest["group_sizes"],
+        files=manifest["files"],
+        **_of_all_records(work, fitted, cut),
+        **pictures,
+    )
+
+
+def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
+    """Figures of all records of both tables, in its order; columns that became probabilities are left out."""
+    released, left_out = fitted.job.released, fitted.job.as_probabilities
+    columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
+    staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
+    levels = {name: each.to_pylist() if columns[name].kind.coded else numbers(each) for name, each in staged.items()}
+    both = Measured(
+        fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
+    )
+    given = both, columns, levels, _before(fitted)
+    return {
+        "compared": compared(*given, fitted.least),
+        "categories": category_pictures(*given, bins_for_steward(fitted.least)),
+    }
+
+
+def _before(fitted: Fitted) -> dict[str, list[int]]:
+    """Of columns of which rare categories were suppressed, or small strata merged, the records of each code before."""
+    strata, names, scan = fitted.strata, fitted.job.strata.by, fitted.scan
+    if not names or strata.recoded == tuple(range(len(strata.recoded))):
+        return fitted.suppression.before
+    kept = np.where(np.asarray(strata.stratum) >= 0, scan.combination_counts(fitted.cells, names), 0)
+    counts = kept.reshape([len(scan.code_counts(name)) for name in names])
+    found = dict(fitted.suppression.before)
+    for at, name in enumerate(names):
+        own = counts.sum(axis=tuple(other for other in range(len(names)) if other != at))
+        codes = len(fitted.cells.categories[name])
+        found[name] = [*own[:codes].tolist(), int(own[codes:].sum())]
+    return found
+
+
+# --- Manifest
+
+
+def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str, Any]:
+    """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
+    job = fitted.job
+    written = work.staging.results("write").read_all(cut.files)
+    columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
+    transforms = {each["transform"] for each in columns.values() if "transform" in each}
+    return {
+        "anonpipe": version("anonpipe"),
+        "secret_mark": mark(steward_secret()),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": cut.released,
+        "k": job.k,
+        "rows_per_unit": job.rows_per_unit,
+        "k_counts": "rows" if fitted.unit is None else "units of several rows",
+        "methods": _methods(job),
+        **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
+        **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
+        "schema": release.describe_schema(fitted.schema),
+        "columns": columns,
+        "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
+        "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
+        "verdict": {
+            "verdict": verdict.word,
+            "checks": [
+                line(each).to_dict()
+                for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.least_told)
+            ],
+        },
+        "versions": {name: told for name, told in installed().items() if name != "anonpipe"},
+        "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
+    }
+
+
+def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
+    """What each column of the release is, in its order."""
+    told: dict[str, dict[str, Any]] = {}
+    restored, lost = fitted.procedure.decoder.restored, not_to_be_added_up(fitted)
+    for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
+        told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
+        if column.can_be_scored and at not in restored:
+            told[name]["transform"] = column.transform or "none"
+        if name in lost:
+            told[name]["sum"] = "not kept"
+        told[name] |= _labels(fitted, name)
+    told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
+    if fitted.probabilities is not None:
+        told |= fitted.probabilities.described()
+    return {name: told[name] for name in fitted.schema.names}
+
+
+def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
+    """What the input calls the column, and the codes of released categories: `export` writes them again."""
+    labels = fitted.labels.get(name)
+    if labels is None:
+        return {}
+    released: list[Any] = []
+    if (categories := fitted.cells.categories.get(name)) is not None:
+        released = categories.filter(fitted.scan.code_counts(name)[: len(categories)] > 0).to_pylist()
+    codes = {label: labels.codes[label] for label in released if label in labels.codes}
+    return ({"label": labels.text} if labels.text else {}) | ({"codes": codes} if codes else {})
+
+
+def _methods(job: Job) -> dict[str, Any]:
+    """The sections of the job that say how records were replaced."""
+    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
+    return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}

@@ -1,0 +1,305 @@
+"""What a job asks to be done with records, in one record: steps, decoder, and what all others must know of them.
+
+`anonpipe.pipeline.procedure.by_groups` and `anonpipe.pipeline.procedure.by_mask` make such records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.classes import ClassColumn, Compound
+from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import Decoding, FeatureEncoder, Groups
+from anonpipe.encoding.intervals import IntervalDecoder
+from anonpipe.encoding.matching import decode_matched
+from anonpipe.encoding.part_shares import PartShares, Shares
+from anonpipe.encoding.probabilities import ProbabilityDecoder
+from anonpipe.encoding.rounding import RoundedColumns
+from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.units import UnitColumn
+from anonpipe.errors import JobError
+from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.risk import Width, width_of
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.methods.executor import Pass, RowsPass, passes
+from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.record import Features, Guarantee, Method, Number
+from anonpipe.methods.steps import Columns, Reduce, Step
+from anonpipe.methods.synthesis import restore_by_rank
+from anonpipe.moments import Expected, Moments
+from anonpipe.threads import one_thread
+from anonpipe.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Encoders:
+    """What was fitted to the scanned table, and a method is built on."""
+
+    scan: Scan  # The merged scan
+    # cells, features: table to cells, and cells to features, and back
+    cells: ColumnEncoder
+    features: FeatureEncoder
+    conditioning: ConditioningEncoder  # The unchanged columns that features are drawn given, as numbers
+    probabilities: ProbabilityDecoder | None  # Columns of probabilities in place of categories; None for none
+    unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
+    rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
+
+    @property
+    def kept(self) -> Width:
+        """Of the columns whose moments a method keeps what decides how much these tell."""
+        numbers = len(self.features.numbers) + self.conditioning.width
+        nulls = [each.null_share for each in self.features.numbers if each.stop - each.start == 2]
+        shares = [np.array([one, 1.0 - one]) for one in nulls] + [each.shares for each in self.features.categories]
+        return width_of(numbers, shares)
+
+    def told(self, k: int, rows: int) -> Features:
+        """What methods are told of the table, of so many rows."""
+        numbers = (
+            Number(each.name, each.start, each.mean, each.sd, each.on_other_scale) for each in self.features.numbers
+        )
+        width, categories = self.features.width, self.features.category_columns
+        return Features(k, rows, width, self.conditioning.width, categories, tuple(numbers))
+
+
+Members = Literal["part", "scope", "alike"]
+
+
+@dataclass(frozen=True, eq=False)
+class Procedure:
+    """The methods of a run, put together."""
+
+    name: str  # Of the synthesizer or masker
+    steps: tuple[Step, ...]  # What it does with features, in order
+    decoder: Decoder  # Features to cells
+    weights: FloatArray  # Multipliers of squared differences of features, shape (width,)
+    codes: tuple[ClassColumn | Compound, ...] = ()  # Classes that are encoded besides, for steps that look at them
+    # Whether missing numbers are filled before the first step, from the records that the other columns are like
+    fills_first: bool = False
+    by_stratum: bool = False  # Whether each stratum is a table of its own, with draws of its own
+    # Where the records of one group lie: in one `part`; anywhere in a `scope`; or all rows that come out `alike`,
+    # wherever they lie. None where no record is in one group.
+    members: Members | None = None
+    same_person: bool = True  # Whether a released row is of the group of the row beside it, or made of it
+    exact_groups: bool = False  # Whether mean and scatter of every group are kept exactly
+    one_row_a_group: bool = False  # Whether the records of a group are released as one and the same
+    # exact_columns, leaves_scores: whether the values of every column of features are promised, and whether those of
+    # categories are not, as they come out as scores
+    exact_columns: bool = False
+    leaves_scores: bool = False
+    kept_together: bool = False  # Whether moments of groups that span parts are counted again at the end
+    permutes: bool = False  # Whether what is expected depends on the largest value of each channel
+    groups_counted: int | None = None  # The number of the step that has counted the groups; None for none
+    guarantee: Guarantee | None = None  # What a synthesizer guarantees; None for masks
+    # `expected(moments of the features, largest) -> Expected or None`: what a mask promises
+    expected: Callable[[Moments, FloatArray | None], Expected | None] | None = None
+    # no_link, no_groups: why links, and attacks inside groups, cannot be measured where they cannot
+    no_link: Reason = Reason.NO_LINK
+    no_groups: Reason = Reason.NO_GROUPS
+    no_bound: Reason | None = None  # Why there is no bound of probabilistic anonymity; None where there is one
+    lines: tuple[tuple[str, str], ...] = ()  # How `anonpipe plan` tells of it: labels and texts
+    warnings: tuple[str, ...] = ()  # What speaks against it with these columns and strata
+    title: str = ""  # What progress shows before the names of steps
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """All passes over the table, the last ones included."""
+        return passes(self.steps)
+
+    @property
+    def head(self) -> tuple[Pass, ...]:
+        """The passes whose outcome lies in the staging."""
+        every = self.passes
+        return every[:-1] if self.tail is not None else every
+
+    @property
+    def tail(self) -> RowsPass | None:
+        """The last pass where it replaces rows: it is done with each part just before that is decoded."""
+        last = self.passes[-1]
+        return last if isinstance(last, RowsPass) else None
+
+    @property
+    def by_column(self) -> bool:
+        """Whether a step works on whole columns."""
+        return any(isinstance(step, Columns) for step in self.steps)
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether the features are asked for after the first step."""
+        asked = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
+        return asked or self.kept_together
+
+    @property
+    def spans_parts(self) -> bool:
+        """Whether records of one group may lie in several partitions."""
+        return self.members in ("scope", "alike")
+
+
+def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
+    """What exact group moments give away in small groups."""
+    if k > width + 1:
+        return []
+    if k == 2:
+        raise JobError(
+            f"{method} keeps the moments of every group exactly, and with "
+            f"k=2 the synthetic records are the original ones; raise k, or take {instead}"
+        )
+    return [
+        f"a group may be as small as k={k}, and in one of up to {width + 1} records, the feature columns plus "
+        "one, exact moments keep the synthetic records in the span of the originals: who knows part of a record can "
+        f"solve for the rest; raise k above {width + 1}, or take {instead}"
+    ]
+
+
+def refuse(method: Method, options: MethodOptions, told: Features) -> None:
+    """Refuse a method that cannot be had of such features."""
+    if problem := method.refuses(options, told):
+        raise JobError(problem)
+
+
+# --- Features back to cells
+
+
+Draws = Callable[[str], np.random.Generator]
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Released rows of a part, in the order of the original ones."""
+
+    cells: FloatArray  # Shape (n_rows, n_cells)
+    added: FloatArray | None  # Ends of intervals, or probabilities, that are released besides; None for none
+    features: FloatArray  # What was decoded, shape (n_rows, width)
+    groupings: tuple[Groups, ...]  # The groups of each grouping, one or more; all rows as one where there are none
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Rows of a part whose columns that are carried by normal scores hold these still."""
+
+    decoded: Decoded  # The rows
+    channels: FloatArray  # The last channel, which holds labels where there are any, shape (n_rows, 1)
+
+
+@dataclass(frozen=True)
+class RestoredTimes:
+    """Survival times that are given back by their rank in the group: which column, its limits and the jitter."""
+
+    position: int
+    limits: tuple[float, float]
+    jitter: float
+
+    def restore(self, released: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+        """The column of the released cells with the times of its groups."""
+        made, own = released[:, self.position], cells[:, self.position]
+        return restore_by_rank(made, own, groups.order, groups.starts, rng=rng, jitter=self.jitter, limits=self.limits)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """How a run decodes."""
+
+    features: FeatureEncoder  # The encoder
+    conditioning: int  # Channels that follow the features: what these were drawn given
+    how: Decoding  # How categories are decoded
+    # `labels`: as the channels from `labels_at` on number them; `alike`: rows of equal channels; `one`: all rows
+    # together
+    groups: Literal["labels", "alike", "one"]
+    labels_at: int = 0  # The first channel of labels
+    identical: bool = False  # Whether the records of a group have one point, and get one row
+    # Where records are of no one person, which categories fall to a part; None where each record has those of its own
+    shares: PartShares | None = None
+    # How counts of categories are rounded where there are no `shares`; None where they are kept
+    rounded: RoundedColumns | None = None
+    # Whether decoding makes up for what it would lose of the covariance (`anonpipe.encoding.matching`), and whether
+    # values of numbers are exchanged for it, too (`values_too`)
+    matched: bool = False
+    values_too: bool = False
+    # intervals, probabilities, times: what is released besides or in place of cells; None for nothing
+    intervals: IntervalDecoder | None = None
+    probabilities: ProbabilityDecoder | None = None
+    times: RestoredTimes | None = None
+
+    def decode(self, channels: FloatArray, cells: FloatArray, params: Any, part: int, draws: Draws) -> Decoded:
+        """Turn the last channels of a part into released rows.
+
+        Shapes: channels (n_rows, n_channels).
+        """
+        groupings, features = self.groupings(channels), self._middles(channels)
+        groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
+        given = self._given(cells, params, part, draws)
+        if self.matched:
+            released = self._matched(channels, given, params, draws("decode"))
+        else:
+            released = self._plain(features, given, groups, draws("decode"))
+        if self.times is not None:
+            released[:, self.times.position] = self.times.restore(released, cells, groups, draws("restore"))
+        added = None
+        if self.probabilities is not None:
+            added = self.probabilities.decode(features, given, groups, rng=draws("probabilities"))
+            released = self.probabilities.put_most_probable(released, added)
+        if self.intervals is not None:
+            width = self.features.width
+            added = self.intervals.ends(channels[:, :width], channels[:, width:], released)
+        return Decoded(released, added, features, groupings)
+
+    def _given(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
+        """Cells whose counts of categories and nulls are those to be released."""
+        if self.shares is not None:
+            return self.shares.put(cells, params, part)
+        return cells if self.rounded is None else self.rounded.put(cells, draws("rounded counts"))
+
+    @property
+    def restored(self) -> tuple[int, ...]:
+        """Where values stand that are given back as they were."""
+        return () if self.times is None else (self.times.position,)
+
+    def groupings(self, channels: FloatArray) -> tuple[Groups, ...]:
+        """The groups of a part, several where several groupings are averaged; all rows as one where there are none."""
+        if self.groups != "labels":
+            return (Groups(np.arange(len(channels)), np.array([0, len(channels)]), False),)
+        labels = channels[:, self.labels_at :].astype(np.int64).T
+        identical = self.identical and len(labels) == 1
+        return tuple(Groups(*sort_groups(np.ascontiguousarray(each)), identical) for each in labels)
+
+    def _middles(self, channels: FloatArray) -> FloatArray:
+        """The features to decode: the first channels, or the middles of intervals whose ends the channels are."""
+        width = self.features.width
+        low = channels[:, :width]
+        return low if self.intervals is None else low + (channels[:, width:] - low) / 2
+
+    def _plain(self, features: FloatArray, given: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+        return self.features.decode(
+            features,
+            given,
+            groups.order,
+            groups.starts,
+            rng=rng,
+            categories=self.how,
+            identical_groups=groups.identical,
+        )
+
+    def _matched(self, channels: FloatArray, given: FloatArray, shares: Shares, rng: np.random.Generator) -> FloatArray:
+        """Cells with the covariance of the features, moved by what these lack of the original ones' in the table."""
+        known = channels[:, : self.features.width + self.conditioning]
+        with one_thread():  # the bits must not follow the machine's cores
+            own = Moments.of(known).covariance
+            target = own if shares.lack is None else np.asarray(own + shares.lack)
+            return decode_matched(self.features, known, given, target, rng=rng, numbers_too=self.values_too)
+
+
+def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:
+    """Rows that are equal, as groups."""
+    return sort_groups(np.unique(channels, axis=0, return_inverse=True)[1].reshape(-1))
+
+
+def options_text(options: Any) -> str:
+    """The options of a section that have a value, but its method and scenarios, which have lines of their own."""
+    content = options.model_dump(mode="json", exclude={"method", "scenarios"})
+    if content.get("units") == "split":  # of units of a row each there is nothing to say
+        del content["units"]
+    return ", ".join(f"{key}={value}" for key, value in content.items() if value is not None)

@@ -1,0 +1,1 @@
+"""What workers run: one module a stage, and their table in `worker`."""

@@ -1,0 +1,366 @@
+"""Writing the output files: rows in random order as Parquet, then measured as a reader gets them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.encoding.values import numbers
+from anonpipe.errors import EngineError, InputError
+from anonpipe.job.model import Job
+from anonpipe.moments import PairwiseMoments, merge_all
+from anonpipe.pipeline.arrays import ADDED, FILES, MEASURE_ROWS, SYNTHETIC, VALUES, released_array, routed_array
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
+from anonpipe.storage import sealed
+from anonpipe.storage.release import sha256
+from anonpipe.storage.staging import make_private
+from anonpipe.types import FloatArray
+from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
+    """Write one output file in random order, then measure what a reader of it gets."""
+    rows, added = _gathered(work, fitted, cut, file_rows, index)
+    name = f"{FILES}/part-{index:05d}.parquet"
+    written = _write_parquet(work, fitted, name, rows, added)
+    path = work.staging.file(name)
+    sealed.sync_folders(work.staging.root, [name])
+    try:
+        result = measure_file(work, fitted, index, path)
+    except Exception:  # a damaged file may lead to anything
+        if sha256(path) == written:
+            raise
+    else:
+        if result["sha256"] == written:
+            return result
+    path.unlink()
+    raise EngineError(f"{path.name} was damaged on the disk before it was measured; check the disk, then --resume")
+
+
+def _gathered(
+    work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int
+) -> tuple[FloatArray, FloatArray | None]:
+    """The rows of an output file in random order, and what is released besides."""
+    pieces = []
+    for partition, counts in enumerate(file_rows):
+        begin = sum(counts[:index])
+        pieces.append((partition, begin, begin + counts[index]))
+    rows = released_array(work, cut, SYNTHETIC, len(fitted.cells.names)).gather(pieces)
+    order = work.rng("order", index).permutation(len(rows))
+    if not fitted.added:
+        return rows[order], None
+    return rows[order], released_array(work, cut, ADDED, len(fitted.added)).gather(pieces)[order]
+
+
+def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, added: FloatArray | None) -> str:
+    """Write the file, whole or not at all; the SHA-256 of what was written."""
+    step = fitted.job.release.row_group_rows
+    with (
+        work.staging.renamed(name) as draft,
+        _Hashing(draft) as out,
+        pq.ParquetWriter(out, fitted.schema, compression="zstd", store_schema=True) as writer,
+    ):
+        for at in range(0, len(rows), step):
+            ends = None if added is None else added[at : at + step]
+            writer.write_batch(released_batch(fitted, rows[at : at + step], ends), row_group_size=step)
+    return out.digest.hexdigest()
+
+
+def released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) -> pa.RecordBatch:
+    """Released rows as they are written."""
+    arrays, intervals = list(fitted.cells.from_cells(rows).columns), fitted.procedure.decoder.intervals
+    if intervals is not None and added is not None:
+        arrays += intervals.arrays(added)
+    if fitted.probabilities is not None and added is not None:
+        arrays = fitted.probabilities.in_place(arrays, added)
+    return pa.RecordBatch.from_arrays(arrays, schema=fitted.worked_schema).select(fitted.schema.names)
+
+
+class _Hashing(io.FileIO):
+    """A file that is hashed as it is written, and on the disk when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "wb")
+        self.digest = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        """Write all of it."""
+        whole, done = memoryview(content).cast("B"), 0
+        while done < len(whole):
+            done += super().write(whole[done:])
+        self.digest.update(whole)
+        return done
+
+    def close(self) -> None:
+        """Sync, then close."""
+        if not self.closed:
+            os.fsync(self.fileno())
+        super().close()
+
+
+# --- Measuring a written file
+
+
+def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str, Any]:
+    """Read the written file again: its rows, moments by stratum, combinations, limits and, at last, its checksum."""
+    parquet = pq.ParquetFile(str(path))
+    if not parquet.schema_arrow.equals(fitted.schema, check_metadata=True):
+        raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
+    moments: dict[int, list[PairwiseMoments]] = {}
+    combinations, rows, beyond = [], 0, 0
+    outside = {name: [0, 0] for name in unbounded_names(fitted)}
+    for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
+        cells, told, bad = _read_back(fitted, batch)
+        stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, told)
+        for at in np.unique(stratum):
+            moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
+        combinations.append(_combinations(fitted, cells))
+        rows += len(cells)
+        beyond += bad + _beyond_limits(fitted, cells)
+        for name, counted in outside.items():
+            found = _beyond_original(fitted, name, cells[:, fitted.cells.names.index(name)])
+            counted[:] = [counted[0] + found[0], counted[1] + found[1]]
+    _write_combinations(work, fitted, index, combinations)
+    return {
+        "rows": rows,
+        "name": path.name,
+        "sha256": sha256(path),
+        "bytes": path.stat().st_size,
+        "released": {at: merge_all(parts) for at, parts in moments.items()},
+        "beyond_limits": beyond,
+        "beyond_original": outside,
+    }
+
+
+def _read_back(fitted: Fitted, batch: pa.RecordBatch) -> tuple[FloatArray, dict[int, FloatArray], int]:
+    """Cells of written rows, the probabilities among them by position and code, and how many of these are none."""
+    if fitted.probabilities is None:
+        return fitted.cells.to_cells(batch), {}, 0
+    cells, shares = fitted.probabilities.read(fitted.cells, batch)
+    return cells, fitted.probabilities.by_code(shares), fitted.probabilities.beyond_limits(shares)
+
+
+def _combinations(fitted: Fitted, cells: FloatArray) -> pd.DataFrame:
+    import pandas as pd
+
+    names = fitted.unchanged_names
+    frame = pd.DataFrame({name: cells[:, fitted.cells.names.index(name)] for name in names})
+    return count_combinations([frame.assign(rows=1)], names)
+
+
+def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataFrame:
+    """Rows of each combination of the named columns (column `rows`)."""
+    import pandas as pd
+
+    together = pd.concat(frames, ignore_index=True)
+    if not names:
+        return pd.DataFrame({"rows": [int(together["rows"].sum())]})
+    return together.groupby(names, dropna=False, sort=True)["rows"].sum().reset_index()
+
+
+def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.DataFrame]) -> None:
+    frame = count_combinations(frames, fitted.unchanged_names)
+    out = io.BytesIO()
+    frame.to_parquet(out)
+    work.staging.write(_combinations_file(index), out.getbuffer())
+
+
+def read_combinations(work: Work, index: int) -> pd.DataFrame:
+    """Rows of each combination of unchanged columns in one output file (column `rows`)."""
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(work.staging.read(_combinations_file(index))))
+
+
+def _combinations_file(index: int) -> str:
+    return f"combinations/{index}.parquet"
+
+
+def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
+    """Synthetic numbers outside their declared bounds or between their declared steps."""
+    count, times = 0, fitted.procedure.decoder.times
+    for position, column in enumerate(fitted.cells.columns):
+        if column.role.unchanged or column.kind.coded:
+            continue
+        values = cells[:, position]
+        values = values[~np.isnan(values)]
+        low, high = column.numeric_bounds
+        slack = 1e-6 * np.maximum(1.0, np.abs(values))
+        count += int(np.sum(values < low - slack)) if low is not None else 0
+        count += int(np.sum(values > high + slack)) if high is not None else 0
+        restored = times is not None and times.position == position
+        if column.resolution is not None and not restored:
+            steps = (values - fitted.cells.grid(position).origin) / column.resolution
+            count += int(np.sum(np.abs(steps - np.round(steps)) > 1e-6 * np.maximum(1.0, np.abs(steps))))
+    return count
+
+
+def unbounded_names(fitted: Fitted) -> list[str]:
+    """Masked numbers and dates that have no bound on at least one side."""
+    return [
+        name
+        for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
+        if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+    ]
+
+
+def _beyond_original(fitted: Fitted, name: str, values: FloatArray) -> tuple[int, int]:
+    """Values below or above all original ones on a side without bound, by more than half a step; and all values."""
+    column, scanned = fitted.job.columns[name], fitted.scan.columns[name]
+    low, high = column.numeric_bounds
+    values = values[~np.isnan(values)]
+    slack = (column.resolution or 0.0) / 2 + 1e-6 * np.maximum(1.0, np.abs(values))
+    beyond = np.zeros(len(values), dtype=np.bool_)
+    if low is None:
+        beyond |= values < scanned.least - slack
+    if high is None:
+        beyond |= values > scanned.most + slack
+    return int(np.count_nonzero(beyond)), len(values)
+
+
+# --- Written values against original ones
+
+
+Runs = list[npt.NDArray[np.void]]
+
+RUN_ROWS = 2**19
+RANGE_ENTRIES = 2**19  # Entries of the original runs that are compared at once, about
+
+SAMPLED = 20_000  # Released values that tell whether rounded values or means are released
+
+_ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
+
+
+def compared_names(job: Job) -> list[str]:
+    """Columns of numbers and dates whose values are replaced."""
+    return [name for name, column in job.released.items() if column.role.synthesized and not column.kind.coded]
+
+
+def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Count what one masked column hands on of the values that may be of fewer than k records, or units."""
+    name = compared_names(fitted.job)[index]
+    # no task but this one reads the runs: they go with it, and are not sealed
+    with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
+        originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
+        released = _write_runs(_released(work, fitted, cut, name), Path(folder), "released")
+        found = _compare(fitted, name, originals, released)
+    return {"rows": cut.rows, "beyond": found.beyond(len(compared_names(fitted.job)))}
+
+
+def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
+    fineness = _fineness(fitted, name, originals, released)
+    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
+    bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
+    found = Chances.none()
+    for values, rows, around in ranges(originals, released):
+        rare = values[rows < fitted.least]
+        if len(bounds):  # what is cut off at a declared bound takes its value from the job
+            rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
+        found = found.merge(chances(rare, around, fineness))
+    return found
+
+
+def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
+    staged, position = routed_array(work, fitted), fitted.cells.names.index(name)
+    for chunk, counts in enumerate(cut.chunk_leaf_rows):
+        if rows := sum(counts):
+            yield staged.read(chunk, 0, rows)[:, position] - fitted.cells.grid(position).origin
+
+
+def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
+    origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
+    for at in range(cut.files):
+        parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
+        for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=[name]):
+            yield numbers(batch.column(0)) - origin
+
+
+def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
+    """Distinct values with their records, in runs of bounded length; each is mapped from its file."""
+    paths: list[Path] = []
+    held: list[FloatArray] = []
+
+    def write() -> None:
+        values, rows = np.unique(np.concatenate(held), return_counts=True)
+        run = np.empty(len(values), dtype=_ENTRY)
+        run["value"], run["rows"] = values, rows
+        paths.append(folder / f"{stem}-{len(paths)}.npy")
+        np.save(paths[-1], run)
+        held.clear()
+
+    for part in parts:
+        held.append(part[~np.isnan(part)] + 0.0)
+        if sum(map(len, held)) >= RUN_ROWS:
+            write()
+    if held:
+        write()
+    return [np.load(path, mmap_mode="r") for path in paths]
+
+
+def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fineness:
+    scanned, position = fitted.scan.columns[name], fitted.cells.names.index(name)
+    step = fitted.cells.grid(position).step or 0.0
+    kind = fitted.cells.schema.field(name).type
+    relative = float(np.finfo(np.float32).eps) if pa.types.is_float32(kind) else 0.0
+    relative = float(np.finfo(np.float16).eps) if pa.types.is_float16(kind) else relative
+    grid = coarsest_grid(lambda: [np.asarray(run["value"]) for run in originals], step, relative)
+    meets = bool(step or not grid) or means_lie_on(grid, _some(released), relative)
+    return Fineness(scanned.sd + abs(scanned.mean), step, grid, relative, meets)
+
+
+def _some(runs: Runs) -> FloatArray:
+    """Values of all runs, about `SAMPLED` of them, evenly."""
+    every = max(1, sum(map(len, runs)) // SAMPLED)
+    return np.concatenate([run["value"][::every] for run in runs] or [np.empty(0)])
+
+
+def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.NDArray[np.int64], FloatArray]]:
+    """One range of values after the other: distinct originals, their records, and distinct released values around."""
+    edges = _edges(originals)
+    for low, high in pairwise(edges):
+        inside = np.concatenate([run[slice(*_place(run, low, high))] for run in originals])
+        values, which = np.unique(inside["value"], return_inverse=True)
+        rows = np.zeros(len(values), dtype=np.int64)
+        np.add.at(rows, which, inside["rows"])
+        around = []
+        for run in released:
+            begin, end = _place(run, low, high)
+            around.append(run["value"][max(0, begin - NEIGHBOURS - 1) : end + NEIGHBOURS + 1])
+        yield values, rows, np.unique(np.concatenate(around)) if around else np.empty(0)
+
+
+def _edges(runs: Runs) -> FloatArray:
+    """Borders between ranges that hold about as many entries each."""
+    entries = sum(map(len, runs))
+    count = max(1, -(-entries // RANGE_ENTRIES))
+    sampled = np.concatenate([run["value"][:: max(1, len(run) // 256)] for run in runs] or [np.empty(0)])
+    inner = np.quantile(sampled, np.arange(1, count) / count, method="lower") if len(sampled) else np.empty(0)
+    return np.concatenate([[-np.inf], np.unique(inner), [np.inf]])
+
+
+def _place(run: npt.NDArray[np.void], low: float, high: float) -> tuple[int, int]:
+    """Where the entries of a range lie in a run: the low edge belongs to it, the high one to the next."""
+    begin, end = np.searchsorted(run["value"], [low, high])
+    return int(begin), int(end)
+
+
+def handed_on(job: Job, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """The most values that a column hands on beyond chance, and which column it is; empty where none does."""
+    counted = {name: result["beyond"] for name, result in zip(compared_names(job), results, strict=True)}
+    worst = max(counted, key=lambda name: counted[name], default="")
+    return (counted[worst], worst) if worst and counted[worst] else (0, "")
