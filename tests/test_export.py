@@ -108,9 +108,9 @@ def test_folders_hold_what_their_names_say(published, tmp_path, call):
     ("arguments", "words"),
     [
         (["out.xlsx"], "ends in .csv, .csv.gz, .dta or .sav"),
-        (["there.csv"], "is there already"),
-        (["nowhere/data.csv"], "is no folder"),
-        (["by", "--by", "age"], "'age' is not released unchanged, as folders need it; such are: region, sex"),
+        (["there.csv"], "exists already"),
+        (["nowhere/data.csv"], "does not exist"),
+        (["by", "--by", "age"], "'age' is not released unchanged, which --by needs; use one of: region, sex"),
         (["by", "--by", "sex,sex"], "a column twice"),
     ],
 )
@@ -130,7 +130,7 @@ def test_folders_of_fewer_than_k_records_are_refused(published, tmp_path):
     manifest = release.read_manifest(where)
     with pytest.raises(InputError, match="2 of 6 folders would hold fewer than k = 300 records"):
         export_folders(where, manifest | {"k": 300}, tmp_path / "by", ["region", "sex"])
-    with pytest.raises(InputError, match="folders cannot be checked"):
+    with pytest.raises(InputError, match="folder sizes cannot be checked"):
         export_folders(where, manifest | {"k_counts": "units of several rows"}, tmp_path / "by", ["sex"])
     assert list(tmp_path.iterdir()) == []
 
@@ -151,4 +151,4 @@ def test_texts_that_look_like_nulls_are_told(tmp_path, call, monkeypatch):
     job = small.job(tmp_path, table)
     assert small.run(job).version is not None
     told = call("export", job.output, tmp_path / "data.csv", "--quiet")
-    assert told.out == f"{tmp_path / 'data.csv'}\n" and "texts of 'place' such as NA" in " ".join(told.err.split())
+    assert told.out == f"{tmp_path / 'data.csv'}\n" and "'place': many CSV readers take texts such as NA" in " ".join(told.err.split())

@@ -1,0 +1,308 @@
+"""A published release in another form: CSV, Parquet in folders, Stata or SPSS with labels.
+
+Exports read the verified files again. The release itself stays as it is, and only it is signed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from anonpipe.encoding.values import is_number, plain, plain_type
+from anonpipe.errors import InputError, JobError, OutputError
+from anonpipe.files import drafted, sync_path, why
+from anonpipe.source import NULLS
+from anonpipe.storage.versions import Place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Path of an export, its rows and files, and warnings for readers."""
+
+    path: str
+    rows: int
+    files: int
+    warnings: tuple[str, ...] = ()
+
+
+def check_target(target: Path) -> None:
+    """Refuse a path that exists, or whose folder does not."""
+    if target.exists():
+        raise InputError(f"{target} exists already; choose another name or delete it")
+    if not target.parent.is_dir():
+        raise InputError(f"{target.parent} does not exist; create it first")
+
+
+def schema_of(where: Place, manifest: dict[str, Any]) -> pa.Schema:
+    """Schema of the released files, without metadata."""
+    with where.filesystem.open(where.path(manifest["files"][0]["name"]), "rb") as handle:
+        return pq.ParquetFile(handle).schema_arrow.remove_metadata()
+
+
+def batches(where: Place, manifest: dict[str, Any], names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The released rows, of all columns or the named ones."""
+    for entry in manifest["files"]:
+        with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
+            yield from pq.ParquetFile(handle).iter_batches(_ROWS, columns=None if names is None else list(names))
+
+
+# --- A release as one CSV file ----------------------------------------------------------------------------------------
+
+
+def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported:
+    """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
+
+    Nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout become dates.
+    """
+    check_target(target)
+    if not target.name.lower().endswith((".csv", ".csv.gz")):
+        raise InputError(f"{target}: give a file that ends in .csv, .csv.gz, .dta or .sav, or --by COLUMN for a folder")
+    like_null: set[str] = set()
+    rows = 0
+    try:
+        schema = _schema_of_csv(where, manifest)
+        with (
+            drafted(target, private=False) as draft,
+            pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
+            pcsv.CSVWriter(out, schema) as writer,
+        ):
+            for batch in batches(where, manifest):
+                rows += batch.num_rows
+                values = pa.record_batch(
+                    [plain(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
+                    schema=schema,
+                )
+                like_null |= {name for name in values.schema.names if _like_null(values.column(name))}
+                writer.write_batch(values)
+    except OSError as error:
+        problem = why(error)
+    else:
+        names = ", ".join(map(repr, sorted(like_null)))
+        warning = f"{names}: many CSV readers take texts such as NA for missing values"
+        return Exported(str(target), rows, 1, (warning,) if like_null else ())
+    raise OutputError(f"{target} cannot be written: {problem}; give another place")
+
+
+def _schema_of_csv(where: Place, manifest: dict[str, Any]) -> pa.Schema:
+    plainly = pa.schema([(field.name, plain_type(field.type)) for field in schema_of(where, manifest)])
+    days = {field.name for field in plainly if pa.types.is_timestamp(field.type) and field.type.tz is None}
+    for batch in batches(where, manifest, sorted(days)) if days else ():
+        for name in sorted(days & set(batch.schema.names)):
+            values = batch.column(name)
+            if not pc.all(pc.equal(values, pc.floor_temporal(values, unit="day")), min_count=0).as_py():
+                days.discard(name)
+    return pa.schema([field.with_type(pa.date32()) if field.name in days else field for field in plainly])
+
+
+def _like_null(values: pa.Array) -> bool:
+    """Whether some texts look like missing values to CSV readers."""
+    if not pa.types.is_string(values.type):
+        return False
+    texts = pa.array([text for text in NULLS if text], pa.string())
+    return bool(pc.any(pc.is_in(values, texts), min_count=0).as_py())
+
+
+# --- A release as Parquet in folders of columns that are released unchanged -------------------------------------------
+
+
+def export_folders(where: Place, manifest: dict[str, Any], target: Path, by: Sequence[str]) -> Exported:
+    """Write a checked release as Parquet in folders `key=value`, whole or not at all."""
+    check_target(target)
+    _check_keys(manifest, by)
+    sizes = _sizes(where, manifest, by)
+    if small := sum(size < manifest["k"] for size in sizes.values()):
+        raise InputError(
+            f"{small:,} of {len(sizes):,} folders would hold fewer than k = {manifest['k']} records; give fewer or "
+            "coarser columns"
+        )
+    schema = schema_of(where, manifest)
+    keys = pa.schema([pa.field(name, plain_type(schema.field(name).type)) for name in by])
+    rest = [field if field.name not in by else keys.field(field.name) for field in schema]
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.draft")
+    try:
+        draft.mkdir()
+        ds.write_dataset(
+            (_with_plain(batch, by, pa.schema(rest)) for batch in batches(where, manifest)),
+            draft,
+            schema=pa.schema(rest),
+            format="parquet",
+            partitioning=ds.partitioning(keys, flavor="hive"),
+            max_partitions=len(sizes) + 1,
+            max_open_files=256,
+            use_threads=False,
+            file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
+        )
+        files = [path for path in draft.rglob("*.parquet")]
+        for path in files:
+            sync_path(path)
+        os.rename(draft, target)
+    except OSError as error:
+        problem = why(error)
+    else:
+        return Exported(str(target), sum(sizes.values()), len(files))
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    raise OutputError(f"{target} cannot be written: {problem}; give another place")
+
+
+def _check_keys(manifest: dict[str, Any], by: Sequence[str]) -> None:
+    kept = [name for name, column in manifest["columns"].items() if column["treatment"] == "unchanged"]
+    for name in by:
+        if name not in kept:
+            raise InputError(
+                f"column {name!r} is not released unchanged, which --by needs; use one of: {', '.join(kept) or 'none'}"
+            )
+    if len(set(by)) < len(by) or len(by) == len(manifest["columns"]):
+        raise JobError("--by names a column twice, or all columns; name fewer columns, each once")
+    if manifest.get("k_counts", "rows") != "rows":
+        raise InputError(
+            "k counts units of several rows, and a release has no unit column: folder sizes cannot be checked"
+        )
+
+
+def _with_plain(batch: pa.RecordBatch, by: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [plain(batch.column(name)) if name in by else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sizes(where: Place, manifest: dict[str, Any], by: Sequence[str]) -> Counter[tuple[Any, ...]]:
+    """Records of each combination of the keys."""
+    sizes: Counter[tuple[Any, ...]] = Counter()
+    for batch in batches(where, manifest, by):
+        columns = [plain(batch.column(name)) for name in by]
+        counts = pa.table(columns, names=list(by)).group_by(list(by)).aggregate([([], "count_all")]).to_pydict()
+        for *key, count in zip(*(counts[name] for name in by), counts["count_all"], strict=True):
+            sizes[tuple(key)] += count
+    return sizes
+
+
+# --- A release as one file of Stata or SPSS, with the labels of columns and values that the original had --------------
+
+LABELLED = (".dta", ".sav")
+_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
+# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
+_MOST_VALUES = 100_000_000
+_SMALL = 2**31 - 101  # largest integer of Stata's type long
+
+Codes = dict[str, float | str]
+
+
+def export_labelled(where: Place, manifest: dict[str, Any], target: Path) -> Exported:
+    """Write all rows of a checked release as one file of Stata or SPSS, whole or not at all.
+
+    Labelled values are written as codes with labels, and columns keep their labels. Timestamps at midnight
+    throughout become dates. The table must fit into memory.
+    """
+    check_target(target)
+    schema = schema_of(where, manifest)
+    _check(schema, manifest, target)
+    table = pa.Table.from_batches(list(batches(where, manifest)), schema)
+    described = manifest["columns"]
+    given = {name: described[name]["codes"] for name in table.column_names if described[name].get("codes")}
+    codes = _ordered(table) | given
+    try:
+        with drafted(target, private=False) as draft:
+            _writer(target)(
+                _frame(table, codes),
+                str(draft),
+                column_labels={name: described[name].get("label") for name in table.column_names},
+                variable_value_labels={name: _inverted(labels) for name, labels in codes.items()},
+            )
+    except Exception:  # errors of the library may quote values
+        pass
+    else:
+        return Exported(str(target), table.num_rows, 1)
+    raise OutputError(f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV")
+
+
+def _ordered(table: pa.Table) -> dict[str, Codes]:
+    """Codes of ordered categories: their ranks."""
+    kinds = {field.name: field.type for field in table.schema if pa.types.is_dictionary(field.type)}
+    unified = table.unify_dictionaries()
+    return {
+        name: {
+            str(value): float(at) for at, value in enumerate(unified.column(name).chunk(0).dictionary.to_pylist(), 1)
+        }
+        for name, kind in kinds.items()
+        if kind.ordered and pa.types.is_string(kind.value_type) and table.num_rows
+    }
+
+
+def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
+    if find_spec("pyreadstat") is None:
+        raise InputError(
+            f"{target} is written by pyreadstat, which is not installed: pip install 'anonpipe[statistics]'"
+        )
+    program, allowed = _NAMES[target.suffix.lower()]
+    if odd := [name for name in schema.names if allowed.fullmatch(name) is None]:
+        raise InputError(f"{program} takes no columns named {', '.join(map(repr, odd))}; export as CSV and rename them")
+    rows = sum(entry["rows"] for entry in manifest["files"])
+    if rows * len(schema) > _MOST_VALUES:
+        raise InputError(f"{rows:,} rows of {len(schema)} columns are too many for {target.suffix}; export as CSV")
+
+
+def _writer(target: Path) -> Callable[..., None]:
+    name = {".dta": "write_dta", ".sav": "write_sav"}[target.suffix.lower()]
+    write: Callable[..., None] = getattr(import_module("pyreadstat"), name)
+    return write
+
+
+def _inverted(codes: Codes) -> dict[float | str, str]:
+    return {code: label for label, code in codes.items()}
+
+
+def _frame(table: pa.Table, codes: dict[str, Codes]) -> pd.DataFrame:
+    """The table in types that Stata and SPSS both have."""
+    import pandas as pd
+
+    columns = {name: _coded(table.column(name), codes.get(name)) for name in table.column_names}
+    return pd.DataFrame({name: _column(column) for name, column in columns.items()})
+
+
+def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:
+    """Plain values, labels replaced by their codes."""
+    values = plain(column.combine_chunks())
+    if codes is None:
+        return values
+    at = pc.index_in(values, pa.array(list(codes), values.type))
+    return pa.array(list(codes.values())).take(at)
+
+
+def _column(values: pa.Array) -> pd.Series[Any]:
+    import pandas as pd
+
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return pd.Series(values.cast(pa.int8())).astype("Int8")
+    if pa.types.is_integer(kind):
+        largest = pc.max(pc.abs(values.cast(pa.float64()))).as_py() or 0
+        return pd.Series(values.cast(pa.float64())).astype("Int32" if largest <= _SMALL else "float64")
+    if is_number(kind):
+        return pd.Series(values.cast(pa.float64()))
+    if pa.types.is_timestamp(kind):
+        days = pc.floor_temporal(values, unit="day")
+        if pc.all(pc.equal(values, days), min_count=0).as_py():
+            return _column(values.cast(pa.date32()))
+        return pd.Series(np.asarray(values.cast(pa.timestamp("us"))))
+    return pd.Series(values.to_pylist(), dtype=object)
