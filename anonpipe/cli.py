@@ -394,8 +394,7 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
-    from anonpipe.storage.release import checked
-    from anonpipe.storage.signature import read_public_key
+    from anonpipe.storage.release import checked, read_public_key
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key), seen)
@@ -467,8 +466,7 @@ def export(
 ) -> None:
     """Write a release that matches its manifest as CSV, for Stata or SPSS, or as Parquet in folders of key=value."""
     from anonpipe.export import LABELLED, export_csv, export_folders, export_labelled
-    from anonpipe.storage.release import checked
-    from anonpipe.storage.signature import read_public_key
+    from anonpipe.storage.release import checked, read_public_key
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key))
@@ -494,7 +492,7 @@ def export(
 def public_key() -> None:
     """Print the public key by which recipients know this steward's releases."""
     from anonpipe.rng import steward_secret
-    from anonpipe.storage.signature import public_pem, signing_key
+    from anonpipe.storage.release import public_pem, signing_key
 
     sys.stdout.write(public_pem(signing_key(steward_secret()).public_key()).decode())
 

@@ -28,11 +28,11 @@ from typing import Any, NoReturn
 import psutil
 
 from anonpipe import interrupts
+from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
-from anonpipe.installed import differences, installed
+from anonpipe.files import FULL, disk_error, system_code
 from anonpipe.rng import secret_withheld
-from anonpipe.storage.staging import FULL, disk_error, make_private, system_code
-from anonpipe.threads import one_thread
+from anonpipe.storage.staging import make_private
 
 TaskResult = dict[str, Any]
 
@@ -124,7 +124,7 @@ class _Guarded:
 
     def __call__(self, task: Task) -> TaskResult | Failure:
         no_core_dumps()
-        if self.versions is not None and (other := differences(self.versions, installed())):
+        if self.versions is not None and (other := differences(self.versions, package_versions())):
             return Failure(_OTHER_VERSIONS.format(workers="a worker", other=other), "EngineError")
         try:
             return self.work(task)
@@ -329,18 +329,18 @@ def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> 
         with client:
             if (problem := _unequal(client, limits)) is not None:
                 raise EngineError(problem)
-            yield _dask_executor(client, retries, replace(limits, silence=wait), installed())
+            yield _dask_executor(client, retries, replace(limits, silence=wait), package_versions())
 
 
 def _unequal(client: Any, limits: Limits) -> str | None:
     """What is wrong with the installations of the workers that are there; others tell theirs with their first task."""
     try:
-        told = client.sync(client._run, installed, on_error="return", callback_timeout=limits.silence)
+        told = client.sync(client._run, package_versions, on_error="return", callback_timeout=limits.silence)
     except Exception:  # of many types
         return f"the workers have not told their versions within {limits.silence:.0f} s; {_GO_ON}"
     if lacking := sum(isinstance(found, BaseException) for found in told.values()):
         return _LACKING.format(workers=_counted(lacking, len(told)))
-    others = [other for found in told.values() if (other := differences(installed(), found))]
+    others = [other for found in told.values() if (other := differences(package_versions(), found))]
     if not others:
         return None
     return _OTHER_VERSIONS.format(workers=_counted(len(others), len(told)), other=sorted(others)[0])

@@ -1,12 +1,18 @@
-"""Files that are there whole or not at all, and what brings them to the disk."""
+"""Files that are there whole or not at all, their locks, and what errors of the disk mean."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
+
+from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
 
 
 class StorageError(OSError):
@@ -69,3 +75,77 @@ def sync_path(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# What a file system without locks answers
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+
+
+def try_lock(path: Path) -> IO[bytes] | None:
+    """The lock file, held until it is closed; None where another process holds it."""
+    while True:
+        handle = open(path, "ab")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            handle.close()
+            return None
+        except BaseException:
+            handle.close()
+            raise
+        handle.close()  # its holder deleted the file between our opening and locking it: take the new one
+
+
+@contextlib.contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn a full or unwritable disk into one clear error, and lost files into another."""
+    try:
+        yield
+    except OSError as error:
+        explained = disk_error(error, what)
+    else:
+        return
+    raise explained
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_error(error: BaseException, what: str) -> AnonpipeError:
+    """What an error of the file system means for the user."""
+    code, name = system_code(error), getattr(error, "filename", None)
+    if code in FULL:
+        return OutputError(
+            f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
+        )
+    if code == errno.EFBIG:
+        return OutputError(f"a file grew beyond the limit of this account (ulimit -f) while {what}; raise the limit")
+    if code == errno.ENAMETOOLONG:
+        return OutputError(f"the name of a file or folder is too long while {what}; give a shorter path")
+    if code in (errno.EMFILE, errno.ENFILE):
+        return OutputError(f"too many files are open while {what}; raise the limit (ulimit -n) or give fewer workers")
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OutputError(f"no permission to write {name or 'a file'} while {what}; choose another folder")
+    if code == errno.ENOENT:
+        return InputError(f"the file {name} disappeared while {what}" if name else f"a file disappeared while {what}")
+    return EngineError(f"{os.strerror(code) if code else 'unknown I/O error'} while {what}")
+
+
+def system_code(error: BaseException) -> int | None:
+    """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
+    link: BaseException | None = error
+    while link is not None:
+        told = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
+        kind = next((code for kind, code in _KINDS.items() if isinstance(link, kind)), None)
+        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (int(told[1]) if told else kind)
+        if code:
+            return int(code)
+        link = link.__cause__ or link.__context__
+    return None
+
+
+_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

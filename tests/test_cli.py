@@ -24,7 +24,7 @@ from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose.demo import write_registry
 from anonpipe.storage import staging as store
-from anonpipe.storage.signature import public_pem, signing_key
+from anonpipe.storage.release import public_pem, signing_key
 from tests import runs, small
 from tests.small import CANARY
 

@@ -22,7 +22,7 @@ from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import keyed
 from anonpipe.storage.release import place
 from anonpipe.storage.release_log import look, note_release
-from anonpipe.storage.unit_sums import UnitSums, buckets_for, merge_sums
+from anonpipe.storage.sketch import UnitSums, buckets_for, merge_sums
 from anonpipe.verify.gates import Rounded
 from tests import small
 from tests.attacks import nights

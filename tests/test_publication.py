@@ -16,6 +16,7 @@ import pytest
 
 from anonpipe import cli, interrupts
 from anonpipe.errors import AnonpipeError, BusyError, InputError
+from anonpipe.files import try_lock
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.outcome import publish
 from anonpipe.storage import release, sealed, versions
@@ -193,7 +194,9 @@ def test_who_waits_too_long_for_another_run_is_told(tmp_path, stage, url, monkey
     where = release.place(str(tmp_path / "out") if url == "local" else f"memory://{tmp_path.name}/out")
     code = f"""
 import sys, time
-from anonpipe.storage import release, sealed, versions
+from anonpipe.storage import sealed
+from anonpipe.storage import release
+from anonpipe.storage import versions
 with versions.alone(release.place({str(tmp_path / "out")!r})):
     print("here", flush=True); time.sleep(60)
 """
@@ -381,7 +384,7 @@ def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp
         (staging / "run.json").write_text("{}")
         (staging / sealed.KEY).write_bytes(sealed.make_key(staging, b"k" * 32))
         store.Staging(staging).write_json("job.json", {"output": str(out), "report": {"internal": None}})
-    handle = versions._try_lock(str(tmp_path / "busy" / ".lock"))
+    handle = try_lock(tmp_path / "busy" / ".lock")
     cli.purge(str(root))
     assert handle is not None and publishing.leftovers(tmp_path / "dead") == [] and not (root / "dead").exists()
     assert publishing.leftovers(tmp_path / "busy") == [".lock", "versions/.pending", "versions/.v000002-00000000"]

@@ -11,7 +11,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from anonpipe.errors import AnonpipeError, BusyError, InputError, OutputError
 from anonpipe.files import StorageError
 from anonpipe.source import open_source
-from anonpipe.storage import release, release_log, remote, versions
+from anonpipe.storage import release, release_log, versions
+from anonpipe.storage import versions as remote
 from tests import small
 from tests.faults import publishing
 

@@ -14,7 +14,7 @@ import pytest
 
 from anonpipe.errors import InputError
 from anonpipe.storage import release
-from anonpipe.storage.signature import fingerprint, public_pem, read_public_key, signing_key
+from anonpipe.storage.release import fingerprint, public_pem, read_public_key, signing_key
 from tests import small
 
 STEWARD, OTHER = signing_key(b"s" * 16), signing_key(b"o" * 16)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe import files
 from anonpipe.engine import account
 from anonpipe.errors import BusyError, DamagedError, EngineError, InputError, OutputError
 from anonpipe.files import write_atomic
@@ -237,8 +238,8 @@ def test_a_removal_that_is_interrupted_leaves_no_run(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_disk_that_only_its_text_tells_of():
-    assert isinstance(store.disk_error(OSError("writing failed. Detail: [errno 28] No space"), "x"), OutputError)
-    assert isinstance(store.disk_error(OSError("writing failed"), "x"), EngineError)
+    assert isinstance(files.disk_error(OSError("writing failed. Detail: [errno 28] No space"), "x"), OutputError)
+    assert isinstance(files.disk_error(OSError("writing failed"), "x"), EngineError)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_an_error_of_the_disk_that_only_its_text_tells_of():
     ],
 )
 def test_disk_errors_are_told_apart(code, kind, words):
-    with pytest.raises(kind, match=words), store.disk_errors("testing"):
+    with pytest.raises(kind, match=words), files.disk_errors("testing"):
         raise OSError(code, "text", "file")
 
 

@@ -1,4 +1,4 @@
-"""The keyed sums of an input's units, counted while it is scanned; see `anonpipe.storage.unit_sums`."""
+"""The keyed sums of an input's units, counted while it is scanned; see `anonpipe.storage.sketch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.row_hash import HashArray, column_lanes, keyed_rows
 from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
-from anonpipe.storage.unit_sums import MOST, UnitSums, buckets_for, merge_sums
+from anonpipe.storage.sketch import MOST, UnitSums, buckets_for, merge_sums
 from anonpipe.types import BoolArray
 
 

@@ -37,9 +37,8 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
 from anonpipe.storage.release_log import REMEDY, Found, Trace, look, refusal
-from anonpipe.storage.sketch import Sketch
+from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
-from anonpipe.storage.unit_sums import UnitSums
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.catalogue import kind_of
 

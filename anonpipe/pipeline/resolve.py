@@ -32,8 +32,7 @@ from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import sampled_rows
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import Counted, Trace
-from anonpipe.storage.sketch import Sketch, merge_sketches
-from anonpipe.storage.unit_sums import UnitSums, merge_sums
+from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
 from anonpipe.types import FloatArray
 
 

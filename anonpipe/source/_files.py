@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
 from anonpipe.source._folder_keys import Keys, is_key, keys_below
-from anonpipe.storage.remote import telling
+from anonpipe.storage.versions import telling
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -30,8 +30,7 @@ import numpy.typing as npt
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release
-from anonpipe.storage.sketch import Sketch, chance_of, shared_records
-from anonpipe.storage.unit_sums import UnitSums
+from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, shared_records
 from anonpipe.storage.versions import Place
 
 LOG = "releases.jsonl"

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import io
 import json
 import os
@@ -38,8 +36,8 @@ from zarr.core.common import AccessModeLiteral
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
-from anonpipe.errors import AnonpipeError, BusyError, EngineError, InputError, OutputError
-from anonpipe.files import why, write_atomic
+from anonpipe.errors import BusyError, OutputError
+from anonpipe.files import NO_LOCKS, try_lock, why, write_atomic
 from anonpipe.storage import sealed
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.types import FloatArray
@@ -383,18 +381,13 @@ def _job_of(root: Path) -> str:
     return root.name.partition(".")[0]
 
 
-def _try_lock(root: Path) -> IO[str] | None:
-    path = _lock_path(root)
-    while True:
-        handle = open(path, "w")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
-                return handle
-        except OSError:
-            handle.close()
-            return None
-        handle.close()  # its holder deleted the file between our opening and locking it: take the new one
+def _try_lock(root: Path) -> IO[bytes] | None:
+    try:
+        return try_lock(_lock_path(root))
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return None
 
 
 def new_root(folder: Path, job: str) -> Path:
@@ -479,54 +472,3 @@ _NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.
 def _is_staging(folder: Path) -> bool:
     """Whether a run made this folder: by its name, the lock beside it, or its first file in it."""
     return bool(_NAMED.fullmatch(folder.name)) or _lock_path(folder).exists() or (folder / "run.json").exists()
-
-
-@contextlib.contextmanager
-def disk_errors(what: str) -> Iterator[None]:
-    """Turn a full or unwritable disk into one clear error, and lost files into another."""
-    try:
-        yield
-    except OSError as error:
-        explained = disk_error(error, what)
-    else:
-        return
-    raise explained
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-def disk_error(error: BaseException, what: str) -> AnonpipeError:
-    """What an error of the file system means for the user."""
-    code, name = system_code(error), getattr(error, "filename", None)
-    if code in FULL:
-        return OutputError(
-            f"the disk is full while {what}; free space or set run.staging to a larger disk, then --resume"
-        )
-    if code == errno.EFBIG:
-        return OutputError(f"a file grew beyond the limit of this account (ulimit -f) while {what}; raise the limit")
-    if code == errno.ENAMETOOLONG:
-        return OutputError(f"the name of a file or folder is too long while {what}; give a shorter path")
-    if code in (errno.EMFILE, errno.ENFILE):
-        return OutputError(f"too many files are open while {what}; raise the limit (ulimit -n) or give fewer workers")
-    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OutputError(f"no permission to write {name or 'a file'} while {what}; choose another folder")
-    if code == errno.ENOENT:
-        return InputError(f"the file {name} disappeared while {what}" if name else f"a file disappeared while {what}")
-    return EngineError(f"{os.strerror(code) if code else 'unknown I/O error'} while {what}")
-
-
-def system_code(error: BaseException) -> int | None:
-    """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
-    link: BaseException | None = error
-    while link is not None:
-        told = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
-        kind = next((code for kind, code in _KINDS.items() if isinstance(link, kind)), None)
-        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (int(told[1]) if told else kind)
-        if code:
-            return int(code)
-        link = link.__cause__ or link.__context__
-    return None
-
-
-_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

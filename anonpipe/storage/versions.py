@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -26,6 +25,7 @@ import time
 from collections.abc import Iterator, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -33,11 +33,11 @@ from typing import IO, Any
 from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
-from anonpipe.errors import BusyError, OutputError
-from anonpipe.files import StorageError, drafted, sync_path, why, write_atomic
+from anonpipe.errors import AnonpipeError, BusyError, OutputError
+from anonpipe.files import NO_LOCKS, StorageError, drafted, sync_path, try_lock, why, write_atomic
 
 MANIFEST = "_manifest.json"  # Readers of Parquet folders pass over names that begin with an underscore
-SIGNATURE = "_manifest.json.sig"  # Of the manifest's bytes, see `anonpipe.storage.signature`
+SIGNATURE = "_manifest.json.sig"  # Of the manifest's bytes, see `anonpipe.storage.release`
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"
@@ -351,13 +351,13 @@ def _locked(where: Place, deadline: float) -> Iterator[str | None]:
         with _leased(where, deadline) as owner:
             yield owner
         return
-    path = where.path(_LOCK)
+    path = Path(where.path(_LOCK))
     handle: IO[bytes] | None = None
     while handle is None:
         try:
-            handle = _try_lock(path)
+            handle = try_lock(path)
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
             break
         if handle is None:
@@ -370,27 +370,8 @@ def _locked(where: Place, deadline: float) -> Iterator[str | None]:
         yield None
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(path)  # while it is held: who waits for this file finds that it is not the file any more
+            path.unlink()  # while it is held: who waits for this file finds that it is not the file any more
         handle.close()
-
-
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
-
-
-def _try_lock(path: str) -> IO[bytes] | None:
-    """The locked file, or None where another process holds it."""
-    handle = open(path, "ab")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle.fileno()), os.stat(path)):
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        handle.close()
-        raise
-    handle.close()
-    return None
 
 
 def _wait_or_give_up(where: Place, deadline: float, pause: float) -> None:
@@ -471,3 +452,87 @@ def _beat(where: Place, path: str, owner: str, over: threading.Event) -> None:
         with contextlib.suppress(Exception):  # one sign of life less
             if _is_owned(where, owner):
                 where.filesystem.pipe_file(path, f"{owner} {count}".encode())
+
+
+# --- File systems that are no disk of this machine
+#
+# What their libraries raise is often no OSError (botocore's errors of connections and of missing credentials, say), and
+# its text may hold addresses with keys: only its type is told.
+
+
+# Protocols of stores without folders, where making one would make the bucket that a typing error names
+_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
+
+_UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
+_TELLING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+@contextlib.contextmanager
+def as_os_errors() -> Iterator[None]:
+    """Whatever a library raises leaves as an OSError without its text, or as what callers understand already."""
+    try:
+        yield
+        return
+    except (*_UNDERSTOOD, *_TELLING):
+        raise
+    except OSError as error:
+        if error.errno and error.errno != errno.EIO:  # which drivers say of anything
+            raise
+        kind = type(error.__cause__ or error).__name__
+    except Exception as error:
+        kind = type(error).__name__
+    raise StorageError(f"the storage does not answer, or refuses ({kind})")
+
+
+def telling(filesystem: Any) -> Any:
+    """A file system of fsspec whose errors can be told: a disk of this machine as it is."""
+    return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem)
+
+
+class _Telling:
+    """What a library gives, as it is but for its errors."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._given, name)
+        return _guarded(found) if callable(found) else found
+
+
+class Remote(_Telling):
+    """A file system of fsspec as it is, but for its errors and for folders that it does not need."""
+
+    def __init__(self, filesystem: Any) -> None:
+        super().__init__(filesystem)
+        given = filesystem.protocol
+        self.protocols = {given} if isinstance(given, str) else set(given)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a folder where there are folders."""
+        if not self.protocols & _BUCKETS:
+            with as_os_errors():
+                self._given.makedirs(path, exist_ok=exist_ok)
+
+    def open(self, path: str, mode: str = "rb") -> Any:
+        """A file whose errors are OSErrors, too."""
+        with as_os_errors():
+            return _RemoteFile(self._given.open(path, mode))
+
+
+class _RemoteFile(_Telling):
+    def __enter__(self) -> _RemoteFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with as_os_errors():
+            self._given.close()
+
+
+def _guarded(function: Any) -> Any:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with as_os_errors():
+            return function(*args, **kwargs)
+
+    return call

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.environment import one_thread
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility._auc import Auc, auc
 from anonpipe.evaluate.utility._check import checked_tables
-from anonpipe.threads import one_thread
 from anonpipe.types import IntArray
 
 LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by

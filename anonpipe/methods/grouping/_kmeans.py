@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from anonpipe.environment import one_thread
 from anonpipe.methods.grouping._fill_kernel import fill_small
 from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.record import Grouping
-from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 

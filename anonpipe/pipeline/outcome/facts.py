@@ -10,8 +10,8 @@ import numpy as np
 
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.values import numbers
+from anonpipe.environment import package_versions
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures
-from anonpipe.installed import installed
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.moments import merge_all
@@ -135,7 +135,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
                 for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.least_told)
             ],
         },
-        "versions": {name: told for name, told in installed().items() if name != "anonpipe"},
+        "versions": {name: told for name, told in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
 

@@ -21,8 +21,8 @@ from anonpipe.report import documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, versions
 from anonpipe.storage import release_log as release_log
+from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Found
-from anonpipe.storage.signature import signing_key
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import remedies

@@ -22,6 +22,7 @@ from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.units import UnitColumn
+from anonpipe.environment import one_thread
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk import Width, width_of
@@ -32,7 +33,6 @@ from anonpipe.methods.record import Features, Guarantee, Method, Number
 from anonpipe.methods.steps import Columns, Reduce, Step
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Expected, Moments
-from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 

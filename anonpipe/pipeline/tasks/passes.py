@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.encoding.row_hash import exact_sums
+from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.methods.executor import (
     ColumnsPass,
@@ -47,7 +48,6 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut, Scope
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.rng import generator
-from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray
 
 MapStage = Callable[[str, int, str], None]  # `map_stage(stage, pieces, title)`: run the unfinished pieces of a stage

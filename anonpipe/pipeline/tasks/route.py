@@ -15,6 +15,7 @@ from anonpipe.encoding.contents import Contents
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, row_lanes
 from anonpipe.encoding.tally import Tally
+from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
 from anonpipe.partition.tree import route
@@ -42,7 +43,6 @@ from anonpipe.pipeline.tasks.scan import (
 )
 from anonpipe.source import read_batches
 from anonpipe.storage.staging import StagedArray
-from anonpipe.threads import one_thread
 from anonpipe.types import FloatArray, IntArray
 
 Routed = tuple[FloatArray, IntArray]

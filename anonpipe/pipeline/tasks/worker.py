@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anonpipe.engine import Task
+from anonpipe.files import disk_errors
 from anonpipe.pipeline.context import Context, context
 from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
@@ -22,7 +23,6 @@ from anonpipe.pipeline.tasks.route import encode_partition, route_unit
 from anonpipe.pipeline.tasks.scan import scan_unit
 from anonpipe.pipeline.tasks.write import compare_values, write_file
 from anonpipe.storage import sealed
-from anonpipe.storage.staging import disk_errors
 
 # Those of the steps of a method are called after the step; see `anonpipe.pipeline.tasks.passes.stage_name`
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
