@@ -195,17 +195,14 @@ def compare(
     workers: Workers = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure again what was measured before")] = False,
-    anew: Annotated[bool, typer.Option("--anew", hidden=True)] = False,
     verbose: Verbose = False,
 ) -> None:
     """Try methods and group sizes on the job's input: a table and a risk-utility map; nothing is released."""
     from anonpipe import compare as comparing
-    from anonpipe.job.aliases import current_setting
 
     loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
     ks = [int(part) if part.strip().isdecimal() else 0 for part in k.split(",")]
     _tell_if_cold(loaded)
-    refresh = _given_flag("--anew", anew, refresh)
     if verbose:
         display.show_log()
     asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
@@ -220,10 +217,8 @@ def compare(
     if study is None:
         display.err.print("stopped; what was measured is kept: give the same command to go on", soft_wrap=True)
         raise typer.Exit(130)
-    for notice in study.notices:
-        display.warn(notice)
     paths = comparing.write_study(study, folder)
-    display.show_study(study, str(job), [current_setting(setting) for setting in settings or []])
+    display.show_study(study, str(job), settings or [])
     display.line("internal, for the data steward only: " + ", ".join(map(str, paths)))
 
 
@@ -281,8 +276,6 @@ def summary(
         made = _compared(str(source))
     else:
         job = _load(source, settings, {})
-        for notice in job.notices:
-            display.warn(notice)
         made = _compared(job.output, job.report.internal)
         if other := _of_other_job(made, job):
             display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
@@ -603,18 +596,6 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
 
     overrides = {key: value for key, value in options.items() if value is not None}
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
-
-
-def _given_flag(old: str, under_old: bool, under_new: bool) -> bool:
-    """Whether a flag that has a new name was given; with a notice where it was by its old one."""
-    from anonpipe.job import aliases
-
-    new = aliases.FLAGS[old]
-    if under_old and under_new:
-        raise JobError(f"{old} is the old name of {new}, and both are given; leave out {old}")
-    if under_old:
-        display.warn(aliases.notice(old, new))
-    return under_old or under_new
 
 
 def _execute(job: Job, resume: bool, form: Form = Form.TABLES) -> Outcome:

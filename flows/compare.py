@@ -73,7 +73,7 @@ def told(study: Study) -> str:
     else:
         given = " ".join(f"--set '{text}'" for text in choice.setting.overrides)
         lines = [f"{study.why.capitalize()}: {choice.setting.method}, k={choice.setting.k}: `{given}`"]
-    return "\n\n".join([*lines, *study.notices, *study.notes])
+    return "\n\n".join([*lines, *study.notes])
 
 
 @flow(name="compare", persist_result=False, log_prints=False, validate_parameters=True)

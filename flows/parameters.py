@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from pydantic import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from anonpipe.job import aliases
 from anonpipe.job.model import Job
 
 Schema = dict[str, Any]
@@ -23,11 +22,10 @@ _TYPES = {
 
 
 class _AsForm:
-    """Lets a job's old names pass, as deployments store them; names alternatives of a key; keeps the order of keys."""
+    """Names the alternatives of a key, and keeps the order of keys."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         schema = handler(core)
-        aliases.let_in(handler.resolve_ref_schema(schema), handler.resolve_ref_schema)
         name_alternatives(schema, handler.resolve_ref_schema)
         keep_order(schema, handler.resolve_ref_schema)
         return schema
@@ -103,9 +101,7 @@ def _name(alternative: Schema) -> None:
     if "const" in method:
         alternative["title"] = method["default"] = method["const"]
     elif "title" not in alternative:
-        alternative["title"] = (
-            "old name" if alternative.get("deprecated") else _TYPES.get(alternative.get("type"), "value")
-        )
+        alternative["title"] = _TYPES.get(alternative.get("type"), "value")
 
 
 JobParameter = Annotated[Job, _AsForm()]

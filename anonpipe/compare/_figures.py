@@ -113,7 +113,6 @@ class Study:
     risk: Axis
     draws: int  # Trials of each setting
     titles: Mapping[str, str]  # By name of a measure, what it is, in words
-    notices: tuple[str, ...] = ()  # What was asked for under old names
 
     def place(self, row: Row) -> tuple[float, float] | None:
         """Utility loss and risk of a setting; None where one of them is not defined."""

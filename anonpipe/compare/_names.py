@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from anonpipe.compare._trial import FURTHEST
 from anonpipe.errors import JobError
 from anonpipe.evaluate import risk, utility
-from anonpipe.job.aliases import current_measure
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
 
@@ -42,12 +41,6 @@ def _named(job: Job, figure: str) -> tuple[str, ...]:
     if figure.startswith("scenarios."):
         return tuple(one.name for one in job.measure.scenarios)
     return tuple(job.columns) if "*" in figure else ("",)
-
-
-def current_names(axes: tuple[str | None, str | None]) -> tuple[tuple[str | None, str | None], tuple[str, ...]]:
-    """The names of this version for what was asked for as utility and risk, and a notice for each old one."""
-    utility, risk = ((name, ()) if name is None else current_measure(name) for name in axes)
-    return (utility[0], risk[0]), (*utility[1], *risk[1])
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

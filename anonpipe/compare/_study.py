@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,13 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.compare._figures import Study, summarise
-from anonpipe.compare._names import check_names, current_names
+from anonpipe.compare._names import check_names
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError
 from anonpipe.files import drafted, write_atomic
-from anonpipe.job.aliases import notice
 from anonpipe.job.model import Job
 from anonpipe.pipeline.run import open_executor
 from anonpipe.pipeline.start import check_input
@@ -42,7 +40,6 @@ def compare(
     refresh: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
-    anew: bool | None = None,
 ) -> Study:
     """Try every method with every k on the job's input, and publish nothing.
 
@@ -53,9 +50,6 @@ def compare(
     steward's private folder, and measured again only where input, job,
     setting or version are others.
     """
-    if anew is not None:
-        warnings.warn(notice("anew", "refresh"), DeprecationWarning, stacklevel=2)
-        refresh = refresh or anew
     try:
         return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
     except Exception as error:
@@ -74,7 +68,6 @@ def _compare(
 ) -> Study:
     if draws < 1:
         raise JobError(f"--draws is {draws}; give at least 1")
-    axes, notices = current_names(axes)
     check_names(job, axes)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
     with opened(job.input, job.columns, job.run.staging) as source, lock(staging):
@@ -86,8 +79,7 @@ def _compare(
             results = _measured(job, source, staging, kept, trials, cluster, on_progress)
         finally:
             remove(staging)
-    study = summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
-    return replace(study, notices=(*job.notices, *notices))
+    return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
 
 
 def _name(job: Job) -> str:

@@ -6,7 +6,6 @@ k, methods) is in the job's digest; paths, gates and `run` are not.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
@@ -20,8 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import (
     Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
     ValidationError,
     create_model,
     field_validator,
@@ -30,7 +27,6 @@ from pydantic import (
 
 from anonpipe.columns import NOT_RELEASED, Column, Kind, Role
 from anonpipe.errors import JobError
-from anonpipe.job import aliases
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -552,17 +548,6 @@ class Job(Options):
     report: Report = Report()
     repeat: Repeat = Repeat()
     run: Run = Run()
-    _notices: tuple[str, ...] = PrivateAttr(())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _under_old_names(cls, content: Any, check: ModelWrapValidatorHandler[Job]) -> Job:
-        if not isinstance(content, Mapping):
-            return check(content)
-        renamed, notices = aliases.current(content)
-        job = check(renamed)
-        job.add_notices(notices)
-        return job
 
     @model_validator(mode="before")
     @classmethod
@@ -1071,18 +1056,9 @@ class Job(Options):
     def _named(self, role: Role) -> str | None:
         return next((name for name, column in self.columns.items() if column.role is role), None)
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the job gives under old names; a part of its warnings."""
-        return self._notices
-
-    def add_notices(self, notices: tuple[str, ...]) -> None:
-        """Also tell these of the job's spelling, each once; they are no part of the job."""
-        self._notices = tuple(dict.fromkeys((*notices, *self._notices)))
-
     def warnings(self) -> list[str]:
         """What the steward should know before running; empty where all is declared."""
-        found = list(self.notices)
+        found = []
         unbounded = [
             repr(name) + _open_side(*column.numeric_bounds)
             for name, column in self.released.items()
@@ -1140,16 +1116,11 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        if self.decode.probability_step is None:  # what is not asked for draws no other noise
-            del content["decode"]["probability_step"]
-        if content["cluster"] is not None and not self.whole_units:
-            del content["cluster"]["units"]
         for column in content["columns"].values():
-            if column["transform"] == "none":  # the same values as when nothing was said of it, and nothing was usual
+            # Where no default applies, an explicit `none` masks as an absent key does: the same noise
+            if column["transform"] == "none":
                 column["transform"] = None
-            if column["extremes"] == "draw_in":
-                del column["extremes"]
-        text = "".join((json.dumps(aliases.as_first_named(content), sort_keys=True), *also))
+        text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -1215,15 +1186,13 @@ def _with_method(options: Any, usual: dict[str, str]) -> Any:
     return {**usual, **options} if isinstance(options, dict) else options
 
 
-def parse_job(content: Any, notices: tuple[str, ...] = ()) -> Job:
+def parse_job(content: Any) -> Job:
     """Check a mapping (from YAML, JSON or Prefect) and return the job.
 
     Parameters
     ----------
     content
-        Keys and values; old names count for one version, see `aliases`.
-    notices
-        What was found under old names before.
+        Keys and values.
 
     Raises
     ------
@@ -1233,15 +1202,11 @@ def parse_job(content: Any, notices: tuple[str, ...] = ()) -> Job:
     if not isinstance(content, dict):
         raise JobError("the job is not a mapping of keys to values; start from: anonpipe init data.parquet > job.yaml")
     try:
-        job = Job.model_validate(content)
+        return Job.model_validate(content)
     except ValidationError as error:
-        problems = [_explain(item) for item in error.errors(include_url=False, include_context=False)]
-        with contextlib.suppress(ValueError):
-            notices = (*notices, *aliases.current(content)[1])
-        problems = list(dict.fromkeys((*problems, *notices)))
-    else:
-        job.add_notices(notices)
-        return job
+        problems = list(
+            dict.fromkeys(_explain(item) for item in error.errors(include_url=False, include_context=False))
+        )
     raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
 
 
@@ -1299,33 +1264,21 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         line = f" at line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
     else:
-        return parse_job(*_overridden(content, overrides or {}))
+        return parse_job(_overridden(content, overrides or {}))
     raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
 
 
-def _overridden(content: Any, overrides: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """The content with other values, all under the names of this version, and what was found under old ones."""
+def _overridden(content: Any, overrides: dict[str, Any]) -> Any:
+    """The content with other values."""
     if not overrides or not isinstance(content, dict):
-        return content, ()
-    problem, spelled = None, dict[tuple[str, ...], tuple[str, bool]]()
-    found: tuple[str, ...] = ()
-    try:
-        content, found = aliases.current(content)
-    except ValueError as error:
-        problem = str(error)
-    if problem is not None:
-        raise JobError(f"the job is not valid:\n  {problem}")
+        return content
     columns = content.get("columns")
     before = tuple(columns) if isinstance(columns, dict) else ()
+    settings = {tuple(_parts(dotted)): dotted for dotted in overrides}
     for dotted, value in overrides.items():
-        parts, notices = aliases.current_path(_parts(dotted))
-        other, renamed = spelled.setdefault(parts, (dotted, bool(notices)))
-        if renamed != bool(notices):
-            raise JobError(f"--set {other} and --set {dotted} are one key under its old and its new name; give one")
-        found = (*found, *notices)
-        _put(content, dotted, list(parts), value)
-    _refuse_new_columns(content, before, {parts: dotted for parts, (dotted, _) in spelled.items()})
-    return content, found
+        _put(content, dotted, _parts(dotted), value)
+    _refuse_new_columns(content, before, settings)
+    return content
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:

@@ -153,10 +153,3 @@ def test_bad_requests_are_refused_before_any_trial(job, quick):
     with pytest.raises(InputError):
         compare(job.model_copy(update={"input": "/nowhere.parquet"}), cluster=False)
     assert quick == []
-
-
-def test_the_old_name_of_refresh_is_taken_for_one_version(job, quick):
-    compare(job, ["mdav+centroid"], [5], cluster=False)
-    with pytest.warns(DeprecationWarning, match="anew is now called refresh"):
-        compare(job, ["mdav+centroid"], [5], cluster=False, anew=True)
-    assert [asked.k for asked, _, _ in quick] == [5, 5]

@@ -1,4 +1,4 @@
-"""Parameters that a deployment stored under a job's old names, against the schema of this version and the flow."""
+"""Parameters of a deployment against the schema of the flow."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from flows.anonymize import anonymize, anonymize_file
 from flows.compare import compare_settings
 from tests.flows.poison import Poison
 
-COLUMNS = {"age": {"kind": "integer", "bounds": [0, 110]}, "place": {"kind": "categorical", "role": "kept"}}
+COLUMNS = {"age": {"kind": "integer", "bounds": [0, 110]}, "place": {"kind": "categorical", "role": "key"}}
 JOB = {"input": "/data/a.parquet", "output": "/data/out", "k": 5, "columns": COLUMNS}
-OLD = {
+GROUPED = {
     **JOB,
-    "columns": {**COLUMNS, "stage": {"kind": "categorical", "role": "class"}},
-    "classes": {"l_diversity": 2},
-    "gates": {"linked_share": 0.1, "covariance_unchanged": 0.2},
+    "columns": {**COLUMNS, "stage": {"kind": "categorical", "role": "sensitive"}},
+    "sensitive": {"l_diversity": 2},
+    "gates": {"reidentification_rate": 0.1, "covariance_with_keys": 0.2},
 }
-MASKED = {**JOB, "mask": {"method": "data_shuffle", "kept": ["place"]}, "gates": {"share_as_they_were": 0.5}}
+MASKED = {**JOB, "mask": {"method": "data_shuffle", "conditioning": ["place"]}, "gates": {"unchanged_record_rate": 0.5}}
 
 
 @pytest.mark.parametrize("flow", [anonymize, compare_settings], ids=["anonymize", "compare"])
-@pytest.mark.parametrize(("job", "noticed"), [(OLD, 5), (MASKED, 3)], ids=["grouped", "masked"])
-def test_the_schema_of_parameters_lets_old_names_in(flow, job, noticed):
+@pytest.mark.parametrize("job", [GROUPED, MASKED], ids=["grouped", "masked"])
+def test_the_schema_of_parameters_lets_a_job_in(flow, job):
     schema = parameter_schema(flow).model_dump_for_openapi()
     assert validate({"job": job}, schema, raise_on_error=True, ignore_required=True) == []
     given = {"job": job} | ({"folder": "/data"} if flow is compare_settings else {})
-    assert len(flow.validate_parameters(given)["job"].notices) == noticed
+    assert flow.validate_parameters(given)["job"] == Job.model_validate(job)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"klasses": {}},
-        {"classes": {"l_diversity": "many"}},
+        {"sensitive": {"l_diversity": "many"}},
         {"columns": {"age": {"kind": "integer", "role": "klass"}}},
         {"gates": {"linked": 0.1}},
     ],
@@ -62,7 +62,7 @@ from prefect.flow_engine import run_flow
 from anonpipe.errors import JobError
 from flows.anonymize import anonymize, anonymize_file
 
-deployment = anonymize.to_deployment("old", parameters={"job": json.loads(Path(sys.argv[1]).read_text())})
+deployment = anonymize.to_deployment("stored", parameters={"job": json.loads(Path(sys.argv[1]).read_text())})
 
 async def scheduled(deployment):
     async with get_client() as client:
@@ -72,13 +72,13 @@ run_flow(anonymize, flow_run=asyncio.run(scheduled(deployment.apply())))
 """
 
 
-def test_a_deployment_made_with_old_names_runs(tmp_path, server):
+def test_a_deployment_runs(tmp_path, server):
     poison = Poison("canary-deployed", 87654.3210)
     path = poison.table(tmp_path, run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0})
     job = yaml.safe_load(path.read_text())
-    job["columns"]["region"]["role"] = "class"
+    job["columns"]["region"]["role"] = "sensitive"
     job |= {
-        "gates": {"rows_under_k": 9, "share_as_they_were": 1, "mean": 9, "covariance": 9, "covariance_unchanged": 9}
+        "gates": {"rows_under_k": 9, "unchanged_record_rate": 1, "mean": 9, "covariance": 9, "covariance_with_keys": 9}
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
     done = subprocess.run(
