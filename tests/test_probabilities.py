@@ -88,7 +88,7 @@ def test_methods_release_probabilities(method):
 def test_the_whole_run(tmp_path):
     """With all measures: the manifest names the columns, and what was not measured is said."""
     original = people()
-    measure = {"rows": 300, "queries": 60, "hold_out": 0.1}
+    measure = {"rows": 300, "queries": 300, "hold_out": 0.1}
     decode, analyses = (
         DECODE | {"probability_step": 0.01},
         [{"name": "m", "model": "linear", "formula": "age ~ status"}],
