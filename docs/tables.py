@@ -1,0 +1,109 @@
+"""The table of docs/measures.md: checks and limits from the catalogue, measures as a small run gives them.
+
+    python docs/tables.py
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pandas as pd
+
+from anonpipe import anonymize
+from anonpipe.propose.demo import write_registry
+from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, UNMEASURED, Kind
+
+PAGE = Path(__file__).with_name("measures.md")
+BETWEEN = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
+BY_JOB = "job"  # A limit that follows from what a job declares
+OPEN_GATES = ("mean", "covariance", "covariance_with_keys", "rows_under_k")
+
+JOB = {
+    "k": 5,
+    "columns": {
+        "patient_id": {"role": "identifier"},
+        "age": {"kind": "integer", "bounds": [18, 100]},
+        "sex": {"kind": "binary"},
+        "stage": {"kind": "categorical", "role": "sensitive"},
+        "site": {"kind": "categorical"},
+        "diagnosis_date": {"kind": "date", "bounds": ["2000-01-01", "2019-12-31"]},
+        "follow_up_months": {"kind": "continuous", "role": "survival_time", "bounds": [0.1, 252.0], "step": 0.1},
+        "vital_status": {"kind": "binary", "role": "survival_status", "event": ["Dead"]},
+    },
+    "strata": {"by": ["vital_status"]},
+    "measure": {"hold_out": 0.3, "scenarios": [{"name": "S", "knows": ["age", "sex"]}], "sampling_fraction": 0.1},
+    "gates": {"reidentification_rate": None, "membership_auc": None} | dict.fromkeys(OPEN_GATES, 5000),
+}  # fmt: skip
+FORMS = ({"cluster": {"method": "mdav"}}, {"mask": {"method": "noise"}})  # Groups, and records changed one by one
+
+
+def measured() -> dict[str, dict[str, str]]:
+    """Title, unit and source of each figure; `*` in place of a column's or scenario's name."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_registry(Path(folder) / "registry.parquet", rows=3000)
+        persons = pd.read_parquet(Path(folder) / "registry.parquet")[list(JOB["columns"])]
+    figures: dict[str, dict[str, str]] = {}
+    for form in FORMS:
+        report = anonymize(persons, JOB | form).report
+        for part, measure in [*(("utility", m) for m in report.utility), *(("risk", m) for m in report.risk)]:
+            general = re.sub(r"^(sensitive|scenarios)\.\w+\.", r"\1.*.", measure.name)
+            about = {key: str(getattr(measure, key)) for key in ("title", "unit", "source")}
+            about["source"] = about["source"].split(";")[0]
+            about["title"] = re.sub(r"(, | in )?[Ss]cenario 'S'|Sensitive 'stage': ", "", about["title"])
+            figures.setdefault(general, about | {"part": part})
+    families = list(dict.fromkeys(name.split(".")[0] for name in figures))
+    return dict(sorted(figures.items(), key=lambda item: (item[1]["part"], families.index(item[0].split(".")[0]))))
+
+
+def rows() -> list[tuple[str, ...]]:
+    """Name, definition, unit, default limit, source."""
+    table = []
+    for kind in KINDS.values():
+        if kind.key in UNMEASURED or (kind.gate is not None and kind.gate.name in MEASURED):
+            continue
+        name = f"`gates.{kind.gate.name}`" if kind.gate else f"`{kind.key}`"
+        limit = _number(kind.gate.usual) if kind.gate else BY_JOB
+        if name not in [row[0] for row in table]:
+            table.append((name, _title(kind), kind.unit, limit, ""))
+    for name, about in measured().items():
+        limits = [
+            f"`{gate.name}`: {_number(gate.usual)}"
+            for gate in MEASURED.values()
+            if about["part"] in gate.needs
+            and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.beside))
+        ]
+        table.append((f"`{name}`", about["title"], about["unit"], ", ".join(limits), about["source"]))
+    return table
+
+
+def as_table(table: list[tuple[str, ...]]) -> str:
+    """Markdown; a source that is that of the row above is left out."""
+    lines = ["| name | definition | unit | default limit | source |", "|---|---|---|---|---|"]
+    before = ""
+    for *cells, source in table:
+        shown = "″" if source and source == before else source
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, shown)) + " |")
+        before = source
+    return "\n".join(lines) + "\n"
+
+
+def _title(kind: Kind) -> str:
+    title = kind.title if isinstance(kind.title, str) else kind.title({"closeness": "equal or ordered"})
+    return re.sub(r" ?\(?\{\w+(![a-z])?(:[^}]*)?\}\)?", lambda field: " k" if "{k}" in field[0] else "", title).strip()
+
+
+def _number(limit: float | None) -> str:
+    return "none" if limit is None else f"{limit:g}"
+
+
+def limits() -> dict[str, str]:
+    """Every gate with its default limit, as the table shows it."""
+    return {name: _number(gate.usual) for name, gate in GATES.items()}
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(BETWEEN.sub(lambda _: as_table(rows()), text), encoding="utf-8")
