@@ -57,11 +57,11 @@ def test_a_publication_that_dies_at_any_step_leaves_a_whole_release_and_nothing_
     for step in steps.every_step(prepare, publishing.publish):
         out, deaths = tmp_path / str(step), deaths + 1
         assert publishing.dangling(out) == []
-        reached = publishing.led_to(out)
+        reached = publishing.current_version(out)
         after = published(stage, out)
         assert publishing.leftovers(out) == []
         assert publishing.versions(out) == {*before[step], reached, *after}
-        assert (out / "CURRENT").read_text() == publishing.led_to(out) == after[0]
+        assert (out / "CURRENT").read_text() == publishing.current_version(out) == after[0]
     assert deaths > 15
 
 
@@ -69,7 +69,7 @@ def test_a_first_publication_that_dies_leaves_no_release_or_a_whole_one(tmp_path
     for step in steps.every_step(lambda step: (stage, str(tmp_path / str(step))), publishing.publish):
         out = tmp_path / str(step)
         assert publishing.dangling(out) == []
-        reached = {publishing.led_to(out)} - {""}
+        reached = {publishing.current_version(out)} - {""}
         assert publishing.versions(out) if reached else True
         after = published(stage, out)
         assert publishing.leftovers(out) == [] and publishing.versions(out) == {*reached, *after}
@@ -87,11 +87,11 @@ def test_a_prune_that_dies_at_any_step_leaves_the_current_release_and_no_half_ve
     deaths = 0
     for step in steps.every_step(prepare, publishing.prune):
         out, deaths = tmp_path / str(step), deaths + 1
-        assert publishing.dangling(out) == [] and publishing.led_to(out) == max(publishing.versions(out))
+        assert publishing.dangling(out) == [] and publishing.current_version(out) == max(publishing.versions(out))
         assert all(release.check(str(out / "versions" / name)) == [] for name in publishing.versions(out))
         release.prune(str(out))
-        assert publishing.leftovers(out) == [] and publishing.versions(out) == {publishing.led_to(out)}
-        assert os.listdir(out / "steward") == [f"{publishing.led_to(out)}-report.json"]
+        assert publishing.leftovers(out) == [] and publishing.versions(out) == {publishing.current_version(out)}
+        assert os.listdir(out / "steward") == [f"{publishing.current_version(out)}-report.json"]
     assert deaths > 8
 
 
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_from_any_step_on_publishes_nothing_or_all(tmp_path,
         old = published(stage, out)[0]
         code = steps.run(steps.refuse_at, (step, errno.ENOSPC, 10**6), publishing.publish, stage, str(out))
         codes.add(code)
-        assert (code == 0) == (publishing.led_to(out) != old)
+        assert (code == 0) == (publishing.current_version(out) != old)
         assert publishing.dangling(out) == []
         if code == 0:
             break
@@ -121,7 +121,7 @@ def test_an_interrupt_at_any_step_is_raised_before_the_switch_and_noted_after_it
         out = tmp_path / str(step)
         old = published(stage, out)[0]
         codes.append(steps.run(steps.interrupt_at, (step,), publishing.publish, stage, str(out)))
-        assert (codes[-1] == 0) == (publishing.led_to(out) != old)
+        assert (codes[-1] == 0) == (publishing.current_version(out) != old)
         assert publishing.dangling(out) == []
         if codes[-5:] == [0] * 5:
             break
@@ -148,7 +148,7 @@ def test_a_prune_beside_a_publication_that_stands_still_at_any_step_takes_nothin
         process.join()
         pruner.join()
         assert process.exitcode == 0 and publishing.dangling(out) == []
-        assert publishing.led_to(out) == max(publishing.versions(out)) and publishing.leftovers(out) == []
+        assert publishing.current_version(out) == max(publishing.versions(out)) and publishing.leftovers(out) == []
     assert stood > 15
 
 
@@ -164,16 +164,18 @@ def test_several_that_publish_and_prune_at_once(tmp_path, stage, seed):
     assert [process.exitcode for process in started] == [0, 0, 0]
     release.prune(str(out))
     assert publishing.dangling(out) == [] and publishing.leftovers(out) == []
-    assert [versions.order(name)[0] for name in publishing.versions(out)] == [7]
+    assert [versions.version_order(name)[0] for name in publishing.versions(out)] == [7]
 
 
 def test_versions_are_ordered_by_publication_and_not_by_the_clock(tmp_path, stage):
     out = tmp_path / "out"
     for old in ("20990101T000000-00000001", "20200101T000000-00000002"):  # as they were named, the clock set back
         release.publish(*publishing.staged(Path(stage)), release.place(str(out)), version=old)
-    assert release.prune(str(out), keep=1) == [] and publishing.led_to(out) == old  # the later name is never touched
+    assert (
+        release.prune(str(out), keep=1) == [] and publishing.current_version(out) == old
+    )  # the later name is never touched
     new = published(stage, out, 11)
-    assert [versions.order(name)[0] for name in new] == list(range(1, 12))
+    assert [versions.version_order(name)[0] for name in new] == list(range(1, 12))
     assert release.prune(str(out), keep=2) == ["20200101T000000-00000002", "20990101T000000-00000001", *new[:-2]]
     assert publishing.versions(out) == set(new[-2:])
     assert published(stage, out)[0].startswith("v000012-")
@@ -185,8 +187,8 @@ def test_prune_spares_what_was_published_after_the_current_version(tmp_path, sta
     versions.switch(release.place(str(out)), names[1])
     (out / "versions" / "notes").mkdir()
     assert release.prune(str(out)) == names[:1]
-    assert publishing.versions(out) == {*names[1:], "notes"} and publishing.led_to(out) == names[1]
-    assert versions.order(published(stage, out)[0])[0] == 5
+    assert publishing.versions(out) == {*names[1:], "notes"} and publishing.current_version(out) == names[1]
+    assert versions.version_order(published(stage, out)[0])[0] == 5
 
 
 @pytest.mark.parametrize("url", ["local", "memory"])
@@ -197,7 +199,7 @@ import sys, time
 from anonpipe.storage import sealed
 from anonpipe.storage import release
 from anonpipe.storage import versions
-with versions.alone(release.place({str(tmp_path / "out")!r})):
+with versions.exclusive_lock(release.place({str(tmp_path / "out")!r})):
     print("here", flush=True); time.sleep(60)
 """
     if url == "local":
@@ -205,15 +207,15 @@ with versions.alone(release.place({str(tmp_path / "out")!r})):
         assert holder.stdout is not None and holder.stdout.readline() == "here\n"
     else:
         where.filesystem.pipe_file(where.path(".lease"), b"another 3")
-    with pytest.raises(BusyError, match="publishing or pruning"), versions.alone(where, patience=0.1):
+    with pytest.raises(BusyError, match="publishing or pruning"), versions.exclusive_lock(where, patience=0.1):
         pass
     if url == "local":
         holder.kill()
         holder.wait()
     monkeypatch.setattr(versions, "SILENCE", 0.1)
-    with versions.alone(where, patience=5.0):  # the holder is dead
+    with versions.exclusive_lock(where, patience=5.0):  # the holder is dead
         pass
-    assert not {".lock", ".lease"} & versions.names(where)
+    assert not {".lock", ".lease"} & versions.list_names(where)
 
 
 def test_a_lease_gives_signs_of_life(tmp_path, monkeypatch):
@@ -222,10 +224,10 @@ def test_a_lease_gives_signs_of_life(tmp_path, monkeypatch):
     where, seen = release.place(f"memory://{tmp_path.name}/out"), []
 
     def other():
-        with versions.alone(where):
+        with versions.exclusive_lock(where):
             seen.append(time.monotonic())
 
-    with versions.alone(where):
+    with versions.exclusive_lock(where):
         waiting = threading.Thread(target=other)
         waiting.start()
         time.sleep(0.6)
@@ -316,11 +318,11 @@ def test_an_object_store_is_tidied_too(tmp_path, stage):
     url = f"memory://{tmp_path.name}/out"
     where = release.place(url)
     first, second = (os.path.basename(release.publish(*publishing.staged(Path(stage)), where).path) for _ in range(2))
-    versions.begin(where, "v000003-00000000")
+    versions.note_pending(where, "v000003-00000000")
     where.filesystem.pipe_file(where.path("versions", "v000003-00000000", "part-00000.parquet"), b"half")
     release.keep_private(where, "v000003-00000000", {"report.json": b"{}"})
     assert release.prune(url, keep=1) == [first]
-    assert versions.names(where, "versions") == {second} and versions.names(where, "steward") == set()
+    assert versions.list_names(where, "versions") == {second} and versions.list_names(where, "steward") == set()
     assert json.loads(where.filesystem.cat_file(where.path("versions", second, "_manifest.json")))["rows"] == 6
 
 
@@ -331,7 +333,7 @@ def test_what_fails_once_the_release_is_out_is_a_warning(tmp_path, monkeypatch, 
     out = tmp_path / "out"
 
     def remove(staging):
-        assert publishing.led_to(out)
+        assert publishing.current_version(out)
         if fault == "staging":
             raise OSError(errno.EACCES, "permission denied")
         for _ in range({"interrupt": 1, "second interrupt": 2}.get(fault, 0)):
@@ -348,7 +350,7 @@ def test_what_fails_once_the_release_is_out_is_a_warning(tmp_path, monkeypatch, 
         outcome = pipeline.execute(given, cluster=False, on_progress=on_progress)
     finally:
         steps.signal.signal(steps.signal.SIGINT, was)
-    assert outcome.version == str(out / "versions" / publishing.led_to(out)) and outcome.report is not None
+    assert outcome.version == str(out / "versions" / publishing.current_version(out)) and outcome.report is not None
     words = {"staging": "could not be deleted whole", "interrupt": "Ctrl-C came when the release was out already"}
     expected = words.get(fault.split()[-1])
     assert expected is None or expected in outcome.warnings[-1]
@@ -368,7 +370,7 @@ def test_an_interrupt_before_the_switch_publishes_nothing(tmp_path, monkeypatch)
             pipeline.execute(given, cluster=False, on_progress=on_progress)
     finally:
         steps.signal.signal(steps.signal.SIGINT, was)
-    assert publishing.led_to(tmp_path / "out") == "" and publishing.leftovers(tmp_path / "out") == []
+    assert publishing.current_version(tmp_path / "out") == "" and publishing.leftovers(tmp_path / "out") == []
     assert small.run(given, resume=True).version is not None
 
 
@@ -378,7 +380,7 @@ def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp
     for name in ("dead", "busy"):
         out, staging = tmp_path / name, root / name
         published(stage, out)
-        versions.begin(release.place(str(out)), "v000002-00000000")
+        versions.note_pending(release.place(str(out)), "v000002-00000000")
         (out / "versions" / ".v000002-00000000").mkdir()
         staging.mkdir()
         (staging / "run.json").write_text("{}")
@@ -413,12 +415,12 @@ def test_outputs_that_share_the_stewards_place_publish_one_after_the_other(tmp_p
     first, second, other = (
         release.place(f"{root}/{out}", f"{root}/{own}") for out, own in [("a", "log"), ("b", "log"), ("c", "own")]
     )
-    with versions.alone(first):
-        with pytest.raises(BusyError, match="log; wait for it"), versions.alone(second, patience=0.0):
+    with versions.exclusive_lock(first):
+        with pytest.raises(BusyError, match="log; wait for it"), versions.exclusive_lock(second, patience=0.0):
             pass
-        with versions.alone(other, patience=0.0):
+        with versions.exclusive_lock(other, patience=0.0):
             pass
-    with versions.alone(second, patience=0.0):
+    with versions.exclusive_lock(second, patience=0.0):
         pass
 
 
@@ -437,7 +439,7 @@ def test_of_two_overlapping_releases_under_one_log_the_second_is_refused(tmp_pat
         if not second:
             second.append(True)
             with monkeypatch.context() as patched:
-                patched.setattr(versions, "alone", partial(versions.alone, patience=0.0))
+                patched.setattr(versions, "alone", partial(versions.exclusive_lock, patience=0.0))
                 thread = threading.Thread(target=lambda: second.append(refused_text(lambda: small.run(given["b"]))))
                 thread.start()
                 thread.join()

@@ -68,9 +68,9 @@ def test_a_connection_that_breaks_at_any_step_of_a_publication(tmp_path, monkeyp
         line.breaks(0, 0, False)
         where = release.place(url)
         assert release.check(url) == []  # readers are led to a whole version, whatever happened
-        assert version is None or versions.led_to(where) == version
-        with versions.alone(where):
-            assert versions.names(where, "versions") == set(versions.known_versions(where))  # nothing half
+        assert version is None or versions.current_version(where) == version
+        with versions.exclusive_lock(where):
+            assert versions.list_names(where, "versions") == set(versions.list_versions(where))  # nothing half
         release.prune(url)
     assert {" cannot be written: the storag", ": the storage does not answer,"} <= outcomes
 
@@ -98,21 +98,21 @@ def test_a_pointer_that_moved_without_an_answer_is_not_taken_away(tmp_path, monk
     with pytest.raises(OutputError, match=r"whether v000001-.* is out is not known"):
         release.publish(*publishing.staged(tmp_path / "stage"), where)
     monkeypatch.undo()
-    assert release.check(url) == [] and versions.led_to(where) is not None
+    assert release.check(url) == [] and versions.current_version(where) is not None
 
 
 def test_who_lost_the_lease_moves_no_pointer(tmp_path):
     url = f"memory://{tmp_path.name}/out"
     where = release.place(url)
     release.publish(*publishing.staged(tmp_path / "one"), where)
-    before = versions.led_to(where)
+    before = versions.current_version(where)
 
     def taken_over():
         where.filesystem.pipe_file(where.path(".lease"), b"another 3")
 
     with pytest.raises(BusyError, match="another run has taken over"):
         release.publish(*publishing.staged(tmp_path / "two"), where, before_switch=taken_over)
-    assert versions.led_to(where) == before
+    assert versions.current_version(where) == before
     assert where.filesystem.cat_file(where.path(".lease")) == b"another 3"  # it is the other's
 
 

@@ -23,7 +23,7 @@ from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import open_source, read_batches
 from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import place
-from anonpipe.storage.release_log import Trace, look, note_release, withdraw_note
+from anonpipe.storage.release_log import Trace, find_overlaps, note_release, withdraw_note
 from tests import small
 
 SECRET = b"s" * 32
@@ -80,7 +80,7 @@ def without(table, *names, seed=9):
 
 def test_equal_records_are_released_again_and_leave_no_second_line(out):
     shuffled = people(2_000).take(np.random.default_rng(0).permutation(2_000))
-    assert look(trace(shuffled), SECRET, out) == release_log.Found()
+    assert find_overlaps(trace(shuffled), SECRET, out) == release_log.Overlaps()
     before = Path(out.root, "steward", "releases.jsonl").read_bytes()
     note_release(trace(shuffled), SECRET, out, "v2")
     assert Path(out.root, "steward", "releases.jsonl").read_bytes() == before
@@ -90,9 +90,11 @@ def test_one_person_more_or_less_is_refused_with_numbers(out):
     whole = people(2_000)
     joined = pa.concat_tables([whole, people(1, 5)])
     for changed, numbers in ((joined, "2,000 rows then, 2,001 now"), (whole.slice(1), "2,000 rows then, 1,999 now")):
-        assert numbers in said(look(trace(changed), SECRET, out))
-        assert numbers in said(look(trace(changed), SECRET, place("memory://elsewhere")))  # the home knows of it
-    told = said(look(trace(pa.concat_tables([whole.slice(0, 1_500), people(700, 5)])), SECRET, out))
+        assert numbers in said(find_overlaps(trace(changed), SECRET, out))
+        assert numbers in said(
+            find_overlaps(trace(changed), SECRET, place("memory://elsewhere"))
+        )  # the home knows of it
+    told = said(find_overlaps(trace(pa.concat_tables([whole.slice(0, 1_500), people(700, 5)])), SECRET, out))
     assert "about 1,500 records are equal, 0 changed, 700 added, 500 gone" in told
     assert "columns: 4 as then, 0 added, 0 left out, 0 with new values" in told
 
@@ -105,7 +107,7 @@ def test_what_changed_adds_up_to_the_rows(tmp_path):
     ages = joined["age"].to_numpy().copy()
     ages[7] += 1
     changed = joined.set_column(joined.schema.get_field_index("age"), "age", pa.array(ages))
-    told = said(look(trace(changed), SECRET, out))
+    told = said(find_overlaps(trace(changed), SECRET, out))
     assert "about 399 records are equal, 1 changed, 1 added, 0 gone; columns" in told
 
 
@@ -133,7 +135,7 @@ def test_an_overlap_shows_whatever_changed_for_everybody(out, changed, columns, 
     kept = {name: COLUMNS[name] for name in columns or COLUMNS if name != "person"}
     declared = {**COLUMNS, **{name: Column(role="dropped") for name in COLUMNS if name not in kept}}
     declared["person"] = COLUMNS["person"]
-    found = look(trace(changed(people(2_000)), declared, job=str(columns)), SECRET, out)
+    found = find_overlaps(trace(changed(people(2_000)), declared, job=str(columns)), SECRET, out)
     assert told in said(found), found
 
 
@@ -152,20 +154,20 @@ def test_what_samples_tell_is_right_of_the_same_persons_and_of_a_few_more(tmp_pa
     joined = pa.concat_tables([people(9_000), people(400, 5)]).drop_columns("person")
     found["joined"] = trace(joined, {name: COLUMNS[name] for name in joined.schema.names})
     note_release(found["whole"], SECRET, where, "v1")
-    told = said(look(found["joined"], SECRET, where))
+    told = said(find_overlaps(found["joined"], SECRET, where))
     assert "9,000 records are equal, 0 changed, 400 added, 0 gone, as far as samples of the records tell" in told
-    told = said(look(found["less"], SECRET, where))
+    told = said(find_overlaps(found["less"], SECRET, where))
     assert "the same 9,000 records" in told and "2 as then, 0 added, 2 left out" in told and "gone" not in told
 
 
 def test_other_persons_are_no_overlap(out):
     for seed in range(1, 6):
-        assert look(trace(people(2_000, seed)), SECRET, out) == release_log.Found()
+        assert find_overlaps(trace(people(2_000, seed)), SECRET, out) == release_log.Overlaps()
     few = {name: COLUMNS[name] for name in ("stage", "site")}  # twelve kinds of records, all of which both have
     note_release(trace(people(2_000, 1), few), SECRET, out, "v2")
     for seed in range(2, 12):
-        assert look(trace(people(2_000, seed), few), SECRET, out) == release_log.Found()
-    assert "overlaps" in said(look(trace(people(2_000, 1).slice(3), few), SECRET, out))
+        assert find_overlaps(trace(people(2_000, seed), few), SECRET, out) == release_log.Overlaps()
+    assert "overlaps" in said(find_overlaps(trace(people(2_000, 1).slice(3), few), SECRET, out))
 
 
 def test_the_overlap_that_is_found_almost_surely():
@@ -179,12 +181,12 @@ def test_the_overlap_that_is_found_almost_surely():
 
 def test_the_same_records_under_another_job_or_secret_are_refused(out):
     again = trace(people(2_000), job="other job")
-    assert "under another job" in said(look(again, SECRET, out))
+    assert "under another job" in said(find_overlaps(again, SECRET, out))
     other = b"t" * 32
     again = trace(people(2_000), secret=other)
-    assert "with another secret" in said(look(again, other, out))
-    assert "under another secret" in said(look(again, other, place("memory://elsewhere")))
-    found = look(trace(people(2_000, 3), secret=other), other, place("memory://elsewhere"))
+    assert "with another secret" in said(find_overlaps(again, other, out))
+    assert "under another secret" in said(find_overlaps(again, other, place("memory://elsewhere")))
+    found = find_overlaps(trace(people(2_000, 3), secret=other), other, place("memory://elsewhere"))
     assert not found.problems and "1 releases under other secrets" in found.warnings[0]
 
 
@@ -194,25 +196,25 @@ def test_torn_and_foreign_lines_are_passed_over(out):
         whole = path.read_bytes()
         path.write_bytes(b'{"other": 1}\n[]\n\xff\xfe\n' + whole + whole[: len(whole) // 2])
     joined = trace(pa.concat_tables([people(2_000), people(1, 5)]))
-    found = look(joined, SECRET, out)
+    found = find_overlaps(joined, SECRET, out)
     assert "2,001 now" in said(found) and all("4 lines that cannot be read" in each for each in found.warnings)
     note_release(joined, SECRET, out, "v2")
-    assert look(joined, SECRET, out).problems == ()  # the line after the torn one is whole
+    assert find_overlaps(joined, SECRET, out).problems == ()  # the line after the torn one is whole
 
 
 def test_a_line_that_was_taken_back_says_nothing(out):
     withdraw_note(out, "v1")
-    assert look(trace(people(2_000).slice(1)), SECRET, out) == release_log.Found()
+    assert find_overlaps(trace(people(2_000).slice(1)), SECRET, out) == release_log.Overlaps()
 
 
 def test_a_home_that_cannot_be_written_is_a_warning(out, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "file" / "home"))
     joined = trace(pa.concat_tables([people(2_000), people(1, 5)]))
-    found = look(joined, SECRET, out)
+    found = find_overlaps(joined, SECRET, out)
     assert "2,001 now" in said(found) and "in the steward's home cannot be read" in found.warnings[0]
     assert "in the steward's home cannot be written" in note_release(joined, SECRET, out, "v2")[0]
-    assert look(joined, SECRET, out).problems == ()
+    assert find_overlaps(joined, SECRET, out).problems == ()
 
 
 def test_the_logs_hold_no_value_and_no_name(out):
@@ -262,7 +264,7 @@ def test_runs_refuse_warn_and_allow(tmp_path, monkeypatch):
     assert any("in earlier releases, too" in each for each in report["not_guaranteed"])
     assert "yearly" not in json.dumps(report)
     manifest = json.loads(Path(allowed.version, "_manifest.json").read_text())
-    assert manifest["secret_mark"] == release_log.mark(steward_secret())
+    assert manifest["secret_mark"] == release_log.secret_mark(steward_secret())
     assert first.version is not None
     Path(job.output, "steward", "releases.jsonl").unlink()
     Path(os.environ["ANONPIPE_HOME"], "releases.jsonl").unlink()

@@ -160,12 +160,12 @@ class Fitted:
     extremes: Extremes = field(default_factory=Extremes)  # Values of columns on a scale of their own that are drawn in
 
     @property
-    def least(self) -> int:
+    def min_rows(self) -> int:
         """Rows that are of k units, whichever rows they are: k where each row is one."""
         return self.job.k if self.unit is None else self.unit.sure
 
     @property
-    def least_told(self) -> int | None:
+    def coarse_min_rows(self) -> int | None:
         """The same, coarse, for what recipients see; None where each row is a unit, and it is k."""
         return None if self.unit is None else self.unit.coarse(self.job.k)
 
@@ -184,9 +184,9 @@ class Fitted:
         """The columns that are carried by normal scores; None for none."""
         if not self.scan.scored:
             return None
-        told = "" if self.unit is None else f"{self.least} (fewer need not be of k={self.job.k} units)"
+        told = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
         thin = None if self.rounding is None else self.rounding.thinned
-        return Scores.fit(self.cells, self.scan, self.strata, self.least, told, thin)
+        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, told, thin)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:

@@ -30,13 +30,13 @@ from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
-from anonpipe.pipeline.resolve import check_whole, counted_of, job_digest, resolve, unit_of
+from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.start import check_input, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
-from anonpipe.storage.release_log import REMEDY, Found, Trace, look, refusal
+from anonpipe.storage.release_log import REMEDY, Overlaps, Trace, find_overlaps, refusal_error
 from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
@@ -194,7 +194,7 @@ def preview(job: Job) -> Preview:
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)
-    trace = Trace(*digests, source.rows, tuple(job.released), scanned.sketches, counted_of(job, scanned.sums))
+    trace = Trace(*digests, source.rows, tuple(job.released), scanned.sketches, counted_units(job, scanned.sums))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -203,7 +203,7 @@ def preview(job: Job) -> Preview:
     partitions = sum(leaf_counts(strata.rows, rows))
     kept = sum(strata.rows)
     failing = [*_too_rare(fitted), *_untold_strata(fitted, source.rows)]
-    found = look(trace, steward_secret(), release.place(job.output, job.report.internal))
+    found = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
     return Preview(
         job=job,
         source=source,
@@ -235,10 +235,10 @@ def preview(job: Job) -> Preview:
     )
 
 
-def _exit_code(job: Job, found: Found, failing: Sequence[str]) -> int:
+def _exit_code(job: Job, found: Overlaps, failing: Sequence[str]) -> int:
     """What the run would end with: it looks for earlier releases before it works, and at the gates at its end."""
     if found.problems and job.repeat.allow is None:
-        return refusal(found).exit_code
+        return refusal_error(found).exit_code
     return GateError.exit_code if failing else 0
 
 
@@ -286,7 +286,7 @@ _FEW_OTHERS = (
 )
 
 
-def _repeats(job: Job, found: Found) -> list[str]:
+def _repeats(job: Job, found: Overlaps) -> list[str]:
     """What the release logs say of a run."""
     problems = list(found.problems)
     if problems and job.repeat.allow is None:

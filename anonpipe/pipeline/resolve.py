@@ -31,7 +31,7 @@ from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import sampled_rows
 from anonpipe.rng import keyed, steward_secret
-from anonpipe.storage.release_log import Counted, Trace
+from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
 from anonpipe.types import FloatArray
 
@@ -64,7 +64,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
-    warnings += moments_not_kept(fitted)
+    warnings += unpreserved_moments(fitted)
     return Resolved(fitted, digest, warnings)
 
 
@@ -197,16 +197,16 @@ def trace_of(work: Work) -> Trace:
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
     told = work.source.rows, tuple(work.job.released), sketches
-    return Trace(digest, digest_of_job, *told, counted_of(work.job, sums))
+    return Trace(digest, digest_of_job, *told, counted_units(work.job, sums))
 
 
-def counted_of(job: Job, sums: list[UnitSums]) -> Counted | None:
+def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
     """The units of an input as the logs compare them; None where the job does not say that it grows."""
     if job.fewest_changed is None or job.unit_column is None:
         return None
     names = sorted(job.released)
     unchanged = [name for name in names if job.columns[name].role.unchanged]
-    return Counted(
+    return CountedUnits(
         (job.unit_column, *unchanged, "", *names),
         tuple(names),
         merge_sums(sums),
@@ -291,7 +291,7 @@ def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[
 MOST_MOVED = 0.1
 
 
-def moments_not_kept(fitted: Fitted) -> list[str]:
+def unpreserved_moments(fitted: Fitted) -> list[str]:
     """Columns that lose much of their mean or standard deviation, or extremes, and by what; names, no value."""
     scored = () if fitted.scores is None else fitted.scores.columns
     lost = {each.name: _lost(fitted, each) for each in scored}
@@ -356,7 +356,7 @@ def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
 
 def _extremes(fitted: Fitted) -> Iterator[str]:
     """What became of extremes of columns on a scale of their own."""
-    few = f"of fewer than {fitted.least} records" + (" of a stratum" if fitted.job.strata.by else "")
+    few = f"of fewer than {fitted.min_rows} records" + (" of a stratum" if fitted.job.strata.by else "")
     moved = fitted.extremes.moved
     for much, most in ((True, None), (False, MOST_NAMED)):
         if names := [name for name in moved if _much(fitted, name, moved[name]) == much]:
@@ -386,7 +386,7 @@ def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
     return found or ({"spread"} if abs(spread - original) > MOST_MOVED * original else set())
 
 
-def not_to_be_added_up(fitted: Fitted) -> tuple[str, ...]:
+def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
     """Names of the columns whose mean and sum are lost, for who uses the release.
 
     None of a register that grows: from one release to the next a name more would tell that one person came.

@@ -29,8 +29,8 @@ from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather, manifest
-from anonpipe.pipeline.outcome.publish import Outcome, check_repeats, finish, overlaps, repeat_notes, warnings_of
-from anonpipe.pipeline.resolve import fit, moments_not_kept
+from anonpipe.pipeline.outcome.publish import Outcome, check_overlaps, finish, has_overlaps, overlap_notes, warnings_of
+from anonpipe.pipeline.resolve import fit, unpreserved_moments
 from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.tasks.decode import drop_scores, merge_scores
 from anonpipe.pipeline.tasks.passes import make_features, run_steps
@@ -94,7 +94,7 @@ def scan(run: Run, executor: Executor) -> None:
         with sealed.recorded() as files:
             fit(work)
         settled.write(0, {"rows": work.source.rows}, files)
-    check_repeats(run)
+    check_overlaps(run)
 
 
 def route(run: Run, executor: Executor) -> None:
@@ -180,9 +180,9 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
-    moved = moments_not_kept(run.context.fitted)
+    moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
-    notes += repeat_notes(run)
+    notes += overlap_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.context.cut.released)
@@ -244,7 +244,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
 
 def _ended(run: Run) -> InMemory:
     verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
-    facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, overlaps(run))
+    facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, has_overlaps(run))
     table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
     helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)
     return InMemory(verdict, table, warnings, internal(facts, None), for_recipients, helps)

@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
 from anonpipe.source._folder_keys import Keys, is_key, keys_below
-from anonpipe.storage.versions import telling
+from anonpipe.storage.versions import with_os_errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def locate(path: str) -> tuple[Any, str]:
         fsspec.core.url_to_fs,
         path,
     )
-    return telling(filesystem), inside
+    return with_os_errors(filesystem), inside
 
 
 def open_bytes(path: str) -> Any:

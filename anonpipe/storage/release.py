@@ -3,7 +3,7 @@
     output/versions/<version>/part-00000.parquet ... _manifest.json _manifest.json.sig _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
-    output/steward/         reports for the steward alone, one a version and one of a run that failed;
+    output/steward/         reports for the steward exclusive_lock, one a version and one of a run that failed;
                             outside, where the job names a place for them
 
 A reader follows the pointer and sees the old release or the new one, whole.
@@ -44,24 +44,24 @@ from anonpipe.storage.versions import (
     STEWARD,
     VERSIONS,
     Place,
-    alone,
-    begin,
-    done,
+    clear_pending,
+    current_version,
+    exclusive_lock,
     exists,
     forget_private,
-    is_plain,
+    is_plain_name,
     is_version,
-    known_versions,
-    led_to,
+    list_names,
+    list_versions,
     missing_folders,
-    names,
     new_version,
-    order,
+    note_pending,
     pointers,
     refuse_lost_lease,
     remove_version,
     switch,
-    telling,
+    version_order,
+    with_os_errors,
 )
 
 FAILED_RUN = "failed"  # What the files of a failed run are called in there, where others have the name of their version
@@ -87,7 +87,7 @@ def place(url: str, internal: str | None = None) -> Place:
         raise OutputError(
             f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
         )
-    return Place(telling(filesystem), root)
+    return Place(with_os_errors(filesystem), root)
 
 
 def check_writable(where: Place) -> None:
@@ -108,7 +108,7 @@ def _probed(where: Place, what: str) -> set[str]:
     reason, made = None, missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
-        found = names(where)
+        found = list_names(where)
         probe = where.path(f".probe-{secrets.token_hex(8)}")
         with where.filesystem.open(probe, "wb") as out:
             out.write(b"")
@@ -144,7 +144,7 @@ def publish(
     signer: Ed25519PrivateKey | None = None,
 ) -> Published:
     """Copy verified files and their manifest into a new version, then switch the pointer."""
-    with alone(where), contextlib.ExitStack() as quiet:
+    with exclusive_lock(where), contextlib.ExitStack() as quiet:
         name = version or new_version(where)
         return _publish(files, manifest, where, documents or {}, name, before_switch, signer, quiet)
 
@@ -165,7 +165,7 @@ def _publish(
         listed["signed_by"] = fingerprint(signer.public_key())
     reason, moving = None, False
     try:
-        begin(where, version)
+        note_pending(where, version)
         _copy_version(files, listed, where, version, documents, signer)
         before_switch()
         quiet.enter_context(interrupts.held())
@@ -186,15 +186,15 @@ def _publish(
         forget_private(where, FAILED_RUN)
         where.failures.filesystem.rm_file(where.failures.path(FAILED))
     with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
-        done(where)
+        clear_pending(where)
     warnings = [] if reason is None else [_NOT_ALL.format(root=where.url(), reason=reason)]
-    return Published(where.url(VERSIONS, version), (*warnings, *too_late()))
+    return Published(where.url(VERSIONS, version), (*warnings, *late_interrupt_warning()))
 
 
 def _is_out(where: Place, version: str, reason: str) -> bool:
     """Whether readers are led to a version though something failed: the pointer may move, and its answer get lost."""
     try:
-        return led_to(where) == version
+        return current_version(where) == version
     except OSError:
         pass
     raise OutputError(
@@ -203,7 +203,7 @@ def _is_out(where: Place, version: str, reason: str) -> bool:
     )
 
 
-def too_late() -> tuple[str, ...]:
+def late_interrupt_warning() -> tuple[str, ...]:
     """The warning that a Ctrl-C came when the release was out already; nothing where none came."""
     return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
 
@@ -289,9 +289,9 @@ def _discard(where: Place, version: str) -> None:
     """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
     with contextlib.suppress(OSError, BusyError):
         refuse_lost_lease(where)
-        if led_to(where) != version:
+        if current_version(where) != version:
             remove_version(where, version)
-            done(where)
+            clear_pending(where)
 
 
 def resolve(url: str) -> Place:
@@ -301,7 +301,7 @@ def resolve(url: str) -> Place:
         if exists(where, MANIFEST):
             return where
         _refuse_strays(where)
-        version = led_to(where)
+        version = current_version(where)
     if version is None:
         raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
     return Place(where.filesystem, where.path(VERSIONS, version))
@@ -323,7 +323,7 @@ def _refuse_strays(where: Place) -> None:
     """Pointers and versions may be links, but no link may lead elsewhere than to a version of this output."""
     stray = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if not is_plain(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
+        if not is_plain_name(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
             stray = where.path(POINTER)
     if where.local:
         home = os.path.join(os.path.realpath(where.root), VERSIONS)
@@ -436,7 +436,7 @@ def _check_order(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey |
         problems.append("the manifest does not name its version")
     elif named is not None and is_version(name) and name != named:
         problems.append(f"the folder is called {name}, and the manifest is of {named}")
-    if seen is not None and order(str(named or name)) < order(seen):
+    if seen is not None and version_order(str(named or name)) < version_order(seen):
         problems.append(f"{named or name} is older than {seen}, which was there before")
     return problems
 
@@ -462,8 +462,8 @@ def clean_up(url: str, internal: str | None = None) -> None:
     """Delete what dead runs left in an output; nothing where a live run publishes there."""
     where = place(url, internal)
     with contextlib.suppress(AnonpipeError, OSError):
-        if names(where):
-            with alone(where, patience=0.0):
+        if list_names(where):
+            with exclusive_lock(where, patience=0.0):
                 pass
 
 
@@ -477,9 +477,13 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
     where = place(url, internal)
     resolve(url)
     reason, deleted = None, []
-    with alone(where):
-        current = led_to(where)
-        older = [name for name in known_versions(where) if current is not None and order(name) < order(current)]
+    with exclusive_lock(where):
+        current = current_version(where)
+        older = [
+            name
+            for name in list_versions(where)
+            if current is not None and version_order(name) < version_order(current)
+        ]
         doomed = older[: max(0, len(older) - max(0, keep - 1))]
         try:
             for version in doomed:

@@ -41,7 +41,7 @@ CHANCE = 1e-6  # Below it two tables do not share so much by chance
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedUnits:
     """The units of a register that grows, as `repeat.growing` compares them."""
 
     # The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared
@@ -62,28 +62,28 @@ class Trace:
     rows: int  # Records, held-out ones included
     columns: tuple[str, ...]  # Names of the released columns
     sketches: Mapping[str, Sketch]  # By what they are of; see `anonpipe.storage.sketch`
-    counted: Counted | None = None  # Of a register that grows; None where the job does not say so
+    counted: CountedUnits | None = None  # Of a register that grows; None where the job does not say so
 
     def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
-        """The line of a release of this input, called `name`; with `accepted`, see `Found.uncounted`."""
-        of_units = {} if self.counted is None else {"counted": asdict(_told_sums(secret, self.counted))}
+        """The line of a release of this input, called `name`; with `accepted`, see `Overlaps.uncounted`."""
+        of_units = {} if self.counted is None else {"counted": asdict(_stored_sums(secret, self.counted))}
         return {
             "anonpipe_log": _FORM,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": name,
-            "secret": mark(secret),
+            "secret": secret_mark(secret),
             "job": _job(secret, self.job),
             "population": _hex(secret, "population", self.digest),
             "rows": self.rows,
             "columns": [_hex(secret, "column", column) for column in self.columns],
-            "sketches": [asdict(_told(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
+            "sketches": [asdict(_stored_sketch(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
             **of_units,
             **({"accepted": list(accepted)} if accepted else {}),
         }
 
 
 @dataclass(frozen=True)
-class Told:
+class StoredSketch:
     """A sketch as a log keeps it; it cannot be read back into records, with the secret neither."""
 
     on: str  # Keyed digest of what it is of
@@ -105,7 +105,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class ToldSums:
+class StoredSums:
     """Sums of units as a log keeps them."""
 
     by: str  # Keyed digest of what they are by
@@ -123,9 +123,9 @@ class ToldSums:
         return UnitSums(numbers, np.full(len(numbers), -1, dtype=np.int64), shaped)
 
 
-def _told_sums(secret: bytes, counted: Counted) -> ToldSums:
+def _stored_sums(secret: bytes, counted: CountedUnits) -> StoredSums:
     sums, buckets = counted.sums, counted.sums.sums.shape[1]
-    return ToldSums(
+    return StoredSums(
         _hex(secret, "counted by", *counted.by),
         buckets,
         _packed(sums.marks.astype("<u8")),
@@ -133,13 +133,13 @@ def _told_sums(secret: bytes, counted: Counted) -> ToldSums:
     )
 
 
-def _told(secret: bytes, subject: str, sketch: Sketch) -> Told:
+def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
     key = keyed(secret, "marks of records")
     marks = _marks(key, sketch.numbers.tobytes())
     order = sorted(range(len(marks)), key=marks.__getitem__)
     depths = np.array([64 - int(sketch.numbers[at]).bit_length() for at in order], dtype=np.uint8)
     counts = np.minimum(sketch.counts[order], 2**32 - 1).astype("<u4")
-    return Told(
+    return StoredSketch(
         _hex(secret, "subject", subject),
         sketch.level,
         _packed(depths),
@@ -160,7 +160,7 @@ def _packed(values: npt.NDArray[Any]) -> str:
     return base64.b64encode(zlib.compress(values.tobytes())).decode()
 
 
-def mark(secret: bytes) -> str:
+def secret_mark(secret: bytes) -> str:
     """A mark by which two secrets can be told apart, and nothing of them learnt."""
     return keyed(secret, "ledger mark").hex()[:16]
 
@@ -175,7 +175,7 @@ def _job(secret: bytes, digest: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Overlaps:
     """What the logs say of a run that wants to release."""
 
     problems: tuple[str, ...] = ()  # Why it must not, without the steward's word; one line each
@@ -195,22 +195,24 @@ class _Log:
     readable: bool = True
 
 
-def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
+def find_overlaps(trace: Trace, secret: bytes, where: Place | None) -> Overlaps:
     """Hold an input against all earlier releases that are known."""
     warnings: list[str] = []
-    beside, home = _Log() if where is None else _read_beside(where), _read_home()
+    beside, home = _Log() if where is None else _read_output(where), _read_home()
     for log, what in ((beside, "beside the output"), (home, "in the steward's home")):
         if not log.readable:
             warnings.append(f"the release log {what} cannot be read: earlier releases that only it knows are not seen")
         if log.foreign:
             counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
             warnings.append(f"the release log {what} has {counted} that cannot be read, passed over")
-    known = {str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == mark(secret)}
+    known = {
+        str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == secret_mark(secret)
+    }
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
     if any((line["job"], line["population"]) == (job, population) for line in known.values()):
-        return Found((), tuple(warnings))  # it comes out again as it was
-    problems = [_OTHER_SECRET] if _of_other_secret(beside, where, secret) else []
-    others = [line for line in home.lines if line["secret"] != mark(secret)]
+        return Overlaps((), tuple(warnings))  # it comes out again as it was
+    problems = [_OTHER_SECRET] if _has_other_secret(beside, where, secret) else []
+    others = [line for line in home.lines if line["secret"] != secret_mark(secret)]
     if others:
         everywhere = _anywhere(trace.digest)
         equal = [line for line in others if line.get("anywhere") == everywhere]
@@ -221,16 +223,16 @@ def look(trace: Trace, secret: bytes, where: Place | None) -> Found:
     problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB) for line in same[-1:]]
     overlapping = [] if same else _overlaps(trace, secret, list(known.values()))
     if trace.counted is None or not overlapping:
-        return Found((*problems, *_largest(overlapping)), tuple(warnings))
+        return Overlaps((*problems, *_largest(overlapping)), tuple(warnings))
     lines = [each.line for each in overlapping]
     accepted = {name for line in known.values() for name in line.get("accepted", ())}
-    of_units = [line for line in lines if _by_same(trace.counted, secret, line)]
+    of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
     problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
     problems += _too_few(trace.counted, of_units)
     if len(lines) + 1 > trace.counted.at_most:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.at_most))
-    return Found(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
+    return Overlaps(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
 
 
 _JOB = "job (k, columns or methods), or by another version of anonpipe"
@@ -279,12 +281,12 @@ _TOO_MANY = (
 )
 
 
-def _by_same(counted: Counted, secret: bytes, line: dict[str, Any]) -> bool:
+def _is_comparable(counted: CountedUnits, secret: bytes, line: dict[str, Any]) -> bool:
     """Whether the units of a release were counted so that they can be compared."""
     return "counted" in line and line["counted"]["by"] == _hex(secret, "counted by", *counted.by)
 
 
-def _too_few(counted: Counted, lines: Sequence[dict[str, Any]]) -> list[str]:
+def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str]:
     """One line for the last release from which a few units differ, but not enough.
 
     Of whole records twice as many must differ as of one column, and in
@@ -295,7 +297,7 @@ def _too_few(counted: Counted, lines: Sequence[dict[str, Any]]) -> list[str]:
     names = [*map(repr, counted.names), "the records as a whole", "the records as a whole"]
     whole = len(counted.names)
     for line in reversed(lines):
-        changed, columns = counted.sums.changed(ToldSums(**line["counted"]).read)
+        changed, columns = counted.sums.changed(StoredSums(**line["counted"]).read)
         few = np.where(columns < whole, (changed > 0) & (changed < counted.at_least), changed < 2 * counted.at_least)
         few &= columns >= 0
         if few.any():
@@ -314,14 +316,14 @@ _TOO_FEW = (
 )
 
 
-def refusal(found: Found) -> InputError:
+def refusal_error(found: Overlaps) -> InputError:
     """The error of a run that must not release."""
     return InputError("\n".join((*found.problems, REMEDY)))
 
 
-def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
+def _has_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
     """Whether the output has a release by another secret, by its log or by the manifest of its current version."""
-    if any(line["secret"] != mark(secret) for line in beside.lines):
+    if any(line["secret"] != secret_mark(secret) for line in beside.lines):
         return True
     if where is None:
         return False
@@ -329,7 +331,7 @@ def _of_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
         manifest = release.read_manifest(release.resolve(where.url()))
     except (AnonpipeError, OSError):
         return False
-    return bool(manifest.get("secret_mark", mark(secret)) != mark(secret))
+    return bool(manifest.get("secret_mark", secret_mark(secret)) != secret_mark(secret))
 
 
 @dataclass(frozen=True)
@@ -346,7 +348,7 @@ class _Shared:
     sampled: bool
 
 
-def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
+def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> _Shared:
     level = max(ours.level, theirs.level)
     tables = [{m: n for m, (depth, n) in told.contents.items() if depth >= level} for told in (ours, theirs)]
     every = sorted({*tables[0], *tables[1]})
@@ -358,7 +360,7 @@ def _shared(ours: Told, theirs: Told, rows: tuple[int, int]) -> _Shared:
 
 
 @dataclass(frozen=True)
-class _Overlap:
+class _OverlappingRelease:
     """A release that shares more with the input than chance would: how many records, in words, and its line."""
 
     records: float
@@ -366,22 +368,22 @@ class _Overlap:
     line: dict[str, Any]
 
 
-def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_Overlap]:
+def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_OverlappingRelease]:
     """The releases that share more with the input than chance would."""
-    ours = {subject: _told(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
-    found: list[_Overlap] = []
+    ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
+    found: list[_OverlappingRelease] = []
     for line in lines:
-        theirs = {each["on"]: Told(**each) for each in line["sketches"]}
+        theirs = {each["on"]: StoredSketch(**each) for each in line["sketches"]}
         rows = trace.rows, int(line["rows"])
         shared = {s: _shared(told, theirs[told.on], rows) for s, told in ours.items() if told.on in theirs}
         sure = {subject: each for subject, each in shared.items() if each.chance < CHANCE}
         if sure:
             words = _overlap(trace, secret, line, shared, sure)
-            found.append(_Overlap(max(each.records for each in sure.values()), words, line))
+            found.append(_OverlappingRelease(max(each.records for each in sure.values()), words, line))
     return found
 
 
-def _largest(found: Sequence[_Overlap]) -> list[str]:
+def _largest(found: Sequence[_OverlappingRelease]) -> list[str]:
     """One line for the release that shares most with the input."""
     if not found:
         return []
@@ -468,7 +470,7 @@ def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted:
     """
     line = trace.line(secret, name, accepted)
     if not _is_noted(where, line):
-        _append_beside(where, line)
+        _append_to_output(where, line)
         try:
             _append(private_home() / LOG, line | {"anywhere": _anywhere(trace.digest)})
         except (AnonpipeError, OSError):
@@ -479,7 +481,7 @@ def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted:
 def _is_noted(where: Place, line: dict[str, Any]) -> bool:
     """Whether an equal release stands in both logs; then there is nothing new to tell."""
     same = ("secret", "job", "population")
-    logs = _read_beside(where), _read_home()
+    logs = _read_output(where), _read_home()
     return all(any(all(old[each] == line[each] for each in same) for old in log.lines) for log in logs)
 
 
@@ -487,7 +489,7 @@ def withdraw_note(where: Place, name: str) -> None:
     """Take back what `note_release` wrote of a release that did not come out."""
     line = {"anonpipe_log": _FORM, "withdrawn": name}
     with contextlib.suppress(AnonpipeError, OSError):
-        _append_beside(where, line)
+        _append_to_output(where, line)
         _append(private_home() / LOG, line)
 
 
@@ -496,7 +498,7 @@ def _anywhere(digest: str) -> str:
     return _hex(home_key(), "population", digest)
 
 
-def _read_beside(where: Place) -> _Log:
+def _read_output(where: Place) -> _Log:
     steward = where.steward
     path = steward.path(LOG)
     try:
@@ -541,16 +543,16 @@ def _checked(line: dict[str, Any]) -> None:
         raise TypeError
     int(line["rows"]), set(line["columns"])
     for each in line["sketches"]:
-        if not isinstance(Told(**each).level, int):
+        if not isinstance(StoredSketch(**each).level, int):
             raise TypeError
-        _ = Told(**each).contents
+        _ = StoredSketch(**each).contents
     if "counted" in line:
-        _ = ToldSums(**line["counted"]).read
+        _ = StoredSums(**line["counted"]).read
     if not all(isinstance(name, str) for name in line.get("accepted", [])):
         raise TypeError
 
 
-def _append_beside(where: Place, line: dict[str, Any]) -> None:
+def _append_to_output(where: Place, line: dict[str, Any]) -> None:
     steward = where.steward
     steward.filesystem.makedirs(steward.root, exist_ok=True)
     path = steward.path(LOG)

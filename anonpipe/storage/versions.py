@@ -98,10 +98,10 @@ def exists(where: Place, *parts: str) -> bool:
     """Whether there is such a file; asked for anew, and never no because nobody answered."""
     if where.local:
         return os.path.exists(where.path(*parts))
-    return parts[-1] in names(where, *parts[:-1])
+    return parts[-1] in list_names(where, *parts[:-1])
 
 
-def names(where: Place, *folder: str) -> set[str]:
+def list_names(where: Place, *folder: str) -> set[str]:
     """What there is in a folder of the output; nothing where there is no such folder."""
     try:
         where.filesystem.invalidate_cache(where.path(*folder))
@@ -111,12 +111,14 @@ def names(where: Place, *folder: str) -> set[str]:
     return {path.rstrip("/").rsplit("/", 1)[-1] for path in listed}
 
 
-def order(version: str) -> tuple[int, str]:
+def version_order(version: str) -> tuple[int, str]:
     """What sorts versions by publication; those that earlier releases of anonpipe named by the time come first.
 
     Examples
     --------
-    >>> order("20301231T235959-00000000") < order("v000009-ffffffff") < order("v1000000-00000000")
+    >>> version_order("20301231T235959-00000000") < version_order("v000009-ffffffff")
+    True
+    >>> version_order("v000009-ffffffff") < version_order("v1000000-00000000")
     True
     """
     counted = _COUNTED.fullmatch(version)
@@ -134,19 +136,19 @@ def is_version(name: str) -> bool:
     return (_COUNTED.fullmatch(name) or _TIMED.fullmatch(name)) is not None
 
 
-def known_versions(where: Place) -> list[str]:
+def list_versions(where: Place) -> list[str]:
     """The versions of an output in the order of publication; other folders do not count."""
-    found = [name for name in names(where, VERSIONS) if is_version(name)]
-    return sorted(found, key=order)
+    found = [name for name in list_names(where, VERSIONS) if is_version(name)]
+    return sorted(found, key=version_order)
 
 
 def new_version(where: Place) -> str:
     """A name for a new version: the next number, and chance; to be asked for under the lock."""
-    used = {name.lstrip(".") for name in names(where, VERSIONS)} | set(pointers(where))
-    return f"v{max((order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
+    used = {name.lstrip(".") for name in list_names(where, VERSIONS)} | set(pointers(where))
+    return f"v{max((version_order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
 
 
-def is_plain(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """Whether a pointer's content is a mere name, which cannot lead out of the versions."""
     return _PLAIN.fullmatch(name) is not None
 
@@ -159,10 +161,10 @@ def pointers(where: Place) -> list[str]:
             found.append(os.path.basename(os.readlink(where.path(LINK))))
     with contextlib.suppress(_ABSENT[where.local], UnicodeDecodeError):
         found.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
-    return [name for name in found if is_plain(name)]
+    return [name for name in found if is_plain_name(name)]
 
 
-def led_to(where: Place) -> str | None:
+def current_version(where: Place) -> str | None:
     """The version that readers find; None for none."""
     for name in pointers(where):
         if exists(where, VERSIONS, name, MANIFEST):
@@ -192,19 +194,15 @@ def switch(where: Place, version: str) -> None:
         sync_path(Path(where.root))
 
 
-def begin(where: Place, version: str) -> None:
-    """Note which version is going to be published, before anything of it is there."""
-    where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
-    _note_pending(where, version)
-
-
-def done(where: Place) -> None:
+def clear_pending(where: Place) -> None:
     """Forget the note: a pointer leads to the version, or nothing of it is there."""
     with contextlib.suppress(FileNotFoundError):
         where.filesystem.rm_file(where.path(VERSIONS, _PENDING))
 
 
-def _note_pending(where: Place, version: str) -> None:
+def note_pending(where: Place, version: str) -> None:
+    """Note which version is going to be published, before anything of it is there."""
+    where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
     path = where.path(VERSIONS, _PENDING)
     if where.local:
         write_atomic(Path(path), version.encode())
@@ -219,29 +217,29 @@ def remove_version(where: Place, version: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.rename(where.path(VERSIONS, version), hidden)
     else:
-        _note_pending(where, version)
+        note_pending(where, version)
     forget_private(where, version)
     for path in (hidden, where.path(VERSIONS, version)):
         with contextlib.suppress(FileNotFoundError):
             where.filesystem.rm(path, recursive=True)
     if not where.local:
-        done(where)
+        clear_pending(where)
 
 
 def forget_private(where: Place, run: str) -> None:
     """Delete the documents for the steward of a run; nothing if there are none."""
-    for name in names(where.steward):
+    for name in list_names(where.steward):
         if name.startswith(f"{run}-"):
             with contextlib.suppress(FileNotFoundError):
                 where.steward.filesystem.rm_file(where.steward.path(name))
 
 
-def tidy(where: Place) -> None:
+def clean(where: Place) -> None:
     """Set right what a run left that died while it published or pruned; to be called under the lock.
 
     What cannot be deleted stays, as nothing depends on it.
     """
-    current = led_to(where)
+    current = current_version(where)
     if current is not None and where.local and pointers(where) != [current, current]:
         with contextlib.suppress(OSError):
             switch(where, current)
@@ -249,23 +247,23 @@ def tidy(where: Place) -> None:
     with contextlib.suppress(OSError):
         if pending is not None and pending not in kept:
             remove_version(where, pending)
-        done(where)
-    for name in names(where, VERSIONS) - {_PENDING}:
+        clear_pending(where)
+    for name in list_names(where, VERSIONS) - {_PENDING}:
         if name.startswith("."):
             with contextlib.suppress(OSError):
                 _remove_hidden(where, name, kept)
-    strays = [where.path(name) for name in names(where) if _STRAY.fullmatch(name)]
+    strays = [where.path(name) for name in list_names(where) if _STRAY.fullmatch(name)]
     for path in strays:
         with contextlib.suppress(OSError):
             where.filesystem.rm_file(path)
-    for name in names(where.steward):
+    for name in list_names(where.steward):
         if _STRAY_REPORT.fullmatch(name):
             with contextlib.suppress(OSError):
                 where.steward.filesystem.rm_file(where.steward.path(name))
 
 
 def _remove_hidden(where: Place, name: str, kept: Set[str | None]) -> None:
-    if is_plain(name[1:]) and name[1:] not in kept:
+    if is_plain_name(name[1:]) and name[1:] not in kept:
         forget_private(where, name[1:])
     where.filesystem.rm(where.path(VERSIONS, name), recursive=True)
 
@@ -275,7 +273,7 @@ def _pending(where: Place) -> str | None:
         noted = where.filesystem.cat_file(where.path(VERSIONS, _PENDING)).decode().strip()
     except (_ABSENT[where.local], UnicodeDecodeError):
         return None
-    return noted if is_plain(noted) else None
+    return noted if is_plain_name(noted) else None
 
 
 # The outputs that may be changed here, by URL: the owner of the lease, or None where the kernel holds the lock
@@ -283,7 +281,7 @@ _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", de
 
 
 @contextlib.contextmanager
-def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
+def exclusive_lock(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     """Keep all others from changing the versions of an output, and tidy it; nested calls are one.
 
     The steward's own place, with the release log, may serve several outputs: it is locked after the output.
@@ -301,7 +299,7 @@ def alone(where: Place, patience: float = PATIENCE) -> Iterator[None]:
             for each in _places(where):
                 stack.enter_context(_folder(each))
                 owners[each.url()] = stack.enter_context(_locked(each, deadline))
-            tidy(where)
+            clean(where)
         except OSError as error:
             reason = why(error)
         if reason is not None:
@@ -464,7 +462,7 @@ def _beat(where: Place, path: str, owner: str, over: threading.Event) -> None:
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
 
 _UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
-_TELLING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+_PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @contextlib.contextmanager
@@ -473,7 +471,7 @@ def as_os_errors() -> Iterator[None]:
     try:
         yield
         return
-    except (*_UNDERSTOOD, *_TELLING):
+    except (*_UNDERSTOOD, *_PASSED_ON):
         raise
     except OSError as error:
         if error.errno and error.errno != errno.EIO:  # which drivers say of anything
@@ -484,12 +482,12 @@ def as_os_errors() -> Iterator[None]:
     raise StorageError(f"the storage does not answer, or refuses ({kind})")
 
 
-def telling(filesystem: Any) -> Any:
+def with_os_errors(filesystem: Any) -> Any:
     """A file system of fsspec whose errors can be told: a disk of this machine as it is."""
     return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem)
 
 
-class _Telling:
+class _WithOsErrors:
     """What a library gives, as it is but for its errors."""
 
     def __init__(self, given: Any) -> None:
@@ -497,10 +495,10 @@ class _Telling:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._given, name)
-        return _guarded(found) if callable(found) else found
+        return _with_os_errors(found) if callable(found) else found
 
 
-class Remote(_Telling):
+class Remote(_WithOsErrors):
     """A file system of fsspec as it is, but for its errors and for folders that it does not need."""
 
     def __init__(self, filesystem: Any) -> None:
@@ -520,7 +518,7 @@ class Remote(_Telling):
             return _RemoteFile(self._given.open(path, mode))
 
 
-class _RemoteFile(_Telling):
+class _RemoteFile(_WithOsErrors):
     def __enter__(self) -> _RemoteFile:
         return self
 
@@ -529,7 +527,7 @@ class _RemoteFile(_Telling):
             self._given.close()
 
 
-def _guarded(function: Any) -> Any:
+def _with_os_errors(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with as_os_errors():

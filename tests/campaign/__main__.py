@@ -42,7 +42,7 @@ def judge(trial: Trial) -> tuple[str, str]:
     last = endings[-1]
     if last.code == 0 and hashes is None:
         return "UNFORESEEN", f"{trial.detail}: exit 0 and no release"
-    if last.code not in (0, 6) and world.led_to() != trial.earlier and "release is out" not in last.message:
+    if last.code not in (0, 6) and world.current_version() != trial.earlier and "release is out" not in last.message:
         return "SILENT RELEASE", f"{trial.detail}: exit {last.code}: {last.message[:200]}"
     if last.code == 0:
         if left := leftovers(world):

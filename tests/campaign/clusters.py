@@ -85,7 +85,7 @@ def command_interrupted(trial: Trial) -> None:
     process.send_signal(signal.SIGINT)
     ending = ended(process)
     trial.detail = f"exit {ending.code}"
-    if ending.code == 130 and trial.world.led_to() is not None and "release is out" not in ending.message:
+    if ending.code == 130 and trial.world.current_version() is not None and "release is out" not in ending.message:
         trial.endings.append(Ending(5, "130, and silent of the release"))
     elif ending.code in (0, 130):
         trial.endings.append(ended(command(trial.world, "--resume")))
@@ -146,7 +146,7 @@ def late_task(trial: Trial) -> None:
         time.sleep(float(trial.rng.uniform(4, 9)))
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        if world.led_to() is None:
+        if world.current_version() is None:
             for path in world.other.iterdir():
                 os.replace(path, world.input / path.name)
         trial.endings.append(ended(command(world, *_trusted(address), "--resume")))

@@ -49,7 +49,7 @@ class Trial:
     def released_before(self) -> None:
         """Release once, undisturbed; what follows has to release once more."""
         run(self.world)
-        self.earlier, self.must_release = self.world.led_to(), True
+        self.earlier, self.must_release = self.world.current_version(), True
 
     def moment(self) -> float:
         """A time inside a run, in seconds."""
@@ -296,11 +296,11 @@ def clock_set_back(trial: Trial) -> None:
                 module.datetime = Earlier  # type: ignore[attr-defined]
 
     trial.endings.append(start(trial.world, prepare=prepare).wait())
-    led_to = trial.world.led_to()
+    current_version = trial.world.current_version()
     release.prune(str(trial.world.output), 1)
     left = sorted(path.name for path in (trial.world.output / "versions").iterdir() if not path.name.startswith("."))
-    trial.detail = "the newest stays" if left == [led_to] else "another than the newest stays"
-    if left != [led_to]:
+    trial.detail = "the newest stays" if left == [current_version] else "another than the newest stays"
+    if left != [current_version]:
         trial.endings.append(Ending(1, "prune kept another version than the newest"))
 
 

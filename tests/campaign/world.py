@@ -109,7 +109,7 @@ class World:
         }
         return parse_job(content | changes)
 
-    def led_to(self) -> str | None:
+    def current_version(self) -> str | None:
         """The name of the version that readers are led to; None for none."""
         link = self.output / release.LINK
         return os.readlink(link).rsplit("/", 1)[-1] if link.is_symlink() else None

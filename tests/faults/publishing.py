@@ -81,6 +81,6 @@ def versions(out: Path) -> set[str]:
     return {name for name in os.listdir(out / "versions") if not name.startswith(".")}
 
 
-def led_to(out: Path) -> str:
+def current_version(out: Path) -> str:
     """The version that readers of the link find; empty for none."""
     return os.path.basename(os.readlink(out / "release")) if (out / "release").is_symlink() else ""

@@ -242,7 +242,7 @@ class KnownOfRun:
     def pairs(self) -> risk.Pairs | Reason:
         """A paired sample of the masked columns that are released as values."""
         encoder, left_out = self.fitted.cells, self.fitted.job.as_probabilities
-        if not self.fitted.procedure.same_person:
+        if not self.fitted.procedure.row_for_row:
             return Reason.NO_PAIRS
         places = [place for place in self.fitted.synthesized if encoder.names[place] not in left_out]
         if not places:
@@ -354,7 +354,7 @@ class KnownOfRun:
     @property
     def exact_moments(self) -> bool:
         """Whether mean and scatter of every group are kept exactly."""
-        return self.grouped and self.fitted.procedure.exact_groups
+        return self.grouped and self.fitted.procedure.exact_group_moments
 
     @property
     def own_columns(self) -> int:

@@ -83,9 +83,9 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         tables.released,
         tables.kinds,
         rng=work.rng("assess utility", 0),
-        least=fitted.least,
+        least=fitted.min_rows,
         of=tables.of,
-        paired=fitted.procedure.same_person,
+        paired=fitted.procedure.row_for_row,
         endpoints=endpoints_of(fitted.job),
     )
     return len(tables.original), Assessment(utility=found)

@@ -18,7 +18,7 @@ from anonpipe.pipeline.arrays import scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.group_steps import TableGroups
-from anonpipe.pipeline.resolve import not_to_be_added_up
+from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
@@ -66,13 +66,13 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         files=len(written),
         view=fitted.view,
         feature_columns=_feature_columns(fitted),
-        splits_ties=fitted.procedure.same_person,
+        splits_ties=fitted.procedure.row_for_row,
         original=original_moments(work, fitted, cut),
         released=released_moments(work, fitted, cut),
         synthesized=by_stratum(fitted, decoded, lambda r: r["synthesized"]),
         by=_of_method(work, fitted, cut, encoded, decoded),
         arrived=_arrived(fitted, encoded, decoded),
-        not_kept=not_to_be_added_up(fitted),
+        not_kept=columns_without_sums(fitted),
     )
 
 
@@ -126,7 +126,7 @@ def _of_groups(
         split = split_units(work, cut, sum(result["units_by_group"] for result in decoded))
     return GroupEvidence(
         guarantee=guarantee,
-        identical=fitted.procedure.one_row_a_group,
+        identical=fitted.procedure.identical_within_groups,
         asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
         smallest_group=min(result["smallest_group"] for result in decoded),
         smallest_units=None if fitted.unit is None else min(result["smallest_units"] for result in decoded),
@@ -169,7 +169,7 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
         masked=targets,
         columns_changed=_columns_changed(work, fitted, cut, decoded) if method.exact_columns else None,
         fewest_alike=min(alike) if alike else None,
-        groups=_kept_groups(work, cut) if method.kept_together else None,
+        groups=_kept_groups(work, cut) if method.recounts_group_moments else None,
     )
 
 
@@ -202,7 +202,11 @@ def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> Float
 def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults) -> int:
     """Columns of features that hold other values than promised; scores, which become categories, are not counted."""
     method, width = fitted.procedure, fitted.features.width
-    scored = {column for block in fitted.features.category_columns for column in block} if method.leaves_scores else ()
+    scored = (
+        {column for block in fitted.features.category_columns for column in block}
+        if method.returns_category_scores
+        else ()
+    )
     guaranteed: dict[int, int] = {}
     for every in _of_columns(work, fitted, cut):
         for result in (each for scope in every for each in scope if each.get("place", width) < width):
@@ -225,7 +229,7 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         whole = groups.whole
         return Counter(dict(zip(whole.sizes.tolist(), whole.groups.tolist(), strict=True)))
-    return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.kept_together else None
+    return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
 
 
 MOST_TOLD = 10  # Columns whose released values beyond the original ones are told one by one

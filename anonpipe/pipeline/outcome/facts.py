@@ -19,12 +19,12 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import group_sizes, original_moments, released_moments
-from anonpipe.pipeline.resolve import not_to_be_added_up
+from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release
-from anonpipe.storage.release_log import mark
+from anonpipe.storage.release_log import secret_mark
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward, group_size_histogram, released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
@@ -45,7 +45,10 @@ def gather(
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
         given = (tables.original, tables.released, kinds)
-        bins = {"internal": bins_for_steward(fitted.least), "external": bins_for_recipients(job.k, fitted.least_told)}
+        bins = {
+            "internal": bins_for_steward(fitted.min_rows),
+            "external": bins_for_recipients(job.k, fitted.coarse_min_rows),
+        }
         endpoints = endpoints_of(job)
         pictures = {
             "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
@@ -55,7 +58,7 @@ def gather(
         }
     return Facts(
         job=job,
-        least=fitted.least_told,
+        least=fitted.coarse_min_rows,
         verdict=verdict,
         assessment=load_assessment(work),
         warnings=warnings,
@@ -65,7 +68,7 @@ def gather(
         anonpipe=manifest["anonpipe"],
         rows=manifest["rows"],
         partitions=len(cut.partitions),
-        identical=fitted.procedure.one_row_a_group,
+        identical=fitted.procedure.identical_within_groups,
         group_sizes=manifest["group_sizes"],
         files=manifest["files"],
         **_of_all_records(work, fitted, cut),
@@ -84,8 +87,8 @@ def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     )
     given = both, columns, levels, _before(fitted)
     return {
-        "compared": compared(*given, fitted.least),
-        "categories": category_pictures(*given, bins_for_steward(fitted.least)),
+        "compared": compared(*given, fitted.min_rows),
+        "categories": category_pictures(*given, bins_for_steward(fitted.min_rows)),
     }
 
 
@@ -115,7 +118,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     transforms = {each["transform"] for each in columns.values() if "transform" in each}
     return {
         "anonpipe": version("anonpipe"),
-        "secret_mark": mark(steward_secret()),
+        "secret_mark": secret_mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": cut.released,
         "k": job.k,
@@ -132,7 +135,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
             "verdict": verdict.word,
             "checks": [
                 line(each).to_dict()
-                for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.least_told)
+                for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
             ],
         },
         "versions": {name: told for name, told in package_versions().items() if name != "anonpipe"},
@@ -143,7 +146,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """What each column of the release is, in its order."""
     told: dict[str, dict[str, Any]] = {}
-    restored, lost = fitted.procedure.decoder.restored, not_to_be_added_up(fitted)
+    restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
         told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.can_be_scored and at not in restored:

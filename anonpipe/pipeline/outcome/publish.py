@@ -22,7 +22,7 @@ from anonpipe.rng import steward_secret
 from anonpipe.storage import release, versions
 from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import signing_key
-from anonpipe.storage.release_log import Found
+from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import remedies
@@ -47,7 +47,7 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
     fails then is a warning, and Ctrl-C is only noted.
     """
     where = release.place(run.job.output, run.job.report.internal)
-    with versions.alone(where), contextlib.ExitStack() as quiet:
+    with versions.exclusive_lock(where), contextlib.ExitStack() as quiet:
         return _finish(run, verdict, where, quiet)
 
 
@@ -56,7 +56,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = run.context.call(manifest, verdict)
-    facts = run.context.call(gather, verdict, listed, tuple(warnings), overlaps(run))
+    facts = run.context.call(gather, verdict, listed, tuple(warnings), has_overlaps(run))
     name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
     inside = documents(internal(facts, where.url("versions", name) if verdict.passed else None))
     if not verdict.passed:
@@ -82,7 +82,13 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
     except BaseException:
         _take_back(run, where, name)
         raise
-    warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows), *release.too_late()]
+    warnings += [
+        *unlogged,
+        *published.warnings,
+        *_missing(*reports),
+        *_tidied_up(run, rows),
+        *release.late_interrupt_warning(),
+    ]
     return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), reports[0] if reports else None)
 
 
@@ -90,7 +96,7 @@ def warnings_of(run: Run) -> list[str]:
     """What the steward should look at."""
     settled = run.staging.read_json("warnings.json")
     found = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
-    return [*found, *_withheld(run.context.cut), *found_repeats(run).warnings, *found_repeats(run).problems]
+    return [*found, *_withheld(run.context.cut), *read_overlaps(run).warnings, *read_overlaps(run).problems]
 
 
 def _withheld(cut: Cut) -> list[str]:
@@ -111,11 +117,11 @@ def _note_release(run: Run, name: str) -> list[str]:
     """
     if run.repeats != "refuse":
         return []
-    check_repeats(run)
+    check_overlaps(run)
     reason = None
     try:
         where = release.place(run.job.output, run.job.report.internal)
-        uncounted = found_repeats(run).uncounted
+        uncounted = read_overlaps(run).uncounted
         return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name, uncounted)
     except OSError as error:
         reason = why(error)
@@ -180,32 +186,32 @@ def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
 _FILE = "repeats.npz"
 
 
-def check_repeats(run: Run) -> None:
+def check_overlaps(run: Run) -> None:
     """Hold the scanned input against earlier releases, and leave what is found in the staging."""
     if run.repeats == "ignore":
         return
     where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
-    found = release_log.look(trace_of(run.context.work), steward_secret(), where)
+    found = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
     if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
-        raise release_log.refusal(found)
+        raise release_log.refusal_error(found)
     run.staging.write_record(_FILE, found)
 
 
-def found_repeats(run: Run) -> Found:
-    """What `check_repeats` found."""
-    found: Found = run.staging.read_record(_FILE, Found) if run.staging.has(_FILE) else Found()
+def read_overlaps(run: Run) -> Overlaps:
+    """What `check_overlaps` found."""
+    found: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
     return found
 
 
-def overlaps(run: Run) -> bool:
+def has_overlaps(run: Run) -> bool:
     """Whether records are in earlier releases, too: as the steward has allowed, or as the register grows."""
-    found = found_repeats(run)
+    found = read_overlaps(run)
     return bool(found.held) or (bool(found.problems) and run.job.repeat.allow is not None)
 
 
-def repeat_notes(run: Run) -> tuple[str, ...]:
+def overlap_notes(run: Run) -> tuple[str, ...]:
     """What the verdict says of earlier releases."""
-    found, said = found_repeats(run), []
+    found, said = read_overlaps(run), []
     if found.problems and run.job.repeat.allow is not None:
         said.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
     elif found.held:

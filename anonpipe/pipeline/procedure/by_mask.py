@@ -40,19 +40,15 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         steps=(*masker.steps(**options), *_shared_out(shares, expected)),
         decoder=_decoder(job, encoders, masker, shares),
         weights=encoders.features.distance_weights(),
-        fills_first=True,
         by_stratum=job.masks_strata,
         members=_members(masker),
-        same_person=masker.row_for_row,
-        exact_groups=masker.grouped,
-        one_row_a_group=masker.identical_rows,
+        row_for_row=masker.row_for_row,
+        identical_within_groups=masker.identical_rows,
         exact_columns=masker.exact_columns,
-        leaves_scores=masker.leaves_scores,
-        kept_together=masker.grouped,
+        returns_category_scores=masker.leaves_scores,
         permutes=masker.permutes,
         expected=expected,
         lines=_lines(job, masker),
-        title="mask: ",
     )
 
 

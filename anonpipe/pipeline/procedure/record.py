@@ -71,29 +71,24 @@ Members = Literal["part", "scope", "alike"]
 
 @dataclass(frozen=True, eq=False)
 class Procedure:
-    """The methods of a run, put together."""
+    """The methods of a run, put together; by groups where there is a `guarantee`, else by a mask."""
 
     name: str  # Of the synthesizer or masker
     steps: tuple[Step, ...]  # What it does with features, in order
     decoder: Decoder  # Features to cells
     weights: FloatArray  # Multipliers of squared differences of features, shape (width,)
-    codes: tuple[ClassColumn | Compound, ...] = ()  # Classes that are encoded besides, for steps that look at them
-    # Whether missing numbers are filled before the first step, from the records that the other columns are like
-    fills_first: bool = False
-    by_stratum: bool = False  # Whether each stratum is a table of its own, with draws of its own
+    lines: tuple[tuple[str, str], ...]  # How `anonpipe plan` describes it: labels and texts
+    warnings: tuple[str, ...] = ()  # What speaks against it with these columns and strata
+    codes: tuple[ClassColumn | Compound, ...] = ()  # Classes that are encoded too, for steps that need them
     # Where the records of one group lie: in one `part`; anywhere in a `scope`; or all rows that come out `alike`,
     # wherever they lie. None where no record is in one group.
     members: Members | None = None
-    same_person: bool = True  # Whether a released row is of the group of the row beside it, or made of it
-    exact_groups: bool = False  # Whether mean and scatter of every group are kept exactly
-    one_row_a_group: bool = False  # Whether the records of a group are released as one and the same
-    # exact_columns, leaves_scores: whether the values of every column of features are promised, and whether those of
-    # categories are not, as they come out as scores
-    exact_columns: bool = False
-    leaves_scores: bool = False
-    kept_together: bool = False  # Whether moments of groups that span parts are counted again at the end
+    row_for_row: bool = True  # Whether released row i is of the group of original row i, or made of it
+    identical_within_groups: bool = False  # Whether the records of a group are released as one and the same
+    exact_columns: bool = False  # Whether the values of every column of features are promised
+    returns_category_scores: bool = False  # Whether categories come out as scores, which nothing is promised of
     permutes: bool = False  # Whether what is expected depends on the largest value of each channel
-    groups_counted: int | None = None  # The number of the step that has counted the groups; None for none
+    by_stratum: bool = False  # Whether each stratum is a table of its own, with draws of its own
     guarantee: Guarantee | None = None  # What a synthesizer guarantees; None for masks
     # `expected(moments of the features, largest) -> Expected or None`: what a mask promises
     expected: Callable[[Moments, FloatArray | None], Expected | None] | None = None
@@ -101,9 +96,21 @@ class Procedure:
     no_link: Reason = Reason.NO_LINK
     no_groups: Reason = Reason.NO_GROUPS
     no_bound: Reason | None = None  # Why there is no bound of probabilistic anonymity; None where there is one
-    lines: tuple[tuple[str, str], ...] = ()  # How `anonpipe plan` tells of it: labels and texts
-    warnings: tuple[str, ...] = ()  # What speaks against it with these columns and strata
-    title: str = ""  # What progress shows before the names of steps
+
+    @property
+    def forms_groups(self) -> bool:
+        """Whether groups form in partitions, and are counted."""
+        return self.guarantee is not None
+
+    @property
+    def exact_group_moments(self) -> bool:
+        """Whether mean and scatter of every group are kept exactly."""
+        return self.recounts_group_moments or (self.guarantee is not None and self.guarantee.scope == "group")
+
+    @property
+    def recounts_group_moments(self) -> bool:
+        """Whether moments of groups, which span partitions, are counted again at the end."""
+        return self.members == "scope"
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -131,7 +138,7 @@ class Procedure:
     def keeps_features(self) -> bool:
         """Whether the features are asked for after the first step."""
         asked = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
-        return asked or self.kept_together
+        return asked or self.recounts_group_moments
 
     @property
     def spans_parts(self) -> bool:

@@ -114,7 +114,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     decoded, channels, scope = made.decoded, made.channels, scope_of(fitted, cut, index)
     units = partition_units(work, fitted, cut, index)
     _count_units(work, fitted, index, decoded.cells, units)
-    if fitted.procedure.kept_together:
+    if fitted.procedure.recounts_group_moments:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
     members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
     order, file_rows = shuffled(work, cut, index)
@@ -215,7 +215,7 @@ def counted_rows(
 ) -> dict[str, Any]:
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
     method, made = fitted.procedure, fitted.synthesized
-    before, k = cells[:, made], fitted.least
+    before, k = cells[:, made], fitted.min_rows
     both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
     unchanged = (
         unchanged_records(original[:, made], released[:, made], g.order, g.starts, k)
@@ -223,11 +223,11 @@ def counted_rows(
         for g in decoded.groupings
     )
     smallest, without_spread = None, None
-    if method.groups_counted is not None:
+    if method.forms_groups:
         smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
     # Records of no person meet original ones as another sample would, unless a person has several rows.
-    sampled = not method.same_person and fitted.unit is None and fitted.job.rows_per_unit != "many"
+    sampled = not method.row_for_row and fitted.unit is None and fitted.job.rows_per_unit != "many"
     chance = equal_by_chance(before, k) if sampled else ByChance(0, 0)
     return {
         "synthesized": Moments.of(decoded.features),

@@ -156,7 +156,7 @@ class Staged:
         return scopes_of(self.fitted, self.cut)
 
     def _title(self, name: str) -> str:
-        return f"{self.fitted.procedure.title}{name}"
+        return name if self.fitted.procedure.forms_groups else f"mask: {name}"
 
     def replace_rows(self, one: RowsPass) -> None:
         """Replace the channels of every partition."""
@@ -265,7 +265,7 @@ def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Flo
 
 def learnt_groups(work: Work, fitted: Fitted, cut: Cut) -> TableGroups | None:
     """What was counted of the groups that form in partitions; None for methods without."""
-    if fitted.procedure.groups_counted is None:
+    if not fitted.procedure.forms_groups:
         return None
     task = PassTask.read(work, LAST)
     groups: TableGroups = load_params(work, task.params, scopes_of(fitted, cut)[0])

@@ -223,9 +223,9 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     of how columns go together, where they are of no person.
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
-    split = fitted.procedure.same_person
+    split = fitted.procedure.row_for_row
     encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
-    if fitted.procedure.fills_first and np.isnan(cells[:, list(features.numeric_positions)]).any():
+    if not fitted.procedure.forms_groups and np.isnan(cells[:, list(features.numeric_positions)]).any():
         own = {block.position: range(block.start, block.stop) for block in features.numbers}
         with one_thread():  # the bits must not follow the machine's cores
             filled = fill_predicted(cells, own, encoded, draws("fill"))

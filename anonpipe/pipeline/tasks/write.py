@@ -268,7 +268,7 @@ def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chan
     bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
     found = Chances.none()
     for values, rows, around in ranges(originals, released):
-        rare = values[rows < fitted.least]
+        rare = values[rows < fitted.min_rows]
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
         found = found.merge(chances(rare, around, fineness))
