@@ -122,14 +122,14 @@ def init(
 
     It holds column names and no value of the data, but the levels that a file declares of an ordered column.
     """
-    from anonpipe.propose.propose import propose_job, usual_output
+    from anonpipe.propose.propose import default_output, propose_job
 
     wanted: tuple[Any, ...] = ()
     if analyses is not None:
         from anonpipe.job.analyses import read_analyses
 
         wanted = read_analyses(analyses)
-    sys.stdout.write(propose_job(source, output or usual_output(source), k, wanted))
+    sys.stdout.write(propose_job(source, output or default_output(source), k, wanted))
     sys.stdout.flush()
 
 

@@ -117,10 +117,10 @@ class Column(BaseModel):
     # says nothing has `normal_scores`, and `none` where its methods need the column's own scale (`mask: generalize`,
     # whose intervals are of the unit; distances in parts of the range).
     transform: Literal["normal_scores", "log", "none"] | None = None
-    # Of a column with transform `none` or `log`. `draw_in`: values of fewer than k records that stand apart from all
-    # others, and would be given away by the mean of any k, are drawn in to the next value before anything else is done,
-    # in each stratum. `keep`: nothing is.
-    extremes: Literal["draw_in", "keep"] = "draw_in"
+    # Of a column with transform `none` or `log`. `top_bottom_code`: values of fewer than k records that stand apart
+    # from all others, and that the mean of any k records would disclose, are replaced by the next value before anything
+    # else is done, in each stratum. `keep`: nothing is replaced.
+    extremes: Literal["top_bottom_code", "keep"] = "top_bottom_code"
 
     @model_validator(mode="before")
     @classmethod
@@ -183,7 +183,7 @@ class Column(BaseModel):
     @property
     def drawn_in(self) -> bool:
         """Whether extremes that dominate are drawn in before the column is masked; normal scores see to it later."""
-        return self.can_be_scored and not self.scored and self.extremes == "draw_in"
+        return self.can_be_scored and not self.scored and self.extremes == "top_bottom_code"
 
     @property
     def offset(self) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from anonpipe.errors import JobError
-from anonpipe.job.analyses import USUAL_LIMITS, needs_of, read_analyses
+from anonpipe.job.analyses import DEFAULT_LIMITS, needs_of, read_analyses
 from anonpipe.job.model import RecipientAnalysis, load_job, parse_job
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types
@@ -55,7 +55,7 @@ def test_a_cox_model_gives_roles_strata_weight_and_method(table, tmp_path):
         "age_class": "dropped",
         "sex": "masked",
     }
-    assert [each["limits"] for each in job["analyses"]] == [USUAL_LIMITS, USUAL_LIMITS]
+    assert [each["limits"] for each in job["analyses"]] == [DEFAULT_LIMITS, DEFAULT_LIMITS]
     assert [each["formula"] for each in job["analyses"]] == [COX["formula"], LINEAR["formula"]]
     assert '"pay" takes some of the records, by "sex"' in text
     path = tmp_path / "job.yaml"

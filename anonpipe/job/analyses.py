@@ -22,7 +22,7 @@ from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.job.plain_yaml import load_yaml
 
 # Proposed where an analysis has none
-USUAL_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
+DEFAULT_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
 
 RESPONSE_WEIGHT = 0.5  # The share of distances that the authors gave the survival time
 

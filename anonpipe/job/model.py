@@ -142,7 +142,7 @@ class Decode(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_step(cls, content: Any) -> Any:
+    def _default_step(cls, content: Any) -> Any:
         if not isinstance(content, dict) or content.get("categories") != "probabilities":
             return content
         step = content.get("probability_step")
@@ -170,10 +170,10 @@ class Decode(Options):
 _PROBABILITY_STEP = 0.001
 
 
-USUAL: Literal["usual"] = "usual"  # What a job says of a limit, or of the hold-out, that it leaves to anonpipe
+DEFAULT: Literal["default"] = "default"  # What a job says of a limit, or of the hold-out, that it leaves to anonpipe
 
 # Usual share of the records that is set aside, of so many or more. The trained classifier tells members from 1,000
-# others to 0.015 (a standard error), from 500 to 0.022: too near to the usual limit of 0.6 not to refuse one honest
+# others to 0.015 (a standard error), from 500 to 0.022: too near to the default limit of 0.6 not to refuse one honest
 # release in some hundreds by chance.
 HELD_OUT, HELD_OUT_OF = 0.05, 20_000
 
@@ -185,7 +185,7 @@ class _Gates(Options):
     add to the method's own error; covariances of categories that are released
     as probabilities are reported without a limit.
 
-    Those on risk need `measure.risk`. `usual` is the limit of a risk of which a
+    Those on risk need `measure.risk`. `default` is the limit of a risk of which a
     job says nothing, and is held where the risk can be measured (`Job.limits`);
     null is no limit: it is measured then, and judged by nobody. The upper end
     of a 95 % interval is held against the limit.
@@ -213,12 +213,12 @@ class _Gates(Options):
     def given(self) -> dict[str, float]:
         """The limits of measures that the job gives a number."""
         every = {name: getattr(self, name) for name in MEASURED}
-        return {name: limit for name, limit in every.items() if limit is not None and limit != USUAL}
+        return {name: limit for name, limit in every.items() if limit is not None and limit != DEFAULT}
 
     @property
-    def left_to_usual(self) -> tuple[str, ...]:
-        """Measures whose limit is the usual one."""
-        return tuple(name for name in MEASURED if getattr(self, name) == USUAL)
+    def at_default(self) -> tuple[str, ...]:
+        """Measures whose limit is the default one."""
+        return tuple(name for name in MEASURED if getattr(self, name) == DEFAULT)
 
 
 def _field(gate: Gate) -> Any:
@@ -226,11 +226,11 @@ def _field(gate: Gate) -> Any:
     bounds = {"ge": gate.least, "gt": gate.above, "le": gate.most}
     given: Any = {name: bound for name, bound in bounds.items() if bound is not None}
     if not gate.figures:
-        return type(gate.usual), Field(default=gate.usual, description=gate.meaning, **given)
+        return type(gate.default), Field(default=gate.default, description=gate.meaning, **given)
     number: Any = Annotated[float, Field(**given)]
-    if gate.usual is None:
+    if gate.default is None:
         return number | None, Field(default=None, description=gate.meaning)
-    return number | Literal["usual"] | None, Field(default=USUAL, description=gate.meaning)
+    return number | Literal["default"] | None, Field(default=DEFAULT, description=gate.meaning)
 
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class Measure(Options):
     keyed sample of `rows` records; `queries` records are looked for in the
     whole release. `hold_out` is a share of the records that is set aside
     before anything is formed or learnt, and not released: the control of the
-    attacks on membership and attributes; `usual` is 0.05 of 20,000 records or
+    attacks on membership and attributes; `default` is 0.05 of 20,000 records or
     more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
     that an intruder knows are key variables: who is single in them, and who is
     linked by them. `sampling_fraction` is the share of the population that is in
@@ -306,14 +306,14 @@ class Measure(Options):
     risk: bool = True
     rows: int = Field(default=50_000, ge=100)
     queries: int = Field(default=2_000, ge=50)
-    hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["usual"] = USUAL
+    hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["default"] = DEFAULT
     scenarios: tuple[Scenario, ...] = Field(default=(), max_length=20)
     sampling_fraction: float | None = Field(default=None, gt=0, le=1)
 
     @property
     def held_out(self) -> float:
         """The share that is set aside; 0 as long as nobody knows of how many records (`Job.of_rows`)."""
-        return 0.0 if self.hold_out == USUAL else self.hold_out
+        return 0.0 if self.hold_out == DEFAULT else self.hold_out
 
     @model_validator(mode="after")
     def _held_for_something(self) -> Measure:
@@ -555,10 +555,12 @@ class Job(Options):
         if not isinstance(content, dict):
             return content
         if content.get("mask") is None and _leaves_it(content):
-            return content | {"mask": {"method": _usual_mask(content)}}
+            return content | {"mask": {"method": _default_mask(content)}}
         if content.get("mask") is None:
-            return content | {name: _with_method(content.get(name), usual) for name, usual in _USUAL.items()}
-        if given := [name for name in _USUAL if content.get(name) is not None]:
+            return content | {
+                name: _with_method(content.get(name), default) for name, default in _DEFAULT_METHODS.items()
+            }
+        if given := [name for name in _DEFAULT_METHODS if content.get(name) is not None]:
             raise ValueError(
                 f"mask works on the whole table and forms no groups: {', '.join(given)} would mean nothing; "
                 f"leave out either mask or {' and '.join(given)}"
@@ -638,7 +640,7 @@ class Job(Options):
         return self
 
     def of_rows(self, rows: int) -> Job:
-        """The same for a table of so many rows, on which the usual hold-out depends.
+        """The same for a table of so many rows, on which the default hold-out depends.
 
         Examples
         --------
@@ -646,7 +648,7 @@ class Job(Options):
         >>> job.of_rows(19_999).measure.hold_out, job.of_rows(20_000).measure.hold_out
         (0.0, 0.05)
         """
-        if self.measure.hold_out != USUAL:
+        if self.measure.hold_out != DEFAULT:
             return self
         some = self.measure.risk and rows >= HELD_OUT_OF and not self.repeat.growing
         limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
@@ -661,7 +663,7 @@ class Job(Options):
         )
 
     @property
-    def usual_limits(self) -> dict[str, float]:
+    def default_limits(self) -> dict[str, float]:
         """Of each measure that has one the limit where a job says nothing and has what the measure needs.
 
         No more than 0.09 linked is the European Medicines Agency's threshold
@@ -673,8 +675,8 @@ class Job(Options):
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
         there["hold_out"] = True  # of membership something is expected without one
-        known = {name: each.usual for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
-        found = {name: usual for name, usual in known.items() if usual is not None}
+        known = {name: each.default for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
+        found = {name: default for name, default in known.items() if default is not None}
         if self.mask is None or MASKERS[self.mask.method].identical_rows:
             found |= {name: max(found[name], 1.0 / self.k) for name in _OF_GROUPS if name in found}
             found.pop("membership_auc", None)
@@ -682,9 +684,9 @@ class Job(Options):
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """Of each measure the limit that is held, None for none: the job's own, or the usual one that it is left to."""
-        usual = {name: limit for name, limit in self.usual_limits.items() if name in self.gates.left_to_usual}
-        return dict.fromkeys(MEASURED, None) | self.gates.given | usual
+        """The limit of each measure: the job's own or the default; None for no limit."""
+        default = {name: limit for name, limit in self.default_limits.items() if name in self.gates.at_default}
+        return dict.fromkeys(MEASURED, None) | self.gates.given | default
 
     @property
     def fewest_changed(self) -> int | None:
@@ -719,8 +721,8 @@ class Job(Options):
         if self.cluster is None:
             return self
         weight = self.cluster.response_weight
-        unusual = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
-        if unusual and self.time_column is None:
+        explicit = weight is not None and weight != type(self.cluster).model_fields["response_weight"].default
+        if explicit and self.time_column is None:
             raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
         if self.cluster.distance == "range":
             for name, column in self.columns.items():
@@ -888,10 +890,10 @@ class Job(Options):
         return self.measure.utility and (declared or any(each.model == "cox" for each in self.analyses))
 
     @model_validator(mode="after")
-    def _usual_transforms(self) -> Job:
+    def _default_transforms(self) -> Job:
         """Say of each column by what it is masked where the job does not; last, as it depends on the methods."""
-        usual = {name: each.model_copy(update={"transform": "normal_scores"}) for name, each in self._unsaid.items()}
-        self.columns.update(usual)
+        default = {name: each.model_copy(update={"transform": "normal_scores"}) for name, each in self._unsaid.items()}
+        self.columns.update(default)
         return self
 
     @model_validator(mode="after")
@@ -1143,7 +1145,7 @@ def _open_side(low: float | None, high: float | None) -> str:
     return " (above)"
 
 
-_USUAL: dict[str, dict[str, str]] = {
+_DEFAULT_METHODS: dict[str, dict[str, str]] = {
     "cluster": {"method": "mdav"},
     "sensitive": {},
     "synthesize": {"method": "micro_perturbation"},
@@ -1152,7 +1154,7 @@ _USUAL: dict[str, dict[str, str]] = {
 
 def _leaves_it(content: Mapping[str, Any]) -> bool:
     """Whether a job that names no method leaves it to anonpipe: not where it asks for what only groups have."""
-    if any(content.get(name) is not None for name in _USUAL):
+    if any(content.get(name) is not None for name in _DEFAULT_METHODS):
         return False
     columns, decode, strata = (_entries(content.get(name)) for name in ("columns", "decode", "strata"))
     roles = {name: _entries(column).get("role", Role.MASKED) for name, column in columns.items()}
@@ -1164,7 +1166,7 @@ def _leaves_it(content: Mapping[str, Any]) -> bool:
 _UNCHANGED = [role for role in Role if role.unchanged]
 
 
-def _usual_mask(content: Mapping[str, Any]) -> str:
+def _default_mask(content: Mapping[str, Any]) -> str:
     """That of `anonpipe init`: by a mixture, or where no masked column is a number or a date in the spectral basis."""
     columns = [_entries(column) for column in _entries(content.get("columns")).values()]
     masked = [each for each in columns if each.get("role", Role.MASKED) in (Role.MASKED, Role.SURVIVAL_TIME)]
@@ -1179,11 +1181,11 @@ def _entries(section: Any) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-def _with_method(options: Any, usual: dict[str, str]) -> Any:
-    """The options of a section, with what is usual where they do not say it."""
+def _with_method(options: Any, default: dict[str, str]) -> Any:
+    """The options of a section, with what is default where they do not say it."""
     if options is None:
-        return usual
-    return {**usual, **options} if isinstance(options, dict) else options
+        return default
+    return {**default, **options} if isinstance(options, dict) else options
 
 
 def parse_job(content: Any) -> Job:

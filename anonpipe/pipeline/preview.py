@@ -153,10 +153,10 @@ def _scenario_line(risk: ScenarioRisk) -> str:
 
 
 def _gates_text(job: Job) -> str:
-    """All limits, and of which risks they are the usual ones."""
+    """All limits, and of which risks they are the default ones."""
     held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
-    usual = job.gates.left_to_usual
-    return ", ".join(f"{name}={limit:g}{' (usual)' if name in usual else ''}" for name, limit in held.items())
+    at_default = job.gates.at_default
+    return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
 
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
@@ -261,7 +261,7 @@ def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
         return []
     refused, held = "the run will be refused: gates.stratum_inference", round(job.measure.held_out * rows)
     if held < FEWEST_HELD and fitted.unit is not None:
-        if "stratum_inference" not in job.gates.given:  # a usual limit is of what can be measured
+        if "stratum_inference" not in job.gates.given:  # a default limit is of what can be measured
             return []
         return [f"{refused} cannot be measured where units have several rows and none are set aside: {_NO_HELD}"]
     members = wanted_queries(job, sum(fitted.strata.rows))

@@ -458,15 +458,15 @@ mask:
 # Of 20,000 records or more 5 of 100 are set aside before anything else: they are in no release, and what it tells of
 # them is held against what it tells of those who are in it.
 measure:
-  hold_out: usual
+  hold_out: default
 
-# Limits beyond the usual ones: where one is missed, nothing is released. 1: no further from the original than another
+# Limits beyond the default ones: where one is missed, nothing is released. 1: no further from the original than another
 # sample of the same population; 0.09 of the records linked correctly is the European Medicines Agency's threshold.
 gates:
   column_shapes: {chance}
   survival_curves: {chance}
   reidentification_rate: {linked}
-  # How well members are told from those set aside, an area under the curve: 0.5 is not at all; usual is 0.6.
-  membership_auc: usual
+  # How well members are told from those set aside, an area under the curve: 0.5 is not at all; the default is 0.6.
+  membership_auc: default
   stratum_inference: {of_stratum}
 """

@@ -23,7 +23,7 @@ import yaml
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
-from anonpipe.job.analyses import RESPONSE_WEIGHT, USUAL_LIMITS, Needs, needs_of
+from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.model import RecipientAnalysis
 from anonpipe.propose.codes import code_for_unknown
 from anonpipe.propose.guesses import Guess, guess, guess_for, seen_by_others
@@ -82,12 +82,12 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     return _write(source_url, output, k, guesses, needs, replace(chosen, told=told), rows)
 
 
-def usual_output(source_url: str) -> str:
+def default_output(source_url: str) -> str:
     """A folder by the name of the data: two tables in one output would take each other's place.
 
     Examples
     --------
-    >>> usual_output("in/registry.parquet"), usual_output("s3://clinic/visits/"), usual_output("in/*.csv")
+    >>> default_output("in/registry.parquet"), default_output("s3://clinic/visits/"), default_output("in/*.csv")
     ('registry-release', 'visits-release', 'in-release')
     """
     parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
@@ -189,7 +189,7 @@ def _write(
         enough=math.ceil(1 / LINKED),
         held=share_held_out(rows),
         told=TOLD,
-        usual_limits=USUAL_LIMITS,
+        default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
         declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),
     )

@@ -17,7 +17,7 @@ from anonpipe.propose.names import quoted
 # Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)
 FEW_RECORDS = 50
 
-MERGED = 100  # Records of a stratum under which `strata.small: merge` moves them, by the usual limit (`by_mask.needed`)
+MERGED = 100  # By the default limit `strata.small: merge` moves strata of fewer records (`by_mask.needed`)
 
 SMALL_STRATUM = 4  # Times k: in a smaller stratum categories that a quarter of its records have are of fewer than k
 
@@ -143,7 +143,7 @@ _TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked
 
 
 def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:
-    """Whether a run of the usual size can measure what strata give away, to the proposed limit at least.
+    """Whether a run of the default size can measure what strata give away, to the proposed limit at least.
 
     Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
     """

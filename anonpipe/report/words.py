@@ -182,13 +182,15 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
 
 
 def _wider(job: Job) -> list[str]:
-    """What the steward allows beyond the usual, so that nobody takes these gates for the usual ones."""
+    """What the steward allows beyond the defaults, so that nobody takes these gates for the default ones."""
     told = []
     for name, limit in (job.gates.of_every_run | job.gates.given).items():
-        usual, least = job.usual_limits.get(name, GATES[name].usual), kind_of(name).at_least
-        if usual is not None and (limit < usual if least else limit > usual):
-            told.append(f"{GATES[name].limited} {limit:g} (usual {usual:g})")
-    return [f"Limits of these gates were set by the steward, wider than usual: {', '.join(told)}."] if told else []
+        default, least = job.default_limits.get(name, GATES[name].default), kind_of(name).at_least
+        if default is not None and (limit < default if least else limit > default):
+            told.append(f"{GATES[name].limited} {limit:g} (default {default:g})")
+    return (
+        [f"Limits of these gates were set by the steward, wider than the default: {', '.join(told)}."] if told else []
+    )
 
 
 def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[str] = ()) -> tuple[str, ...]:

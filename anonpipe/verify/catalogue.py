@@ -50,7 +50,7 @@ class Gate:
     name: str  # Its key under `gates` of the job
     # The limit where the job says nothing; None for none. Of a measure it is held where there is a figure, and may
     # depend on the job (`Job.limits`).
-    usual: float | None
+    default: float | None
     limited: str  # What it limits, in words for a list
     meaning: str  # For who writes a job
     # least, above, most: which limits there are: from `least` on or only `above` it, up to `most`
@@ -858,7 +858,7 @@ REASONS: dict[Reason, str] = {
     Reason.NO_ANALYSES: "the job lists none",
     Reason.PROBABILITIES: "released as probabilities (decode.categories)",
     Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
-    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: usual from 20,000 records on, of fewer 0.05, say)",
+    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 20,000 records on, of fewer 0.05, say)",
     Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
     "measure.hold_out",
     Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "

@@ -42,14 +42,14 @@ class Verdict:
 
         Records are linked, and who is found is known to be of a stratum. Where no released record stands for a
         person, no link is right, and membership is what is left to ask; it is named, too, where it was measured above
-        the usual limit. A limit of 1, which nothing can be beyond, is none.
+        the default limit. A limit of 1, which nothing can be beyond, is none.
         """
         outcomes = {check.key: check.outcome for check in self.checks}
         no_link = any(check.key == "unmeasured.linkage" and check.reason is Reason.NO_LINK for check in self.checks)
         risks = ["membership_auc" if no_link else "reidentification_rate"]
-        usual = MEASURED["membership_auc"].usual or 1.0
+        default = MEASURED["membership_auc"].default or 1.0
         told = [each.measured for each in self.checks if each.key == "risk.membership_auc"]
-        if not no_link and any(isinstance(each, float) and each > usual for each in told):
+        if not no_link and any(isinstance(each, float) and each > default for each in told):
             risks.append("membership_auc")
         risks += [name for name in ("stratum_inference",) if f"risk.{name}" in outcomes]
         held = {each.key for each in self.checks if each.outcome is Outcome.PASSED and (each.limit or 0.0) < 1.0}

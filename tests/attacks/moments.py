@@ -54,7 +54,7 @@ def main() -> None:
             made = anonymize(members, asked | {"gates": OPEN})
             area, certain = found(made.table, members, others)
             try:
-                anonymize(members, asked | {"gates": OPEN | {"membership_auc": "usual"}})
+                anonymize(members, asked | {"gates": OPEN | {"membership_auc": "default"}})
                 outcome = "released"
             except JobError:
                 outcome = "refused"

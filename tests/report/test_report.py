@@ -181,7 +181,7 @@ def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
     page = render(told)
     assert "sets of equal rows in place of groups" in page and "no groups" not in page
     (said,) = [line for line in told.guarantees if "set by the steward" in line]
-    assert "means 5 (usual 0.02), records that key variables single out 3 (usual 0)" in said
+    assert "means 5 (default 0.02), records that key variables single out 3 (default 0)" in said
     assert "covariances" not in said and "set by the steward" not in render(external(made.facts(**given)))
 
 

@@ -26,7 +26,7 @@ from anonpipe.verify.view import build_view
 from anonpipe.verify.words import line
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
-LIMITS = {name: gate.usual for name, gate in GATES.items() if name not in MEASURED}
+LIMITS = {name: gate.default for name, gate in GATES.items() if name not in MEASURED}
 COLUMNS = {"x": Column(kind="continuous"), "y": Column(kind="continuous"), "c": Column(kind="binary", role="key")}
 
 

@@ -105,7 +105,7 @@ def test_the_gates_of_the_job_are_the_records():
     assert list(model.Gates.model_fields) == list(GATES)
     for name, field in model.Gates.model_fields.items():
         gate = GATES[name]
-        assert field.default == ("usual" if gate.figures and gate.usual is not None else gate.usual)
+        assert field.default == ("default" if gate.figures and gate.default is not None else gate.default)
         assert field.description == gate.meaning
     assert all(gate.limited and gate.meaning for gate in GATES.values())
     assert all(gate.unmeasured in KINDS for gate in MEASURED.values())

@@ -13,8 +13,8 @@ from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 
-# Held-out records from which the usual limit on membership is held: of a usual hold-out there are some 1,000. With 300
-# the standard error of the trained classifier's area is 0.028, so that honest releases would reach the limit.
+# Held-out records from which the default limit on membership is held: a default hold-out has some 1,000. With 300 the
+# standard error of the trained classifier's area is 0.028, so that honest releases would reach the limit.
 ENOUGH_HELD = 800
 
 UPPER_ENDS = "figures of risk in the verdict are upper ends of 95 % intervals; beside a column stands what was measured"
@@ -37,7 +37,7 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
 
 
 def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
-    """The limits that are held: the job's own in any case, usual ones where there is a figure that is sure enough.
+    """The limits that are held: the job's own in any case, default ones where there is a figure that is sure enough.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
         found = gated(name, assessment.measured)
         return found is not None and not isnan(_judged(name, found)) and not _of_few_held(found)
 
-    usual = job.gates.left_to_usual
-    return {name: limit if name not in usual or told(name) else None for name, limit in job.limits.items()}
+    at_default = job.gates.at_default
+    return {name: limit if name not in at_default or told(name) else None for name, limit in job.limits.items()}
 
 
 def _of_few_held(found: Measurement) -> bool:
-    """Whether members were told from so few others that the interval reaches the usual limit by chance."""
+    """Whether members were told from so few others that the interval reaches the default limit by chance."""
     return found.name in ("membership.auc", "membership.trained_auc") and found.records < ENOUGH_HELD
 
 

@@ -94,7 +94,7 @@ def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):
         ({"mask": {"method": "generalize"}}, 0.2, None),  # sets of k that are alike
         ({"gates": {"reidentification_rate": None, "membership_auc": None}}, None, None),
         ({"gates": {"reidentification_rate": 0.3, "membership_auc": 0.7}}, 0.3, 0.7),
-        ({"gates": {"reidentification_rate": "usual"}}, 0.09, 0.6),
+        ({"gates": {"reidentification_rate": "default"}}, 0.09, 0.6),
         ({"measure": {"risk": False}}, None, None),
     ],
 )
@@ -181,7 +181,9 @@ def test_the_usual_limit_on_members_is_held_where_enough_were_set_aside(held, li
 def test_the_plan_says_which_limits_are_usual(tmp_path):
     text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
     assert (
-        "reidentification_rate=0.09 (usual)" in text and "membership_auc=0.6 (usual)" in text and "hold_out=0.0" in text
+        "reidentification_rate=0.09 (default)" in text
+        and "membership_auc=0.6 (default)" in text
+        and "hold_out=0.0" in text
     )
 
 
@@ -194,7 +196,7 @@ def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(
     (page,) = (tmp_path / "out" / "versions").glob("*/_report.html")
     text = page.read_text()
     assert "20 of 100 records of the table were drawn at random and set aside" in text and "takes 1.25 times" in text
-    assert "records linked correctly 0.3 (usual 0.09)" in text
+    assert "records linked correctly 0.3 (default 0.09)" in text
 
 
 @pytest.mark.parametrize("limit", [True, False, float("inf"), float("nan")])
