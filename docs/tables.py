@@ -65,12 +65,12 @@ def rows() -> list[tuple[str, ...]]:
         if kind.key in UNMEASURED or (kind.gate is not None and kind.gate.name in MEASURED):
             continue
         name = f"`gates.{kind.gate.name}`" if kind.gate else f"`{kind.key}`"
-        limit = _number(kind.gate.usual) if kind.gate else BY_JOB
+        limit = _number(kind.gate.default) if kind.gate else BY_JOB
         if name not in [row[0] for row in table]:
             table.append((name, _title(kind), kind.unit, limit, ""))
     for name, about in measured().items():
         limits = [
-            f"`{gate.name}`: {_number(gate.usual)}"
+            f"`{gate.name}`: {_number(gate.default)}"
             for gate in MEASURED.values()
             if about["part"] in gate.needs
             and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.beside))
@@ -101,7 +101,7 @@ def _number(limit: float | None) -> str:
 
 def limits() -> dict[str, str]:
     """Every gate with its default limit, as the table shows it."""
-    return {name: _number(gate.usual) for name, gate in GATES.items()}
+    return {name: _number(gate.default) for name, gate in GATES.items()}
 
 
 if __name__ == "__main__":
