@@ -70,7 +70,7 @@ def _linked(text: str, source: str) -> str:
         if path.startswith("docs/") and path.endswith(".md"):
             return f"[{shown}]({path.removeprefix('docs/')}{place})"
         if picture and os.path.exists(ROOT / path):
-            return f"![{shown}]({path})"
+            return f"![{shown}]({path.removeprefix('docs/')})"
         return shown if shown.startswith("`") else f"{shown} (`{path}`)"
 
     fenced = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
