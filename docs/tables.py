@@ -1,6 +1,6 @@
 """The table of docs/measures.md: checks and limits from the catalogue, measures as a small run gives them.
 
-    python docs/tables.py
+Written again by `python docs/tables.py`.
 """
 
 from __future__ import annotations
