@@ -439,7 +439,7 @@ def test_of_two_overlapping_releases_under_one_log_the_second_is_refused(tmp_pat
         if not second:
             second.append(True)
             with monkeypatch.context() as patched:
-                patched.setattr(versions, "alone", partial(versions.exclusive_lock, patience=0.0))
+                patched.setattr(versions, "exclusive_lock", partial(versions.exclusive_lock, patience=0.0))
                 thread = threading.Thread(target=lambda: second.append(refused_text(lambda: small.run(given["b"]))))
                 thread.start()
                 thread.join()
