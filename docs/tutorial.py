@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Tutorial: a table in memory
 #
-# Ten minutes with invented patients, in Python alone. This page is `docs/tutorial.py`: open it as a notebook
+# Ten minutes with simulated patients, in Python alone. This page is `docs/tutorial.py`: open it as a notebook
 # (VS Code, or Jupyter with jupytext), or run it whole. Nothing here is published; releases are made by `anonpipe run`.
 
 # %%
@@ -48,8 +48,8 @@ assert result.passed, result.remedies
 # %% [markdown]
 # ## Look at what came out
 #
-# In a notebook `result` shows itself. About a tenth of the rows was set aside: attacks on members need
-# persons who are none.
+# In a notebook `result` shows itself. About a tenth of the rows was held out: membership attacks need
+# persons who are not in the release.
 
 # %%
 released = result.table

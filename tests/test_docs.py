@@ -24,6 +24,22 @@ def test_links_lead_to_files(path):
     assert [target for target in lost if path.parent.name != "docs" or target not in MADE] == []
 
 
+def count_words(text):
+    """Words with a letter or a digit: neither bars of tables nor marks."""
+    return sum(bool(re.search(r"[^\W_]", word)) for word in text.split())
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_files_and_scripts_exist(path):
+    text = path.read_text(encoding="utf-8")
+    files = re.findall(r"`((?:(?:anonpipe|tests|docs|flows|deploy|data)/[\w./-]*|[\w/]*test_)\w+\.\w+)`", text)
+    scripts = [name.replace(".", "/") for name in re.findall(r"python -m (tests(?:\.\w+)*)", text)]
+    lost = [name for name in files if not any((folder / name).exists() for folder in (ROOT, ROOT / "tests"))]
+    lost += [name for name in scripts if not any((ROOT / f"{name}{end}").exists() for end in (".py", "/__main__.py"))]
+    lost = [name for name in lost if "NAME" not in name]
+    assert lost == []
+
+
 def test_the_tutorial_runs(capsys):
     known = runpy.run_path(str(ROOT / "docs" / "tutorial.py"))
     assert known["result"].passed and known["strict"].table is None

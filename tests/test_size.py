@@ -1,0 +1,25 @@
+"""Upper limits on what a reader has to read. A commit that raises a number says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.test_docs import count_words
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
+
+LINES = 65_500
+FILES = 425
+LONGEST_FILE = 1_400
+PAGES = 15_000  # Words of docs/*.md
+
+
+def test_package():
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE}
+    assert sum(lines.values()) <= LINES and len(lines) <= FILES
+    assert {path.name: number for path, number in lines.items() if number > LONGEST_FILE} == {}
+
+
+def test_pages():
+    assert sum(count_words(path.read_text(encoding="utf-8")) for path in (ROOT / "docs").glob("*.md")) <= PAGES
