@@ -25,7 +25,7 @@ SHORTEST = 12
 
 _HOW = (
     f"give the server {OF_SERVER}, and clients and worker the same as {OF_CLIENTS}: a name, a colon and a random "
-    "password, made as the README shows (On a schedule, in the Prefect UI, on a cluster)"
+    "password, generated as in docs/runbook.md (2. Secret, password, environment)"
 )
 
 

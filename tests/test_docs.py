@@ -24,6 +24,17 @@ def test_links_lead_to_files(path):
     assert [target for target in lost if path.parent.name != "docs" or target not in MADE] == []
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_headings(path):
+    lost = []
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*\.md)?#([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        text = (path.parent / target if target else path).read_text(encoding="utf-8")
+        headings = [re.sub(r"[^\w\s-]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.M)]
+        if anchor not in [re.sub(r"\s+", "-", heading.strip()) for heading in headings]:
+            lost.append(f"{target}#{anchor}")
+    assert lost == []
+
+
 def count_words(text):
     """Words with a letter or a digit: neither bars of tables nor marks."""
     return sum(bool(re.search(r"[^\W_]", word)) for word in text.split())
