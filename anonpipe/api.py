@@ -16,7 +16,7 @@ from anonpipe import tables
 from anonpipe.errors import InputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.pipeline.run import InMemory, in_memory
+from anonpipe.pipeline.run import InMemoryRelease, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import scratch
@@ -163,7 +163,7 @@ def anonymize(
         return _anonymized(in_memory(inside, on_progress), arrow.schema, table)
 
 
-def _anonymized(made: InMemory, schema: pa.Schema, given: Any) -> Anonymized:
+def _anonymized(made: InMemoryRelease, schema: pa.Schema, given: Any) -> Anonymized:
     released = None if made.table is None else tables.like(tables.in_types_of(made.table, schema), given)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)

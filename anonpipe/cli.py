@@ -21,7 +21,7 @@ from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
 
 if TYPE_CHECKING:
     from anonpipe.job.model import Job
-    from anonpipe.pipeline.run import Outcome
+    from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
     from anonpipe.storage.release import Checked
     from anonpipe.verify.verdict import Verdict
@@ -598,7 +598,7 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
 
 
-def _execute(job: Job, resume: bool, form: Form = Form.TABLES) -> Outcome:
+def _execute(job: Job, resume: bool, form: Form = Form.TABLES) -> RunOutcome:
     if form is Form.TABLES:
         _tell_if_cold(job)
     from anonpipe.pipeline.run import execute
@@ -639,7 +639,7 @@ def _lasting() -> bool:
     return lasting() is not None
 
 
-def _finish(job: Job, outcome: Outcome, prune: int | None, form: Form = Form.TABLES) -> None:
+def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES) -> None:
     if form is not Form.JSON:
         display.show_outcome(outcome, form)
     pruned = _prune(job, prune) if outcome.version is not None and prune else []

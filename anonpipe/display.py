@@ -28,7 +28,7 @@ from anonpipe.errors import printable
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
-    from anonpipe.pipeline.run import Outcome
+    from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
     from anonpipe.report.content import Compared, Figure
     from anonpipe.two_tables import Evaluated
@@ -98,7 +98,7 @@ def plain_table(title: str) -> Table:
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
-def show_outcome(outcome: Outcome, form: Form) -> None:
+def show_outcome(outcome: RunOutcome, form: Form) -> None:
     """Warnings, then the verdict, where the report is, and what was released or what helps."""
     for warning in outcome.warnings:
         warn(warning)
@@ -115,7 +115,7 @@ def show_outcome(outcome: Outcome, form: Form) -> None:
         line(outcome.version)
 
 
-def outcome_content(outcome: Outcome, pruned: Iterable[str]) -> dict[str, Any]:
+def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any]:
     """A run's end for programs."""
     return {
         "released": outcome.version is not None,

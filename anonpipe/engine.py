@@ -66,7 +66,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Timeouts:
     """How long a cluster may be of no use until the run gives up, in seconds."""
 
     start: float = 60.0  # Until an own worker must have started
@@ -74,7 +74,7 @@ class Limits:
     look: float = 2.0  # Between two looks at the workers
 
 
-_LIMITS = Limits()
+_TIMEOUTS = Timeouts()
 # Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
 MINIMUM_MEMORY = 400 << 20
 
@@ -159,8 +159,8 @@ def default_workers() -> int:
 
 def allow_files(needed: int) -> None:
     """See to it that this process may open so many files; short of them, Dask hangs or prints what it was doing."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    timeouts = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in timeouts)
     if soft >= needed:
         return
     if hard < needed:
@@ -168,7 +168,7 @@ def allow_files(needed: int) -> None:
             f"this account may open {hard} files at once, and the local cluster needs {needed}; raise the limit "
             f"(ulimit -n {needed}), or lower run.workers"
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, limits[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, timeouts[1]))
 
 
 @contextlib.contextmanager
@@ -177,7 +177,7 @@ def local_cluster(
     memory: str | None,
     scratch: Path,
     retries: int = 2,
-    limits: Limits = _LIMITS,
+    timeouts: Timeouts = _TIMEOUTS,
     preload: Sequence[str] = (),
 ) -> Iterator[Executor]:
     """An executor on an own Dask cluster: processes of one thread, TLS, no spilling, a private folder, no secret.
@@ -194,20 +194,20 @@ def local_cluster(
     no_core_dumps()
     settings = {
         **_DASK_SETTINGS,
-        "distributed.scheduler.worker-ttl": f"{limits.silence * 2 / 3}s",
+        "distributed.scheduler.worker-ttl": f"{timeouts.silence * 2 / 3}s",
         "temporary-directory": str(scratch),  # the scheduler has a folder too
     }
     with contextlib.ExitStack() as opened:
         for settled in (dask.config.set(settings), _private_umask(), _quiet_logs(), secret_withheld()):
             opened.enter_context(settled)
-        client = _start_cluster(opened, count, limit, scratch, limits, preload)
+        client = _start_cluster(opened, count, limit, scratch, timeouts, preload)
         if isinstance(client, str):
             raise EngineError(_NOT_STARTED.format(count=count, error=client))
-        yield _dask_executor(client, retries, limits)
+        yield _dask_executor(client, retries, timeouts)
 
 
 def _start_cluster(
-    opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, limits: Limits, preload: Sequence[str]
+    opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, timeouts: Timeouts, preload: Sequence[str]
 ) -> Any:
     """A client of a new cluster; the name of an error where it does not start."""
     from distributed import Client, LocalCluster
@@ -224,10 +224,10 @@ def _start_cluster(
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
                 security=True,
-                death_timeout=limits.start,
+                death_timeout=timeouts.start,
             )
             opened.enter_context(cluster)  # before a held interrupt comes through
-        return opened.enter_context(Client(cluster, timeout=limits.start))
+        return opened.enter_context(Client(cluster, timeout=timeouts.start))
     except Exception as error:  # of many types; their texts hold addresses and paths
         return type(error).__name__
 
@@ -296,9 +296,9 @@ def _enough(memory: str) -> int:
     """The bytes of a worker, in Dask's notation."""
     from dask.utils import parse_bytes
 
-    found = int(parse_bytes(memory))
-    if found >= MINIMUM_MEMORY:
-        return found
+    n_bytes = int(parse_bytes(memory))
+    if n_bytes >= MINIMUM_MEMORY:
+        return n_bytes
     raise JobError(
         f"run.memory_per_worker is {memory}: a worker needs {MINIMUM_MEMORY >> 20} MiB before it has read a row; "
         "give it some GiB, or leave the key out"
@@ -306,7 +306,7 @@ def _enough(memory: str) -> int:
 
 
 @contextlib.contextmanager
-def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> Iterator[Executor]:
+def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUTS) -> Iterator[Executor]:
     """An executor on the cluster at `address` (its TLS files come from Dask's configuration).
 
     Workers that a scheduler must fetch from a queue need longer than the
@@ -325,25 +325,25 @@ def remote_cluster(address: str, retries: int = 2, limits: Limits = _LIMITS) -> 
             raise EngineError(
                 f"no Dask scheduler answers at {address}; check the address, TLS settings and the network"
             )
-        wait = float(dask.config.get("anonpipe.worker-wait", limits.silence))
+        wait = float(dask.config.get("anonpipe.worker-wait", timeouts.silence))
         with client:
-            if (problem := _unequal(client, limits)) is not None:
+            if (problem := _unequal(client, timeouts)) is not None:
                 raise EngineError(problem)
-            yield _dask_executor(client, retries, replace(limits, silence=wait), package_versions())
+            yield _dask_executor(client, retries, replace(timeouts, silence=wait), package_versions())
 
 
-def _unequal(client: Any, limits: Limits) -> str | None:
+def _unequal(client: Any, timeouts: Timeouts) -> str | None:
     """What is wrong with the installations of the workers that are there; others tell theirs with their first task."""
     try:
-        told = client.sync(client._run, package_versions, on_error="return", callback_timeout=limits.silence)
+        answers = client.sync(client._run, package_versions, on_error="return", callback_timeout=timeouts.silence)
     except Exception:  # of many types
-        return f"the workers have not told their versions within {limits.silence:.0f} s; {_GO_ON}"
-    if lacking := sum(isinstance(found, BaseException) for found in told.values()):
-        return _LACKING.format(workers=_counted(lacking, len(told)))
-    others = [other for found in told.values() if (other := differences(package_versions(), found))]
+        return f"the workers have not told their versions within {timeouts.silence:.0f} s; {_GO_ON}"
+    if lacking := sum(isinstance(installed, BaseException) for installed in answers.values()):
+        return _LACKING.format(workers=_counted(lacking, len(answers)))
+    others = [other for installed in answers.values() if (other := differences(package_versions(), installed))]
     if not others:
         return None
-    return _OTHER_VERSIONS.format(workers=_counted(len(others), len(told)), other=sorted(others)[0])
+    return _OTHER_VERSIONS.format(workers=_counted(len(others), len(answers)), other=sorted(others)[0])
 
 
 def _counted(some: int, of: int) -> str:
@@ -379,7 +379,7 @@ _DASK_SETTINGS: dict[str, Any] = {
 }
 
 
-def _dask_executor(client: Any, retries: int, limits: Limits, versions: dict[str, str] | None = None) -> Executor:
+def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict[str, str] | None = None) -> Executor:
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
         if not tasks:
             return
@@ -387,7 +387,7 @@ def _dask_executor(client: Any, retries: int, limits: Limits, versions: dict[str
         guarded, keys = _Guarded(work, versions), [_opaque(task) for task in tasks]
         futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:
-            failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, limits)
+            failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, timeouts)
         except BaseException:
             _cancel(client, futures)
             raise
@@ -398,7 +398,7 @@ def _dask_executor(client: Any, retries: int, limits: Limits, versions: dict[str
     return run
 
 
-def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, limits: Limits) -> Failure | None:
+def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Timeouts) -> Failure | None:
     """Wait for all futures, in the order in which they finish; the first failure ends it.
 
     Nothing here waits for long: that is where Ctrl-C is heard, and where it
@@ -410,7 +410,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, limits: Limit
     finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future in tasks:
         future.add_done_callback(finished.put)
-    watch, left = _Watch(client, limits), len(tasks)
+    watch, left = _Heartbeats(client, timeouts), len(tasks)
     while left:
         interrupts.safe_point()
         problem = watch.look()
@@ -422,7 +422,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, limits: Limit
             continue
         task = tasks[future]
         try:
-            outcome = future.result(timeout=limits.look)
+            outcome = future.result(timeout=timeouts.look)
         except TimeoutError:  # who has the result is silent, or has died: then the task runs again
             future.add_done_callback(finished.put)
             continue
@@ -447,38 +447,40 @@ def _cancel(client: Any, futures: Sequence[Any]) -> None:
             client.cancel(futures)
 
 
-class _Watch:
+class _Heartbeats:
     """Looks whether anybody still works: a worker whose heartbeats reach the scheduler, whatever the clocks say."""
 
-    def __init__(self, client: Any, limits: Limits) -> None:
-        self.client, self.limits = client, limits
+    def __init__(self, client: Any, timeouts: Timeouts) -> None:
+        self.client, self.timeouts = client, timeouts
         self.beats: dict[str, float] = {}
         self.looked = self.alive = time.monotonic()
 
     def look(self) -> str | None:
         """What is wrong once no worker has given a sign of life for too long; asks the scheduler now and then."""
         now = time.monotonic()
-        if now - self.looked < self.limits.look:
+        if now - self.looked < self.timeouts.look:
             return None
         beats = self._ask()
         self.looked = time.monotonic()
         if beats is not None and any(self.beats.get(worker) != beat for worker, beat in beats.items()):
             self.alive = self.looked
         self.beats = self.beats if beats is None else beats
-        if self.looked - self.alive < self.limits.silence:
+        if self.looked - self.alive < self.timeouts.silence:
             return None
         if beats is None:
-            return f"the Dask scheduler has not answered for {self.limits.silence:.0f} s; {_GO_ON}"
+            return f"the Dask scheduler has not answered for {self.timeouts.silence:.0f} s; {_GO_ON}"
         silent = f"all {len(beats)} workers are silent" if beats else "no worker is left"
-        return f"{silent}, for {self.limits.silence:.0f} s now; {_GO_ON}"
+        return f"{silent}, for {self.timeouts.silence:.0f} s now; {_GO_ON}"
 
     def _ask(self) -> dict[str, float] | None:
         """When each worker was heard of last, by the scheduler's clock; None where it does not answer."""
         try:
-            told = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=self.limits.look)
+            identity = self.client.sync(
+                self.client.scheduler.identity, n_workers=-1, callback_timeout=self.timeouts.look
+            )
         except Exception:  # no answer in time, or no connection
             return None
-        return {address: worker["last_seen"] for address, worker in told["workers"].items()}
+        return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
 
 
 _POLL = 0.2

@@ -33,7 +33,7 @@ def _of(name: str) -> str:
         return "none"
 
 
-def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     """What another process has otherwise, in words; empty where it has the same.
 
     Examples
@@ -42,7 +42,7 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
     'numpy 2.1.3 (here 2.2.0)'
     """
     return ", ".join(
-        f"{name} {found.get(name, 'none')} (here {here})" for name, here in wanted.items() if found.get(name) != here
+        f"{name} {theirs.get(name, 'none')} (here {here})" for name, here in ours.items() if theirs.get(name) != here
     )
 
 

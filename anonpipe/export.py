@@ -28,7 +28,7 @@ from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
 from anonpipe.source import NULLS
-from anonpipe.storage.versions import Place
+from anonpipe.storage.versions import OutputPlace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,13 +54,15 @@ def check_target(target: Path) -> None:
         raise InputError(f"{target.parent} does not exist; create it first")
 
 
-def schema_of(where: Place, manifest: dict[str, Any]) -> pa.Schema:
+def schema_of(where: OutputPlace, manifest: dict[str, Any]) -> pa.Schema:
     """Schema of the released files, without metadata."""
     with where.filesystem.open(where.path(manifest["files"][0]["name"]), "rb") as handle:
         return pq.ParquetFile(handle).schema_arrow.remove_metadata()
 
 
-def batches(where: Place, manifest: dict[str, Any], names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def batches(
+    where: OutputPlace, manifest: dict[str, Any], names: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The released rows, of all columns or the named ones."""
     for entry in manifest["files"]:
         with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
@@ -70,7 +72,7 @@ def batches(where: Place, manifest: dict[str, Any], names: Sequence[str] | None 
 # --- A release as one CSV file ----------------------------------------------------------------------------------------
 
 
-def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported:
+def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
 
     Nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout become dates.
@@ -104,7 +106,7 @@ def export_csv(where: Place, manifest: dict[str, Any], target: Path) -> Exported
     raise OutputError(f"{target} cannot be written: {problem}; give another place")
 
 
-def _schema_of_csv(where: Place, manifest: dict[str, Any]) -> pa.Schema:
+def _schema_of_csv(where: OutputPlace, manifest: dict[str, Any]) -> pa.Schema:
     plainly = pa.schema([(field.name, plain_type(field.type)) for field in schema_of(where, manifest)])
     days = {field.name for field in plainly if pa.types.is_timestamp(field.type) and field.type.tz is None}
     for batch in batches(where, manifest, sorted(days)) if days else ():
@@ -126,7 +128,7 @@ def _like_null(values: pa.Array) -> bool:
 # --- A release as Parquet in folders of columns that are released unchanged -------------------------------------------
 
 
-def export_folders(where: Place, manifest: dict[str, Any], target: Path, by: Sequence[str]) -> Exported:
+def export_folders(where: OutputPlace, manifest: dict[str, Any], target: Path, by: Sequence[str]) -> Exported:
     """Write a checked release as Parquet in folders `key=value`, whole or not at all."""
     check_target(target)
     _check_keys(manifest, by)
@@ -186,7 +188,7 @@ def _with_plain(batch: pa.RecordBatch, by: Sequence[str], schema: pa.Schema) -> 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _sizes(where: Place, manifest: dict[str, Any], by: Sequence[str]) -> Counter[tuple[Any, ...]]:
+def _sizes(where: OutputPlace, manifest: dict[str, Any], by: Sequence[str]) -> Counter[tuple[Any, ...]]:
     """Records of each combination of the keys."""
     sizes: Counter[tuple[Any, ...]] = Counter()
     for batch in batches(where, manifest, by):
@@ -208,7 +210,7 @@ _SMALL = 2**31 - 101  # largest integer of Stata's type long
 Codes = dict[str, float | str]
 
 
-def export_labelled(where: Place, manifest: dict[str, Any], target: Path) -> Exported:
+def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Exported:
     """Write all rows of a checked release as one file of Stata or SPSS, whole or not at all.
 
     Labelled values are written as codes with labels, and columns keep their labels. Timestamps at midnight

@@ -139,9 +139,11 @@ def system_code(error: BaseException) -> int | None:
     """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
     link: BaseException | None = error
     while link is not None:
-        told = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
+        number = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)
         kind = next((code for kind, code in _KINDS.items() if isinstance(link, kind)), None)
-        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (int(told[1]) if told else kind)
+        code = (getattr(link, "errno", None) if isinstance(link, OSError) else None) or (
+            int(number[1]) if number else kind
+        )
         if code:
             return int(code)
         link = link.__cause__ or link.__context__

@@ -18,12 +18,12 @@ from types import FrameType
 
 
 @dataclass
-class _Watch:
+class _Interrupts:
     heard: int = 0
     held: bool = False
 
 
-_watch: _Watch | None = None  # signals and their handlers belong to the process
+_watch: _Interrupts | None = None  # signals and their handlers belong to the process
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def stoppable() -> Iterator[None]:
     if _watch is not None or not _usual():
         yield
         return
-    with _watching(_Watch()):
+    with _watching(_Interrupts()):
         yield
 
 
@@ -49,7 +49,7 @@ def held() -> Iterator[None]:
     elif not _usual():
         yield
     else:
-        with _watching(_Watch(held=True)):
+        with _watching(_Interrupts(held=True)):
             yield
 
 
@@ -70,7 +70,7 @@ def _usual() -> bool:
 
 
 @contextlib.contextmanager
-def _watching(watch: _Watch) -> Iterator[None]:
+def _watching(watch: _Interrupts) -> Iterator[None]:
     global _watch
     before, _watch = signal.signal(signal.SIGINT, _remember), watch
     try:

@@ -68,13 +68,13 @@ def secret_withheld() -> Iterator[None]:
     32
     """
     names = (SECRET_VARIABLE, SECRET_FILE_VARIABLE)
-    found = {name: os.environ.pop(name) for name in names if name in os.environ}
-    _WITHHELD.update(found)
+    values = {name: os.environ.pop(name) for name in names if name in os.environ}
+    _WITHHELD.update(values)
     try:
         yield
     finally:
-        os.environ.update(found)
-        for name in found:
+        os.environ.update(values)
+        for name in values:
             _WITHHELD.pop(name, None)
 
 

@@ -29,19 +29,19 @@ from anonpipe.rng import trial_secret
 ROWS = 6_000
 
 
-def warm(told: Callable[[str], None] = lambda _: None, only: Collection[str] | None = None) -> Path:
+def warm(on_name: Callable[[str], None] = lambda _: None, only: Collection[str] | None = None) -> Path:
     """Compile what is not compiled yet."""
     place = compiled.lasting()
     if place is None:
         raise OutputError("no private folder for compiled code can be written; set NUMBA_CACHE_DIR to one")
     for name in METHODS:
         if only is None or name in only:
-            told(name)
+            on_name(name)
             _group(name)
     with tempfile.TemporaryDirectory(prefix="anonpipe-warm-") as folder, trial_secret(secrets.token_bytes(32)):
         for name, job in _jobs(Path(folder)):
             if only is None or name in only:
-                told(name)
+                on_name(name)
                 assess_only(job)
     return place
 
@@ -66,10 +66,10 @@ def _jobs(folder: Path) -> Iterator[tuple[str, Job]]:
     plain |= {"run": {"staging": str(folder / "staging")}, "partition": {"rows": 1_000}}  # so that strata are cut
     quiet = {"measure": {"utility": False, "risk": False}}
     classed = {**plain["columns"], "stage": plain["columns"]["stage"] | {"role": "sensitive"}}
-    asked = {"l_diversity": 2, "t_closeness": 0.5}
-    known = [{"name": "neighbour", "knows": ["age", "sex"]}]
-    yield "measures", parse_job(plain | {"measure": {"hold_out": 0.1, "scenarios": known}})
-    yield "classes", parse_job(plain | {"columns": classed, "sensitive": asked})
+    conditions = {"l_diversity": 2, "t_closeness": 0.5}
+    scenarios = [{"name": "neighbour", "knows": ["age", "sex"]}]
+    yield "measures", parse_job(plain | {"measure": {"hold_out": 0.1, "scenarios": scenarios}})
+    yield "classes", parse_job(plain | {"columns": classed, "sensitive": conditions})
     for rule in ("most_probable", "sampled", "histogram", "probabilities"):
         yield rule, parse_job(plain | quiet | {"decode": {"categories": rule}})
     for name in in_jobs(SYNTHESIZERS):

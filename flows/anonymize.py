@@ -53,13 +53,13 @@ from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job.model import Job, load_job, parse_setting
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.run import Outcome, Run
+from anonpipe.pipeline.run import Run, RunOutcome
 from anonpipe.progress import Progress, logged
 from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.storage import release
 from anonpipe.verify import words
 from anonpipe.verify.check import Check
-from anonpipe.verify.check import Outcome as CheckOutcome
+from anonpipe.verify.check import RunOutcome as CheckOutcome
 from anonpipe.verify.verdict import Verdict
 
 from .parameters import JobParameter
@@ -192,7 +192,7 @@ def _row(check: Check) -> dict[str, str]:
     }
 
 
-def _pruned(outcome: Outcome, job: Job, keep: int) -> Outcome:
+def _pruned(outcome: RunOutcome, job: Job, keep: int) -> RunOutcome:
     """The outcome after old versions are deleted; the release is out, so that what fails is a warning."""
     problem = None
     try:
@@ -283,7 +283,7 @@ def _list(texts: Iterable[str]) -> list[str]:
     return [f"- {_text(text)}" for text in texts]
 
 
-def in_words(outcome: Outcome) -> str:
+def in_words(outcome: RunOutcome) -> str:
     """The outcome of a run as Markdown."""
     checks = outcome.verdict.lines
     passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)

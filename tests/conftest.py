@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anonpipe.storage import release
-from anonpipe.storage.versions import Place
+from anonpipe.storage.versions import OutputPlace
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(params=["local", "memory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Place]:
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, OutputPlace]:
     """An output folder, on disk and on an object store: its URL, and as it is opened."""
     url = str(tmp_path / "out") if request.param == "local" else f"memory://{tmp_path.name}/out"
     found = release.place(url)

@@ -18,7 +18,7 @@ from anonpipe import cli, display
 from anonpipe.compare import _study
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.run import Outcome, execute
+from anonpipe.pipeline.run import RunOutcome, execute
 from anonpipe.storage import release
 
 CANARY = "canary83741"
@@ -102,7 +102,7 @@ def job(folder: Path, data: pa.Table | str, columns: dict[str, Any] | None = Non
     return parse_job(content(folder, path, columns, **changes))
 
 
-def run(job: Job, resume: bool = False) -> Outcome:
+def run(job: Job, resume: bool = False) -> RunOutcome:
     """Run a job here, without a cluster."""
     return execute(job, resume, cluster=False)
 

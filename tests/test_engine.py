@@ -184,11 +184,11 @@ def test_an_interrupt_in_a_garbage_collection_is_not_lost(tmp_path):
 
 def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
     settings = {"distributed.comm.require-encryption": None, "anonpipe.worker-wait": 0.5}
-    limits = engine.Limits(look=0.1)
+    timeouts = engine.Timeouts(look=0.1)
     with (
         dask.config.set(settings),
         LocalCluster(n_workers=0, processes=False, dashboard_address=None) as given,
-        engine.remote_cluster(given.scheduler_address, limits=limits) as executor,
+        engine.remote_cluster(given.scheduler_address, timeouts=timeouts) as executor,
         pytest.raises(EngineError, match=r"no worker is left, for 0 s now; .* --resume"),
     ):
         executor(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
@@ -199,7 +199,7 @@ def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, mon
     others = _workers()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    with engine.local_cluster(2, "1GiB", tmp_path / "dask", limits=engine.Limits(silence=2, look=0.2)) as executor:
+    with engine.local_cluster(2, "1GiB", tmp_path / "dask", timeouts=engine.Timeouts(silence=2, look=0.2)) as executor:
         mine, told = _workers() - others, []
 
         def stop(result):
@@ -301,7 +301,7 @@ class Scheduler:
 def test_signs_of_life(told, words, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(engine.time, "monotonic", lambda: now[0])
-    watch = engine._Watch(Scheduler(*told), engine.Limits(silence=20, look=10))
+    watch = engine._Heartbeats(Scheduler(*told), engine.Timeouts(silence=20, look=10))
     problems = []
     for now[0] in (10.0, 20.0, 30.0):
         problems.append(watch.look())
@@ -358,9 +358,9 @@ def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
 def test_few_files_for_many_workers_are_refused_before_any_is_started(monkeypatch, tmp_path):
     """Dask hung with 52 and printed its own tracebacks with 44."""
     given = []
-    monkeypatch.setattr(engine.resource, "setrlimit", lambda _, limits: given.append(limits))
-    for limits, wanted in [((44, 44), None), ((44, 4096), [(64, 4096)]), ((44, -1), [(64, -1)]), ((1024, 1024), [])]:
-        monkeypatch.setattr(engine.resource, "getrlimit", lambda _, limits=limits: limits)
+    monkeypatch.setattr(engine.resource, "setrlimit", lambda _, timeouts: given.append(timeouts))
+    for timeouts, wanted in [((44, 44), None), ((44, 4096), [(64, 4096)]), ((44, -1), [(64, -1)]), ((1024, 1024), [])]:
+        monkeypatch.setattr(engine.resource, "getrlimit", lambda _, timeouts=timeouts: timeouts)
         given.clear()
         if wanted is None:
             with pytest.raises(JobError, match="ulimit -n 64"), engine.local_cluster(2, "1GiB", tmp_path / "dask"):

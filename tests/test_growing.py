@@ -16,7 +16,7 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.encoding.unit_sums import UnitTracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.cut import Cut, Partition, withhold
+from anonpipe.pipeline.cut import Cut, RowPartition, withhold
 from anonpipe.pipeline.resolve import counted_units
 from anonpipe.pipeline.run import assess_only
 from anonpipe.rng import keyed
@@ -185,7 +185,7 @@ def test_rounded_counts_are_unbiased_rise_with_the_count_and_have_one_answer():
 
 
 def test_withheld_records_round_every_stratum():
-    parts = tuple(Partition(stratum, (at,), rows) for at, (stratum, rows) in enumerate([(0, 61), (1, 40), (1, 33)]))
+    parts = tuple(RowPartition(stratum, (at,), rows) for at, (stratum, rows) in enumerate([(0, 61), (1, 40), (1, 33)]))
     cut = withhold(Cut(parts, (), 1), Rounding(5, b"k" * 16), np.random.default_rng(0))
     left = [each.rows - each.withheld for each in cut.partitions]
     assert left[0] % 5 == (left[1] + left[2]) % 5 == 0 and cut.released == sum(left)
@@ -202,7 +202,7 @@ def test_gates_are_wider_by_what_rounding_and_withholding_do_and_by_no_multiple_
         counts = rng.multinomial(rows, shares, size=2)
         made = [rounding.counts(each, f"stage {at}", names) for at, each in enumerate(counts)]
         differ = np.abs(np.sum(made - counts, axis=0))
-        cut = withhold(Cut((Partition(0, (0,), rows), Partition(1, (1,), rows)), (), 1), rounding, rng)
+        cut = withhold(Cut((RowPartition(0, (0,), rows), RowPartition(1, (1,), rows)), (), 1), rounding, rng)
         gone = sum(part.withheld for part in cut.partitions)
         moved = {
             "share": differ.max() / (2 * rows),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.cut import Cut, Partition, cut_rows, leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.pipeline.cut import Cut, RowPartition, cut_rows, leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.storage.records import from_bytes, to_bytes
 
 JOB = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "continuous"}}})
@@ -26,7 +26,7 @@ def test_every_row_is_in_one_partition_in_source_order(chunk_leaf_rows, strata):
         assert {strata[leaf] for leaf in partition.leaves} == {partition.stratum}
         whole = sum(sum(u[leaf] for u in chunk_leaf_rows) for leaf, s in enumerate(strata) if s == partition.stratum)
         assert partition.rows >= min(JOB.k, whole)
-    assert from_bytes(to_bytes(plan), [Cut, Partition]) == plan
+    assert from_bytes(to_bytes(plan), [Cut, RowPartition]) == plan
 
 
 def test_wide_tables_get_smaller_partitions():

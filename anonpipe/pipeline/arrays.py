@@ -17,7 +17,7 @@ from anonpipe.methods import masking
 from anonpipe.methods.executor import Place
 from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.pipeline.context import Fitted, Work
-from anonpipe.pipeline.cut import Cut, Scope
+from anonpipe.pipeline.cut import Cut, PartitionScope
 from anonpipe.pipeline.procedure import group_steps
 from anonpipe.rng import generator, keyed
 from anonpipe.source import Source
@@ -161,12 +161,14 @@ def read_channels(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int
     return _whole(channel_array(work, fitted, cut, name, channels).read(index, 0, cut.partitions[index].rows))
 
 
-def of_scope(staged: StagedArray, cut: Cut, scope: Scope) -> tuple[StagedArray, list[int]]:
+def of_scope(staged: StagedArray, cut: Cut, scope: PartitionScope) -> tuple[StagedArray, list[int]]:
     """The regions of a staged array that belong to a scope, and their lengths."""
     return replace(staged, starts=staged.starts[scope.inside]), cut.lengths[scope.inside]
 
 
-def read_column(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int, place: int, scope: Scope) -> FloatArray:
+def read_column(
+    work: Work, fitted: Fitted, cut: Cut, name: str, channels: int, place: int, scope: PartitionScope
+) -> FloatArray:
     """One channel of all rows of a scope, shape (n_rows,)."""
     if not work.staging.has(f"{FOLDER}/{name}"):
         raise DamagedError(_GONE)
@@ -194,12 +196,12 @@ def load_record(work: Work, file: str, kinds: tuple[type, ...] = RECORDS) -> Any
     return work.staging.read_record(file, *kinds)
 
 
-def params_file(name: str, scope: Scope) -> str:
+def params_file(name: str, scope: PartitionScope) -> str:
     """Where what a step learnt of a scope lies."""
     return f"{FOLDER}/params-{name}-{scope.number}.npz"
 
 
-def load_params(work: Work, name: str | None, scope: Scope) -> Any:
+def load_params(work: Work, name: str | None, scope: PartitionScope) -> Any:
     """What a step learnt of a scope; None for nothing. Nobody may change it: the next task of a worker sees it, too."""
     return None if name is None else _loaded(work.staging, params_file(name, scope))
 
@@ -215,22 +217,22 @@ def statistic_file(stage: str, index: int) -> str:
     return f"{FOLDER}/{stage}-{index}.npz"
 
 
-def scopes_of(fitted: Fitted, cut: Cut) -> list[Scope]:
+def scopes_of(fitted: Fitted, cut: Cut) -> list[PartitionScope]:
     """The scopes of the run's method: the whole table, or each stratum."""
     return cut.scopes(fitted.procedure.by_stratum)
 
 
-def scope_of(fitted: Fitted, cut: Cut, index: int) -> Scope:
+def scope_of(fitted: Fitted, cut: Cut, index: int) -> PartitionScope:
     """The scope of a partition."""
     return next(scope for scope in scopes_of(fitted, cut) if scope.first <= index < scope.stop)
 
 
-def scope_key(work: Work, scope: Scope) -> bytes:
+def scope_key(work: Work, scope: PartitionScope) -> bytes:
     """The key of a scope's draws, which are those of `run_steps` with it; the run's where there is one scope."""
     return work.key if scope.stratum is None else keyed(work.key, "stratum", str(scope.stratum))
 
 
-def place_of(work: Work, fitted: Fitted, cut: Cut, scope: Scope, index: int) -> Place:
+def place_of(work: Work, fitted: Fitted, cut: Cut, scope: PartitionScope, index: int) -> Place:
     """A partition as a part of its scope."""
     key, number = scope_key(work, scope), index - scope.first
     return Place(

@@ -28,7 +28,7 @@ from anonpipe.encoding.units import UnitColumn
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
-from anonpipe.pipeline.cut import Cut, Partition
+from anonpipe.pipeline.cut import Cut, RowPartition
 from anonpipe.pipeline.procedure import by_groups, by_mask
 from anonpipe.pipeline.procedure.record import Encoders, Procedure
 from anonpipe.rng import generator, keyed
@@ -113,7 +113,7 @@ class Context:
     @cached_property
     def cut(self) -> Cut:
         """How the rows are cut; known once they are routed."""
-        cut: Cut = self.work.staging.read_record("plan.npz", Cut, Partition)
+        cut: Cut = self.work.staging.read_record("plan.npz", Cut, RowPartition)
         return cut
 
     @cached_property
@@ -184,9 +184,9 @@ class Fitted:
         """The columns that are carried by normal scores; None for none."""
         if not self.scan.scored:
             return None
-        told = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
+        least_text = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
         thin = None if self.rounding is None else self.rounding.thinned
-        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, told, thin)
+        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, least_text, thin)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:
@@ -240,7 +240,7 @@ class Fitted:
         intervals = self.procedure.decoder.intervals
         owners = {field.name: field.name for field in self.worked_schema}
         if self.probabilities is not None:
-            owners |= {name: str(told["column"]) for name, told in self.probabilities.described().items()}
+            owners |= {name: str(info["column"]) for name, info in self.probabilities.described().items()}
         ends = {} if intervals is None else intervals.owners
         owners |= ends
         place = {name: at for at, name in enumerate(self.input.names)}

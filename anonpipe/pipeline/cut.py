@@ -34,7 +34,7 @@ def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Partition:
+class RowPartition:
     """One partition: neighbouring leaves of one stratum, its number of records, and how many made ones go nowhere."""
 
     stratum: int
@@ -44,7 +44,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Scope:
+class PartitionScope:
     """Partitions that are masked as one table; they stand together."""
 
     number: int  # Of the scope
@@ -63,7 +63,7 @@ class Scope:
 class Cut:
     """How the work of one run is cut; leaves are numbered through all strata."""
 
-    partitions: tuple[Partition, ...]  # The partitions, those of a stratum together
+    partitions: tuple[RowPartition, ...]  # The partitions, those of a stratum together
     chunk_leaf_rows: tuple[tuple[int, ...], ...]  # Records of each chunk of the input in each leaf
     files: int  # How many output files there are
 
@@ -86,25 +86,27 @@ class Cut:
         """Rows of the partitions before this one: the number of its first row in the whole table."""
         return sum(self.lengths[:partition])
 
-    def scopes(self, by_stratum: bool) -> list[Scope]:
+    def scopes(self, by_stratum: bool) -> list[PartitionScope]:
         """The whole table as one scope, or each stratum as its own where there are several."""
         strata = [partition.stratum for partition in self.partitions]
         if not by_stratum or len(set(strata)) == 1:
-            return [Scope(0, 0, len(strata))]
+            return [PartitionScope(0, 0, len(strata))]
         firsts = [at for at, stratum in enumerate(strata) if at == 0 or strata[at - 1] != stratum]
         ends = [*firsts[1:], len(strata)]
-        return [Scope(at, low, high, strata[low]) for at, (low, high) in enumerate(zip(firsts, ends, strict=True))]
+        return [
+            PartitionScope(at, low, high, strata[low]) for at, (low, high) in enumerate(zip(firsts, ends, strict=True))
+        ]
 
     def pieces(self, partition: int) -> list[tuple[int, int, int]]:
         """Where a partition's rows lie: (chunk, begin, end), in source order."""
         first, last = self.partitions[partition].leaves[0], self.partitions[partition].leaves[-1]
-        found = []
+        ranges = []
         for chunk, counts in enumerate(self.chunk_leaf_rows):
             begin = sum(counts[:first])
             end = begin + sum(counts[first : last + 1])
             if end > begin:
-                found.append((chunk, begin, end))
-        return found
+                ranges.append((chunk, begin, end))
+        return ranges
 
 
 def cut_rows(
@@ -117,13 +119,13 @@ def cut_rows(
         return held < job.k
 
     leaf_rows = [sum(chunk[leaf] for chunk in chunk_leaf_rows) for leaf in range(len(leaf_stratum))]
-    partitions: list[Partition] = []
+    partitions: list[RowPartition] = []
     for leaf, (stratum, rows) in enumerate(zip(leaf_stratum, leaf_rows, strict=True)):
         previous = partitions[-1] if partitions and partitions[-1].stratum == stratum else None
         if previous and (few((leaf,), rows) or few(previous.leaves, previous.rows)):
-            partitions[-1] = Partition(stratum, (*previous.leaves, leaf), previous.rows + rows)
+            partitions[-1] = RowPartition(stratum, (*previous.leaves, leaf), previous.rows + rows)
         else:
-            partitions.append(Partition(stratum, (leaf,), rows))
+            partitions.append(RowPartition(stratum, (leaf,), rows))
     total = sum(leaf_rows)
     files = max(1, round(total / job.release.file_rows))
     return Cut(tuple(partitions), tuple(tuple(chunk) for chunk in chunk_leaf_rows), files)

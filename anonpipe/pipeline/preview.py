@@ -93,13 +93,13 @@ class Preview:
             f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
-            *(_wrapped("scenario", _scenario_line(each)) for each in self.scenarios),
+            *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
             *(
-                _wrapped("scenario", f"{each.name}: who knows {', '.join(each.described)}: told by the run")
-                for each in job.measure.scenarios
-                if each.within
+                _wrapped("scenario", f"{section.name}: who knows {', '.join(section.described)}: told by the run")
+                for section in job.measure.scenarios
+                if section.within
             ),
-            *(_wrapped("analysis", f"{each.name}: {options_text(each.limits)}") for each in job.analyses),
+            *(_wrapped("analysis", f"{section.name}: {options_text(section.limits)}") for section in job.analyses),
             *self.warning_lines(),
         ]
 
@@ -114,7 +114,7 @@ class Preview:
             "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
-            "scenarios": [one.to_dict() for each in self.scenarios for one in each.measurements()],
+            "scenarios": [measurement.to_dict() for risk in self.scenarios for measurement in risk.measurements()],
             "exit_code": self.exit_code,
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
@@ -141,15 +141,15 @@ def _column_line(job: Job, name: str) -> str:
 
 def _scenario_line(risk: ScenarioRisk) -> str:
     """The original's figures, in one sentence."""
-    found = [
+    figures = [
         f"single {risk.uniques:.1%}",
         f"in classes of fewer than 3 {risk.below_3:.1%}, of fewer than {risk.k} {risk.below_k:.1%}",
         f"prosecutor risk at most {1 / risk.smallest:.3g}, mean {risk.average:.3g}",
     ]
     if risk.journalist is not None:
         highest, mean, single = risk.journalist
-        found += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
-    return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(found)}"
+        figures += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
+    return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(figures)}"
 
 
 def _gates_text(job: Job) -> str:
@@ -201,9 +201,9 @@ def preview(job: Job) -> Preview:
     ranked = cells + fitted.features.width + 2 if fitted.scores is not None else 0
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
-    kept = sum(strata.rows)
+    n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_untold_strata(fitted, source.rows)]
-    found = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
+    overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
     return Preview(
         job=job,
         source=source,
@@ -212,14 +212,14 @@ def preview(job: Job) -> Preview:
         width=width,
         rows=min(rows, max(strata.rows)),
         partitions=partitions,
-        files=max(1, round(kept / job.release.file_rows)),
+        files=max(1, round(n_rows / job.release.file_rows)),
         workers=workers,
         staging_bytes=8
-        * kept
+        * n_rows
         * (len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
         + source.bytes,
         peak_bytes=predicted_peak_bytes(
-            min(rows, max(strata.rows)), width, cells, workers, job, kept if method.by_column else 0
+            min(rows, max(strata.rows)), width, cells, workers, job, n_rows if method.by_column else 0
         ),
         warnings=(
             *job.warnings(),
@@ -227,29 +227,29 @@ def preview(job: Job) -> Preview:
             *resolved.warnings,
             *failing,
             *map(_unmet, scanned.unmet),
-            *_repeats(job, found),
+            *_repeats(job, overlaps),
         ),
         methods=method.lines,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
-        exit_code=_exit_code(job, found, failing),
+        exit_code=_exit_code(job, overlaps, failing),
     )
 
 
-def _exit_code(job: Job, found: Overlaps, failing: Sequence[str]) -> int:
+def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:
     """What the run would end with: it looks for earlier releases before it works, and at the gates at its end."""
-    if found.problems and job.repeat.allow is None:
-        return refusal_error(found).exit_code
+    if overlaps.problems and job.repeat.allow is None:
+        return refusal_error(overlaps).exit_code
     return GateError.exit_code if failing else 0
 
 
 def _too_rare(fitted: Fitted) -> list[str]:
     """What the gate on local suppression will say, which is known from the scan."""
-    found, limit = fitted.suppression, fitted.job.gates.of_every_run["local_suppression_rate"]
-    if found.largest_share <= limit:
+    suppression, limit = fitted.suppression, fitted.job.gates.of_every_run["local_suppression_rate"]
+    if suppression.largest_share <= limit:
         return []
     return [
-        f"the run will be refused: {found.largest_share:.1%} of the records have a category of column "
-        f"{found.largest_in!r} that fewer than k={fitted.job.k} of their stratum have, and "
+        f"the run will be refused: {suppression.largest_share:.1%} of the records have a category of column "
+        f"{suppression.largest_in!r} that fewer than k={fitted.job.k} of their stratum have, and "
         f"gates.local_suppression_rate is {limit:g}; {kind_of('local_suppression_rate').remedy}"
     ]
 
@@ -265,18 +265,18 @@ def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
             return []
         return [f"{refused} cannot be measured where units have several rows and none are set aside: {_NO_HELD}"]
     members = wanted_queries(job, sum(fitted.strata.rows))
-    controls, found = held if held >= FEWEST_HELD else members, []
+    controls, warnings = held if held >= FEWEST_HELD else members, []
     for name in job.strata.by:
         counts = fitted.scan.code_counts(name)
         other = 1.0 - counts.max() / max(1, counts.sum())
         shown = least_shown(other, members, controls)
         if shown > limit:
-            found.append(
+            warnings.append(
                 f"{refused} is {limit:g}, and so few records have another value of {name!r} than most, {other:.2g} of "
                 f"all, that of {members:,} who are looked for the interval's upper end is about {shown:.2g} even where "
                 f"nothing is given away: {_FEW_OTHERS}"
             )
-    return found
+    return warnings
 
 
 _NO_HELD = "give measure.hold_out, such as 0.05, or set no such gate"
@@ -286,12 +286,12 @@ _FEW_OTHERS = (
 )
 
 
-def _repeats(job: Job, found: Overlaps) -> list[str]:
+def _repeats(job: Job, overlaps: Overlaps) -> list[str]:
     """What the release logs say of a run."""
-    problems = list(found.problems)
+    problems = list(overlaps.problems)
     if problems and job.repeat.allow is None:
         problems = [*(f"the run will be refused: {problem}" for problem in problems), REMEDY]
-    return [*found.warnings, *problems]
+    return [*overlaps.warnings, *problems]
 
 
 @dataclass(frozen=True)
@@ -333,16 +333,16 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 pairs.add(joined(batch, [str(job.unit_column), *job.strata.by]))
             tracer.add(batch)
             begin = first_row - unit.first_row
-            own = units_in(job, key, batch)
+            units = units_in(job, key, batch)
             kept = None if held is None else ~held[begin : begin + batch.num_rows]
-            if share and job.unit_declared and own is not None:
-                kept = ~held_of_units(key, share, own)
+            if share and job.unit_declared and units is not None:
+                kept = ~held_of_units(key, share, units)
             if changed is not None:
                 changed.add(batch, kept)
             for parts, each in zip(classes, job.measure.scenarios, strict=True):
                 if not each.within:
-                    parts.append(_classes(job, batch.select(each.knows), kept, own, key, source.rows))
-            by, enough = job.strata.by, None if own is None else (own, job.k)
+                    parts.append(_classes(job, batch.select(each.knows), kept, units, key, source.rows))
+            by, enough = job.strata.by, None if units is None else (units, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
             merged = merge_scans([scan] if merged is None else [merged, scan])
             unmet = [each for each in unmet if not _met(job, each, batch)]
@@ -419,15 +419,15 @@ def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFram
     """Columns of the input; texts with declared levels of kind ordinal in their order."""
     import pandas as pd
 
-    found = {}
+    columns = {}
     for name in names:
         values, column = batch.column(name).to_pandas(date_as_object=False), job.columns[name]
         if isinstance(values.dtype, pd.CategoricalDtype):
             values = values.astype(object)
         if column.kind is Kind.ORDINAL and column.levels and pa.types.is_string(plain_type(batch.column(name).type)):
             values = pd.Series(pd.Categorical(values, categories=list(map(str, column.levels)), ordered=True))
-        found[name] = values
-    return pd.DataFrame(found)
+        columns[name] = values
+    return pd.DataFrame(columns)
 
 
 def _unmet(unmet: _Condition) -> str:

@@ -81,8 +81,8 @@ def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
             f"repeat.growing rounds counts of rows, and column {unit.name!r} names units of up to {unit.most:,} rows, "
             "which rounding does not hide: make one row of each"
         )
-    own = [stratum for stratum in strata.stratum if stratum >= 0]
-    if strata.dropped or len(set(own)) < len(own):
+    strata_in_use = [stratum for stratum in strata.stratum if stratum >= 0]
+    if strata.dropped or len(set(strata_in_use)) < len(strata_in_use):
         raise InputError(
             "repeat.growing counts the persons who changed in each combination of the strata columns, and some of "
             "these share a stratum or are dropped (strata.small, strata.use_event): coarsen the columns in the input "
@@ -163,10 +163,10 @@ def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
 
 def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | None], runs: Sequence[Path]) -> None:
     """Refuse units that cannot stay whole."""
-    told = [each for each in counted if each is not None]
-    if unit is None or not told:
+    results = [result for result in counted if result is not None]
+    if unit is None or not results:
         return
-    several = count_repeats(told, runs).distinct - unit.distinct
+    several = count_repeats(results, runs).distinct - unit.distinct
     if several:
         raise InputError(
             f"cluster.units: whole keeps all rows of a unit in one group, and groups lie inside strata: up to "
@@ -175,10 +175,12 @@ def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | N
         )
 
 
-def unit_of(job: Job, found: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
+def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
     """What k counts, of what was counted of each column that names persons, and warnings."""
-    warnings = check_repeats(found, job.k, job.rows_per_unit, job.unit_column)
-    unit = next((UnitColumn.of(one) for one in found if one.name == job.unit_column and one.repeated), None)
+    warnings = check_repeats(identifiers, job.k, job.rows_per_unit, job.unit_column)
+    unit = next(
+        (UnitColumn.of(column) for column in identifiers if column.name == job.unit_column and column.repeated), None
+    )
     if unit is not None and job.measure.held_out and not job.unit_declared:
         raise InputError(
             f"column {unit.name!r} repeats, and measure.hold_out has to set aside all rows of a person together, which "
@@ -196,8 +198,8 @@ def trace_of(work: Work) -> Trace:
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
-    told = work.source.rows, tuple(work.job.released), sketches
-    return Trace(digest, digest_of_job, *told, counted_units(work.job, sums))
+    table = work.source.rows, tuple(work.job.released), sketches
+    return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
 
 
 def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
@@ -222,12 +224,12 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
     """
     if job.mask is None or not job.masks_strata or not job.strata.by or job.strata.small == "error":
         return None
-    every = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
+    unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
     return by_mask.needed(
         MASKERS[job.mask.method],
-        every.encoders.told(job.k, scanned.rows),
+        unsuppressed.encoders.describe_features(job.k, scanned.rows),
         job.gates.of_every_run["covariance"],
-        every.encoders.kept,
+        unsuppressed.encoders.dimension,
         job.limits["membership_auc"],
     )
 
@@ -255,15 +257,15 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
         return []
     counts = scanned.combination_counts(encoder, job.strata.by)
     merged = int(counts[np.asarray(strata.recoded) != np.arange(len(counts))].sum())
-    whose, found = ", ".join(map(repr, job.strata.by)), []
+    columns, warnings = ", ".join(map(repr, job.strata.by)), []
     if merged:
-        found.append(
+        warnings.append(
             f"strata.small is merge: {merged:,} records of strata under {strata.least} take the values of larger "
-            f"strata in {whose}, which is otherwise released unchanged"
+            f"strata in {columns}, which is otherwise released unchanged"
         )
     if strata.dropped:
-        found.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
-    return found
+        warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
+    return warnings
 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
@@ -294,12 +296,12 @@ MOST_MOVED = 0.1
 def unpreserved_moments(fitted: Fitted) -> list[str]:
     """Columns that lose much of their mean or standard deviation, or extremes, and by what; names, no value."""
     scored = () if fitted.scores is None else fitted.scores.columns
-    lost = {each.name: _lost(fitted, each) for each in scored}
-    found = [*_extremes(fitted)]
-    for what, (told, most) in _LOST.items():
-        if names := [name for name, each in lost.items() if what in each]:
-            found.append(f"{_named(names, most)}: {told}")
-    return [*found, *_drawn_in([each for each in scored if each.apart and "drawn" not in lost[each.name]])]
+    lost = {column.name: _lost(fitted, column) for column in scored}
+    warnings = [*_extremes(fitted)]
+    for what, (text, most) in _LOST.items():
+        if names := [name for name, column in lost.items() if what in column]:
+            warnings.append(f"{_named(names, most)}: {text}")
+    return [*warnings, *_drawn_in([column for column in scored if column.apart and "drawn" not in lost[column.name]])]
 
 
 # Columns that one line names where each of many has the same: wide tables of ordinary long tails have dozens
@@ -344,12 +346,12 @@ def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
     """Few that stand far from all others, though their share of the mean is small."""
     if not columns:
         return
-    most = max(each.apart for each in columns)
+    most = max(column.apart for column in columns)
     records, are = ("1 record stands", "is") if most == 1 else (f"{most:,} records stand", "are")
-    up_to = "up to " if len({each.apart for each in columns}) > 1 else ""
+    up_to = "up to " if len({column.apart for column in columns}) > 1 else ""
     yield (
-        f"{_named([each.name for each in columns])}: {up_to}{records} further from all others than these are wide, and "
-        f'{are} released among them, as so few would be given away; if that value is a code for "unknown", make it a '
+        f"{_named([column.name for column in columns])}: {up_to}{records} further from all others than these are wide, "
+        f'and {are} released among them, as so few would be given away; if that value is a code for "unknown", make it a '
         "null in the input"
     )
 
@@ -366,10 +368,10 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
                 f"would give them away; {lost} mean, sum and variance are those without: tell the recipients, or keep "
                 "them by extremes: keep"
             )
-    if kept := extremes_kept(fitted.job.columns):
+    if unbounded := extremes_kept(fitted.job.columns):
         yield (
-            f"{_named(kept)}: extremes: keep, so that values {few} that stand apart, and sums of them, may be given "
-            "away by the means of their groups"
+            f"{_named(unbounded)}: extremes: keep, so that values {few} that stand apart, and sums of them, may be "
+            "given away by the means of their groups"
         )
 
 
@@ -382,8 +384,8 @@ def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
     """What takes a scored column's mean (extremes drawn in, bounds), or its standard deviation alone."""
     spread, original = column.released_moments[1], fitted.scan.columns[column.name].sd
     drawn, clipped = (abs(moved) > MOST_MOVED * spread for moved in column.moved)
-    found = {what for what, much in (("drawn", drawn), ("clipped", clipped)) if much}
-    return found or ({"spread"} if abs(spread - original) > MOST_MOVED * original else set())
+    reasons = {what for what, much in (("drawn", drawn), ("clipped", clipped)) if much}
+    return reasons or ({"spread"} if abs(spread - original) > MOST_MOVED * original else set())
 
 
 def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
@@ -394,6 +396,6 @@ def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
     if fitted.job.repeat.growing:
         return ()
     scored = () if fitted.scores is None else fitted.scores.columns
-    lost = {each.name for each in scored if _lost(fitted, each) & {"drawn", "clipped"}}
+    lost = {column.name for column in scored if _lost(fitted, column) & {"drawn", "clipped"}}
     lost |= {name for name, moved in fitted.extremes.moved.items() if _much(fitted, name, moved)}
     return tuple(name for name in fitted.cells.names if name in lost)

@@ -29,7 +29,14 @@ from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather, manifest
-from anonpipe.pipeline.outcome.publish import Outcome, check_overlaps, finish, has_overlaps, overlap_notes, warnings_of
+from anonpipe.pipeline.outcome.publish import (
+    RunOutcome,
+    check_overlaps,
+    finish,
+    has_overlaps,
+    overlap_notes,
+    warnings_of,
+)
 from anonpipe.pipeline.resolve import fit, unpreserved_moments
 from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.tasks.decode import drop_scores, merge_scores
@@ -46,9 +53,9 @@ from anonpipe.verify.words import remedies
 
 __all__ = [
     "MAPPED_STAGES",
-    "InMemory",
-    "Outcome",
+    "InMemoryRelease",
     "Run",
+    "RunOutcome",
     "assess_only",
     "execute",
     "finish",
@@ -68,7 +75,7 @@ def execute(
     resume: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
-) -> Outcome:
+) -> RunOutcome:
     """Run a job from input to release."""
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
@@ -78,7 +85,7 @@ def execute(
     failure.raise_it()
 
 
-def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> Outcome:
+def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> RunOutcome:
     with open_run(job, resume, on_progress) as run:
         with open_executor(job, run.staging, cluster) as executor:
             for stage in MAPPED_STAGES:
@@ -194,7 +201,7 @@ def verify(run: Run) -> Verdict:
 
 
 @dataclass(frozen=True)
-class InMemory:
+class InMemoryRelease:
     """What a run made that publishes nothing."""
 
     verdict: Verdict  # All checks
@@ -233,7 +240,7 @@ def unpublished(
     failure.raise_it()
 
 
-def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
+def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRelease:
     """Run a job in this process and hand the released table back, read from the very bytes that were checked.
 
     Nothing is published, nothing is entered in the logs of releases, which
@@ -242,12 +249,12 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemory:
     return unpublished(job, False, on_progress, "warn", _ended)
 
 
-def _ended(run: Run) -> InMemory:
+def _ended(run: Run) -> InMemoryRelease:
     verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
     facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, has_overlaps(run))
     table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
     helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)
-    return InMemory(verdict, table, warnings, internal(facts, None), for_recipients, helps)
+    return InMemoryRelease(verdict, table, warnings, internal(facts, None), for_recipients, helps)
 
 
 def _written(run: Run) -> pa.Table:

@@ -106,13 +106,13 @@ def open_run(
         purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}
-        found, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)
+        resumed, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)
         for root in roots_of(folder, name):
-            if found is None or root != found:
+            if resumed is None or root != resumed:
                 delete(root)
-        staging = Staging(found or new_root(folder, name), start)
+        staging = Staging(resumed or new_root(folder, name), start)
         with _removed_if_hopeless(staging):
-            if found is None:
+            if resumed is None:
                 _begin(staging, job, source, identity)
             job = job.of_rows(Work(staging).source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
@@ -123,14 +123,14 @@ def open_run(
 def refuse_other_table(job: Job) -> None:
     """Refuse an output that holds a release of another table: it would be replaced and deleted."""
     try:
-        told = release.read_manifest(release.resolve(job.output))["columns"]
+        columns = release.read_manifest(release.resolve(job.output))["columns"]
     except (AnonpipeError, KeyError):  # nothing is there, or no release
         return
-    then = {each.get("column", name) for name, each in told.items()}
-    if 2 * len(then & set(job.released)) < min(len(then), len(job.released)):
+    earlier = {info.get("column", name) for name, info in columns.items()}
+    if 2 * len(earlier & set(job.released)) < min(len(earlier), len(job.released)):
         raise InputError(
-            f"{job.output} holds a release of another table: of its {len(then)} columns this job has "
-            f"{len(then & set(job.released))}; give another output, or delete what is there"
+            f"{job.output} holds a release of another table: of its {len(earlier)} columns this job has "
+            f"{len(earlier & set(job.released))}; give another output, or delete what is there"
         )
 
 
@@ -181,15 +181,16 @@ def _is_whole(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    found = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, FILES, VALUES})
-    if found is None:
+    on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, FILES, VALUES})
+    if on_disk is None:
         return False
-    results = [name for name in found if name.startswith("results/")]
+    results = [name for name in on_disk if name.startswith("results/")]
     read = {name: from_bytes(staging.read(name)) for name in results}
-    for each in (staging.read_json("run.json"), *read.values()):
-        told: dict[str, str] = each["files"]
+    for record in (staging.read_json("run.json"), *read.values()):
+        digests: dict[str, str] = record["files"]
         if any(
-            found.get(file) != digest and not (file not in found and _may_go(file)) for file, digest in told.items()
+            on_disk.get(file) != digest and not (file not in on_disk and _may_go(file))
+            for file, digest in digests.items()
         ):
             return False
     for name, result in read.items():

@@ -72,14 +72,14 @@ def _room(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-def _taken_apart(whole: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list[int], Any]]) -> Arrays:
+def _taken_apart(content: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list[int], Any]]) -> Arrays:
     """The arrays again, each with memory of its own: what keeps one of them does not keep all."""
     arrays: Arrays = []
     at = 0
     for kind, shape, order in forms:
         dtype = np.dtype(kind)
         size = math.prod(shape) * dtype.itemsize
-        flat = whole[at : at + size].view(dtype) if size else np.empty(0, dtype)
+        flat = content[at : at + size].view(dtype) if size else np.empty(0, dtype)
         arrays.append(flat.reshape(shape, order=order).copy(order))
         at += _room(size)
     return arrays
@@ -89,10 +89,10 @@ def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None)
     """Read what `to_bytes` gave."""
     named = None if kinds is None else {kind.__name__: kind for kind in kinds}
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        whole = file[_RECORD]
-    end = _LENGTH.itemsize + int(whole[: _LENGTH.itemsize].view(_LENGTH)[0])
-    structure = json.loads(whole[_LENGTH.itemsize : end].tobytes())
-    return _unpacked(structure["value"], _taken_apart(whole[_room(end) :], structure["arrays"]), named)
+        packed = file[_RECORD]
+    end = _LENGTH.itemsize + int(packed[: _LENGTH.itemsize].view(_LENGTH)[0])
+    structure = json.loads(packed[_LENGTH.itemsize : end].tobytes())
+    return _unpacked(structure["value"], _taken_apart(packed[_room(end) :], structure["arrays"]), named)
 
 
 def _packed(value: Any, arrays: Arrays) -> Any:
@@ -125,7 +125,7 @@ def _packed(value: Any, arrays: Arrays) -> Any:
 
 def _names(record: Any) -> Iterable[str]:
     """The fields of a dataclass or a named tuple."""
-    return tuple(each.name for each in fields(record)) if is_dataclass(record) else record._fields
+    return tuple(field.name for field in fields(record)) if is_dataclass(record) else record._fields
 
 
 def _kept(array: npt.NDArray[Any], arrays: Arrays) -> int:
@@ -163,7 +163,7 @@ def _unpacked(structure: Any, arrays: Arrays, kinds: Mapping[str, type] | None) 
 def _record(structure: dict[str, Any], arrays: Arrays, kinds: Mapping[str, type] | None) -> Any:
     name, content, built = structure["record"], structure["fields"], structure.get("built")
     if built is None:
-        content = {each: _unpacked(part, arrays, kinds) for each, part in content.items()}
+        content = {field: _unpacked(part, arrays, kinds) for field, part in content.items()}
     if kinds is None:
         return content
     if name not in kinds:

@@ -43,7 +43,7 @@ from anonpipe.storage.versions import (
     SIGNATURE,
     STEWARD,
     VERSIONS,
-    Place,
+    OutputPlace,
     clear_pending,
     current_version,
     exclusive_lock,
@@ -74,7 +74,7 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
         return hashlib.file_digest(source, "sha256").hexdigest()
 
 
-def place(url: str, internal: str | None = None) -> Place:
+def place(url: str, internal: str | None = None) -> OutputPlace:
     """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own."""
     if internal is not None:
         outside = place(internal)
@@ -87,28 +87,28 @@ def place(url: str, internal: str | None = None) -> Place:
         raise OutputError(
             f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
         )
-    return Place(with_os_errors(filesystem), root)
+    return OutputPlace(with_os_errors(filesystem), root)
 
 
-def check_writable(where: Place) -> None:
+def check_writable(where: OutputPlace) -> None:
     """Write a probe into the output folder, before any work starts; nothing of it stays.
 
     The steward's own place is probed too, where there is one.
     """
-    found = _probed(where, "output")
+    present = _probed(where, "output")
     if where.internal is not None:
         _probed(where.internal, "place of internal reports")
-    visible = {name for name in found if not name.startswith(".")}
+    visible = {name for name in present if not name.startswith(".")}
     if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
         raise OutputError(f"the output folder {where.url()} holds other files; give an empty or a new folder")
 
 
-def _probed(where: Place, what: str) -> set[str]:
+def _probed(where: OutputPlace, what: str) -> set[str]:
     """What there is in a folder that can be written."""
-    reason, made = None, missing_folders(where)
+    reason, missing = None, missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
-        found = list_names(where)
+        present = list_names(where)
         probe = where.path(f".probe-{secrets.token_hex(8)}")
         with where.filesystem.open(probe, "wb") as out:
             out.write(b"")
@@ -116,14 +116,14 @@ def _probed(where: Place, what: str) -> set[str]:
             where.filesystem.rm_file(probe)
     except OSError as error:
         reason = why(error)
-    for folder in made:
+    for folder in missing:
         with contextlib.suppress(OSError):
             folder.rmdir()
     if reason is not None:
         raise OutputError(
             f"the {what} {where.url()} cannot be written: {reason}; choose another folder or correct its permissions"
         )
-    return found
+    return present
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Published:
 def publish(
     files: Sequence[Path],
     manifest: dict[str, Any],
-    where: Place,
+    where: OutputPlace,
     documents: Mapping[str, bytes] | None = None,
     version: str | None = None,
     before_switch: Callable[[], None] = lambda: None,
@@ -152,7 +152,7 @@ def publish(
 def _publish(
     files: Sequence[Path],
     manifest: dict[str, Any],
-    where: Place,
+    where: OutputPlace,
     documents: Mapping[str, bytes],
     version: str,
     before_switch: Callable[[], None],
@@ -191,7 +191,7 @@ def _publish(
     return Published(where.url(VERSIONS, version), (*warnings, *late_interrupt_warning()))
 
 
-def _is_out(where: Place, version: str, reason: str) -> bool:
+def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
     """Whether readers are led to a version though something failed: the pointer may move, and its answer get lost."""
     try:
         return current_version(where) == version
@@ -215,7 +215,7 @@ def _entry(name: str, content: bytes) -> dict[str, Any]:
     return {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list[str]:
+def keep_private(where: OutputPlace, run: str, documents: Mapping[str, bytes]) -> list[str]:
     """Put documents for the steward beside the releases; on a disk only their owner can read them."""
     folder = where.steward
     if folder.local:
@@ -236,7 +236,7 @@ def keep_private(where: Place, run: str, documents: Mapping[str, bytes]) -> list
 def _copy_version(
     files: Sequence[Path],
     manifest: dict[str, Any],
-    where: Place,
+    where: OutputPlace,
     version: str,
     documents: Mapping[str, bytes],
     signer: Ed25519PrivateKey | None,
@@ -254,9 +254,9 @@ def _copy_version(
             _sync(out)
         if sha256(target, where.filesystem) != expected[path.name]:
             raise OSError(f"{path.name} differs after copying")
-    told = json.dumps(manifest, indent=2).encode()
-    signed = {} if signer is None else {SIGNATURE: signer.sign(told)}
-    for name, content in {**documents, **signed, MANIFEST: told}.items():
+    listed = json.dumps(manifest, indent=2).encode()
+    signed = {} if signer is None else {SIGNATURE: signer.sign(listed)}
+    for name, content in {**documents, **signed, MANIFEST: listed}.items():
         with where.filesystem.open(f"{folder}/{name}", "wb") as out:
             out.write(content)
             _sync(out)
@@ -285,7 +285,7 @@ def _sync(handle: Any) -> None:
             pass
 
 
-def _discard(where: Place, version: str) -> None:
+def _discard(where: OutputPlace, version: str) -> None:
     """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
     with contextlib.suppress(OSError, BusyError):
         refuse_lost_lease(where)
@@ -294,7 +294,7 @@ def _discard(where: Place, version: str) -> None:
             clear_pending(where)
 
 
-def resolve(url: str) -> Place:
+def resolve(url: str) -> OutputPlace:
     """The current version below an output path, or the version folder itself."""
     where = place(url)
     with _readable(where):
@@ -304,11 +304,11 @@ def resolve(url: str) -> Place:
         version = current_version(where)
     if version is None:
         raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
-    return Place(where.filesystem, where.path(VERSIONS, version))
+    return OutputPlace(where.filesystem, where.path(VERSIONS, version))
 
 
 @contextlib.contextmanager
-def _readable(where: Place) -> Iterator[None]:
+def _readable(where: OutputPlace) -> Iterator[None]:
     """A storage that does not answer is told as such, not as damage."""
     reason = None
     try:
@@ -319,7 +319,7 @@ def _readable(where: Place) -> Iterator[None]:
         raise InputError(f"{where.url()} cannot be read: {reason}; try again when it can")
 
 
-def _refuse_strays(where: Place) -> None:
+def _refuse_strays(where: OutputPlace) -> None:
     """Pointers and versions may be links, but no link may lead elsewhere than to a version of this output."""
     stray = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -337,12 +337,12 @@ def _refuse_strays(where: Place) -> None:
         )
 
 
-def read_manifest(where: Place) -> dict[str, Any]:
+def read_manifest(where: OutputPlace) -> dict[str, Any]:
     """The manifest of a version."""
     return _read_manifest(where)[1]
 
 
-def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
+def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
     """The manifest as it is written, for its signature, and what it says."""
     try:
         written: bytes = where.filesystem.cat_file(where.path(MANIFEST))
@@ -360,7 +360,7 @@ def _read_manifest(where: Place) -> tuple[bytes, dict[str, Any]]:
 class Checked(NamedTuple):
     """A version that was compared with its manifest: the folder, the manifest, and what is wrong."""
 
-    where: Place
+    where: OutputPlace
     manifest: dict[str, Any]
     origin: list[str]  # Why the manifest is not shown to be the steward's
     order: list[str]  # Why it is not the version that it stands for, or the newest
@@ -393,7 +393,7 @@ def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = No
         )
 
 
-def _check_files(where: Place, manifest: dict[str, Any]) -> list[str]:
+def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
     """How the files differ from the manifest."""
     documents = manifest.get("documents", [])
     listed = {entry["name"] for entry in [*manifest["files"], *documents]}
@@ -412,7 +412,9 @@ def _check_files(where: Place, manifest: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _check_origin(where: Place, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None) -> list[str]:
+def _check_origin(
+    where: OutputPlace, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None
+) -> list[str]:
     """What speaks against the steward having published this manifest, in the very bytes that were parsed."""
     if key is None:
         return []
@@ -427,7 +429,9 @@ def _check_origin(where: Place, written: bytes, manifest: dict[str, Any], key: E
     return [f"{SIGNATURE}: is of another key than the one given"]
 
 
-def _check_order(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey | None, seen: str | None) -> list[str]:
+def _check_order(
+    where: OutputPlace, manifest: dict[str, Any], key: Ed25519PublicKey | None, seen: str | None
+) -> list[str]:
     """What speaks against this being the version that it stands for, and the newest."""
     name = os.path.basename(os.path.realpath(where.root)) if where.local else where.root.rstrip("/").rsplit("/", 1)[-1]
     named = manifest.get("version")
@@ -441,16 +445,16 @@ def _check_order(where: Place, manifest: dict[str, Any], key: Ed25519PublicKey |
     return problems
 
 
-def _check_parquet(where: Place, entry: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+def _check_parquet(where: OutputPlace, entry: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
         parquet = pq.ParquetFile(handle)
         schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
-    found = []
+    problems = []
     if describe_schema(schema) != manifest["schema"]:
-        found.append(f"{entry['name']}: its schema differs from the manifest")
+        problems.append(f"{entry['name']}: its schema differs from the manifest")
     if rows != entry["rows"]:
-        found.append(f"{entry['name']}: {rows} rows, the manifest says {entry['rows']}")
-    return found
+        problems.append(f"{entry['name']}: {rows} rows, the manifest says {entry['rows']}")
+    return problems
 
 
 def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
@@ -535,14 +539,14 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 def read_public_key(path: str | Path) -> Ed25519PublicKey:
     """A public key from a PEM file."""
-    found = None
+    key = None
     try:
-        found = load_pem_public_key(Path(path).read_bytes())
+        key = load_pem_public_key(Path(path).read_bytes())
     except (OSError, ValueError):
         pass
-    if not isinstance(found, Ed25519PublicKey):
+    if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path} is no public key of a steward; ask the steward for the output of: anonpipe key")
-    return found
+    return key
 
 
 def is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:

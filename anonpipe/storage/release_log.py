@@ -31,7 +31,7 @@ from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release
 from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, shared_records
-from anonpipe.storage.versions import Place
+from anonpipe.storage.versions import OutputPlace
 
 LOG = "releases.jsonl"
 _FORM = 1
@@ -100,8 +100,8 @@ class StoredSketch:
         marks = base64.b64decode(self.marks)
         depths = np.frombuffer(zlib.decompress(base64.b64decode(self.depths)), dtype=np.uint8).tolist()
         counts = np.frombuffer(zlib.decompress(base64.b64decode(self.counts)), dtype="<u4").tolist()
-        each = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
-        return dict(zip(each, zip(depths, counts, strict=True), strict=True))
+        keys = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
+        return dict(zip(keys, zip(depths, counts, strict=True), strict=True))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class StoredSums:
     @cached_property
     def read(self) -> UnitSums:
         """The sums; columns are not kept."""
-        marks, sums = (zlib.decompress(base64.b64decode(each)) for each in (self.marks, self.sums))
+        marks, sums = (zlib.decompress(base64.b64decode(packed)) for packed in (self.marks, self.sums))
         numbers = np.frombuffer(marks, dtype="<u8").astype(np.uint64)
         shaped = np.frombuffer(sums, dtype="<u4").astype(np.uint32).reshape(len(numbers), self.buckets)
         return UnitSums(numbers, np.full(len(numbers), -1, dtype=np.int64), shaped)
@@ -195,7 +195,7 @@ class _Log:
     readable: bool = True
 
 
-def find_overlaps(trace: Trace, secret: bytes, where: Place | None) -> Overlaps:
+def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Overlaps:
     """Hold an input against all earlier releases that are known."""
     warnings: list[str] = []
     beside, home = _Log() if where is None else _read_output(where), _read_home()
@@ -205,11 +205,11 @@ def find_overlaps(trace: Trace, secret: bytes, where: Place | None) -> Overlaps:
         if log.foreign:
             counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
             warnings.append(f"the release log {what} has {counted} that cannot be read, passed over")
-    known = {
+    releases = {
         str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == secret_mark(secret)
     }
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
-    if any((line["job"], line["population"]) == (job, population) for line in known.values()):
+    if any((line["job"], line["population"]) == (job, population) for line in releases.values()):
         return Overlaps((), tuple(warnings))  # it comes out again as it was
     problems = [_OTHER_SECRET] if _has_other_secret(beside, where, secret) else []
     others = [line for line in home.lines if line["secret"] != secret_mark(secret)]
@@ -219,13 +219,13 @@ def find_overlaps(trace: Trace, secret: bytes, where: Place | None) -> Overlaps:
         problems += [_SAME_RECORDS.format(time=line["time"], what="secret") for line in equal[-1:]]
         if not equal:
             warnings.append(_UNCOMPARED.format(count=len(others)))
-    same = [line for line in known.values() if line["population"] == population]
+    same = [line for line in releases.values() if line["population"] == population]
     problems += [_SAME_RECORDS.format(time=line["time"], what=_JOB) for line in same[-1:]]
-    overlapping = [] if same else _overlaps(trace, secret, list(known.values()))
+    overlapping = [] if same else _overlaps(trace, secret, list(releases.values()))
     if trace.counted is None or not overlapping:
         return Overlaps((*problems, *_largest(overlapping)), tuple(warnings))
-    lines = [each.line for each in overlapping]
-    accepted = {name for line in known.values() for name in line.get("accepted", ())}
+    lines = [release.line for release in overlapping]
+    accepted = {name for line in releases.values() for name in line.get("accepted", ())}
     of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
     problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
@@ -295,10 +295,12 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
     have another value, as nothing would be released otherwise.
     """
     names = [*map(repr, counted.names), "the records as a whole", "the records as a whole"]
-    whole = len(counted.names)
+    n_columns = len(counted.names)
     for line in reversed(lines):
         changed, columns = counted.sums.changed(StoredSums(**line["counted"]).read)
-        few = np.where(columns < whole, (changed > 0) & (changed < counted.at_least), changed < 2 * counted.at_least)
+        few = np.where(
+            columns < n_columns, (changed > 0) & (changed < counted.at_least), changed < 2 * counted.at_least
+        )
         few &= columns >= 0
         if few.any():
             where = ", ".join(sorted({names[at] for at in columns[few].tolist()}))
@@ -316,12 +318,12 @@ _TOO_FEW = (
 )
 
 
-def refusal_error(found: Overlaps) -> InputError:
+def refusal_error(overlaps: Overlaps) -> InputError:
     """The error of a run that must not release."""
-    return InputError("\n".join((*found.problems, REMEDY)))
+    return InputError("\n".join((*overlaps.problems, REMEDY)))
 
 
-def _has_other_secret(beside: _Log, where: Place | None, secret: bytes) -> bool:
+def _has_other_secret(beside: _Log, where: OutputPlace | None, secret: bytes) -> bool:
     """Whether the output has a release by another secret, by its log or by the manifest of its current version."""
     if any(line["secret"] != secret_mark(secret) for line in beside.lines):
         return True
@@ -350,13 +352,13 @@ class _Shared:
 
 def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> _Shared:
     level = max(ours.level, theirs.level)
-    tables = [{m: n for m, (depth, n) in told.contents.items() if depth >= level} for told in (ours, theirs)]
-    every = sorted({*tables[0], *tables[1]})
-    one, other = (np.array([table.get(m, 0) for m in every], dtype=np.int64) for table in tables)
+    tables = [{m: n for m, (depth, n) in sketch.contents.items() if depth >= level} for sketch in (ours, theirs)]
+    keys = sorted({*tables[0], *tables[1]})
+    ours_counts, theirs_counts = (np.array([table.get(m, 0) for m in keys], dtype=np.int64) for table in tables)
     share = rows[0] / max(1, rows[0] + rows[1])
-    same = rows[0] == rows[1] and bool((one == other).all()) and len(one) > 0
-    records = float(rows[0]) if same else shared_records(one, other, level, rows)
-    return _Shared(records, chance_of(one, other, share), same, level > 0)
+    same = rows[0] == rows[1] and bool((ours_counts == theirs_counts).all()) and len(ours_counts) > 0
+    records = float(rows[0]) if same else shared_records(ours_counts, theirs_counts, level, rows)
+    return _Shared(records, chance_of(ours_counts, theirs_counts, share), same, level > 0)
 
 
 @dataclass(frozen=True)
@@ -371,25 +373,25 @@ class _OverlappingRelease:
 def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_OverlappingRelease]:
     """The releases that share more with the input than chance would."""
     ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
-    found: list[_OverlappingRelease] = []
+    overlapping: list[_OverlappingRelease] = []
     for line in lines:
-        theirs = {each["on"]: StoredSketch(**each) for each in line["sketches"]}
+        theirs = {common["on"]: StoredSketch(**common) for common in line["sketches"]}
         rows = trace.rows, int(line["rows"])
-        shared = {s: _shared(told, theirs[told.on], rows) for s, told in ours.items() if told.on in theirs}
-        sure = {subject: each for subject, each in shared.items() if each.chance < CHANCE}
+        shared = {s: _shared(stored, theirs[stored.on], rows) for s, stored in ours.items() if stored.on in theirs}
+        sure = {subject: common for subject, common in shared.items() if common.chance < CHANCE}
         if sure:
             words = _overlap(trace, secret, line, shared, sure)
-            found.append(_OverlappingRelease(max(each.records for each in sure.values()), words, line))
-    return found
+            overlapping.append(_OverlappingRelease(max(common.records for common in sure.values()), words, line))
+    return overlapping
 
 
-def _largest(found: Sequence[_OverlappingRelease]) -> list[str]:
+def _largest(overlapping: Sequence[_OverlappingRelease]) -> list[str]:
     """One line for the release that shares most with the input."""
-    if not found:
+    if not overlapping:
         return []
-    others = "1 other release overlaps" if len(found) == 2 else f"{len(found) - 1} other releases overlap"
-    more = f" (and {others}, less)" if len(found) > 1 else ""
-    return [max(found, key=lambda each: (each.records, each.words)).words + more]
+    others = "1 other release overlaps" if len(overlapping) == 2 else f"{len(overlapping) - 1} other releases overlap"
+    more = f" (and {others}, less)" if len(overlapping) > 1 else ""
+    return [max(overlapping, key=lambda release: (release.records, release.words)).words + more]
 
 
 def _overlap(
@@ -397,16 +399,16 @@ def _overlap(
 ) -> str:
     """What changed since a release, in numbers."""
     then, now = int(line["rows"]), trace.rows
-    wider = [each for subject, each in shared.items() if _holds(subject, trace.columns)]
-    if any(each.same for each in wider):
+    wider = [match for subject, match in shared.items() if _holds(subject, trace.columns)]
+    if any(match.same for match in wider):
         return _SAME_PERSONS.format(rows=now, time=line["time"], **_columns_since(trace, secret, line))
-    equal = min(max((each.records for each in wider), default=0.0), then, now)
-    persons = [each.records for subject, each in sure.items() if json.loads(subject)[0] == "identifier"]
-    others = {s: each.records for s, each in sure.items() if json.loads(s)[0] == "record"}
+    equal = min(max((match.records for match in wider), default=0.0), then, now)
+    persons = [match.records for subject, match in sure.items() if json.loads(subject)[0] == "identifier"]
+    others = {s: match.records for s, match in sure.items() if json.loads(s)[0] == "record"}
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
-    samples = ", as far as samples of the records tell" if any(each.sampled for each in shared.values()) else ""
+    samples = ", as far as samples of the records tell" if any(match.sampled for match in shared.values()) else ""
     same, changed, added, gone = _parts(equal, common, then, now)
     return (
         f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
@@ -462,7 +464,7 @@ def _two_digits(number: float) -> int:
     return round(float(f"{max(0.0, number):.2g}"))
 
 
-def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted: Sequence[str] = ()) -> list[str]:
+def note_release(trace: Trace, secret: bytes, where: OutputPlace, name: str, accepted: Sequence[str] = ()) -> list[str]:
     """Enter a release in both logs, before readers are led to it; returns warnings.
 
     The line counts from then on; `withdraw_note` takes it back where
@@ -478,14 +480,14 @@ def note_release(trace: Trace, secret: bytes, where: Place, name: str, accepted:
     return []
 
 
-def _is_noted(where: Place, line: dict[str, Any]) -> bool:
+def _is_noted(where: OutputPlace, line: dict[str, Any]) -> bool:
     """Whether an equal release stands in both logs; then there is nothing new to tell."""
     same = ("secret", "job", "population")
     logs = _read_output(where), _read_home()
-    return all(any(all(old[each] == line[each] for each in same) for old in log.lines) for log in logs)
+    return all(any(all(old[key] == line[key] for key in same) for old in log.lines) for log in logs)
 
 
-def withdraw_note(where: Place, name: str) -> None:
+def withdraw_note(where: OutputPlace, name: str) -> None:
     """Take back what `note_release` wrote of a release that did not come out."""
     line = {"anonpipe_log": _FORM, "withdrawn": name}
     with contextlib.suppress(AnonpipeError, OSError):
@@ -498,7 +500,7 @@ def _anywhere(digest: str) -> str:
     return _hex(home_key(), "population", digest)
 
 
-def _read_output(where: Place) -> _Log:
+def _read_output(where: OutputPlace) -> _Log:
     steward = where.steward
     path = steward.path(LOG)
     try:
@@ -542,17 +544,17 @@ def _checked(line: dict[str, Any]) -> None:
     if not all(isinstance(line[name], str) for name in ("time", "version", "secret", "job", "population")):
         raise TypeError
     int(line["rows"]), set(line["columns"])
-    for each in line["sketches"]:
-        if not isinstance(StoredSketch(**each).level, int):
+    for sketch in line["sketches"]:
+        if not isinstance(StoredSketch(**sketch).level, int):
             raise TypeError
-        _ = StoredSketch(**each).contents
+        _ = StoredSketch(**sketch).contents
     if "counted" in line:
         _ = StoredSums(**line["counted"]).read
     if not all(isinstance(name, str) for name in line.get("accepted", [])):
         raise TypeError
 
 
-def _append_to_output(where: Place, line: dict[str, Any]) -> None:
+def _append_to_output(where: OutputPlace, line: dict[str, Any]) -> None:
     steward = where.steward
     steward.filesystem.makedirs(steward.root, exist_ok=True)
     path = steward.path(LOG)

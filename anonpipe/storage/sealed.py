@@ -102,14 +102,14 @@ def read(root: Path, name: str) -> memoryview:
 
 def _read(root: Path, name: str) -> tuple[memoryview, str]:
     try:
-        whole = memoryview((root / name).read_bytes())
+        raw = memoryview((root / name).read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        whole = None
-    if whole is None:
+        raw = None
+    if raw is None:
         raise DamagedError(f"the staging is damaged: {name} is missing; run again, and the run starts from the input")
-    content, told = whole[:-_TRAILER], bytes(whole[-_TRAILER:])
+    content, trailer = raw[:-_TRAILER], bytes(raw[-_TRAILER:])
     digest = _digest(root, name, content)
-    if len(told) != _TRAILER or not hmac.compare_digest(told, b"\n" + digest.encode()):
+    if len(trailer) != _TRAILER or not hmac.compare_digest(trailer, b"\n" + digest.encode()):
         raise DamagedError(
             f"the staging is damaged: {name} is not what was written; run again, and the run starts from the input"
         )
@@ -140,7 +140,7 @@ def sync_folders(root: Path, names: Iterable[str]) -> None:
 
 def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:
     """Names and digests of all sealed files, drafts deleted; None where one of them is damaged."""
-    found: dict[str, str] = {}
+    sealed: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         if name.parts[0] in passed_over or not path.is_file():
@@ -149,7 +149,7 @@ def digests(root: Path, passed_over: set[str]) -> dict[str, str] | None:
             path.unlink()  # of a write that was killed
             continue
         try:
-            found[name.as_posix()] = _read(root, name.as_posix())[1]
+            sealed[name.as_posix()] = _read(root, name.as_posix())[1]
         except DamagedError:
             return None
-    return found
+    return sealed

@@ -50,14 +50,14 @@ class Sketch:
         level = max(level, self.level)
         weights = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
         inside = numbers <= _border(level)
-        every = np.concatenate([self.numbers[self.numbers <= _border(level)], numbers[inside]])
-        distinct, which = np.unique(every, return_inverse=True)
+        numbers_all = np.concatenate([self.numbers[self.numbers <= _border(level)], numbers[inside]])
+        distinct, which = np.unique(numbers_all, return_inverse=True)
         sums = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(sums, which, np.concatenate([self.counts[self.numbers <= _border(level)], weights[inside]]))
         while len(distinct) > self.most:
             level += 1
-            kept = distinct <= _border(level)
-            distinct, sums = distinct[kept], sums[kept]
+            inside_border = distinct <= _border(level)
+            distinct, sums = distinct[inside_border], sums[inside_border]
         return Sketch(level, distinct, sums, self.most)
 
     def merge(self, other: Sketch) -> Sketch:
@@ -79,7 +79,7 @@ def merge_sketches(parts: Iterable[Mapping[str, Sketch]]) -> dict[str, Sketch]:
     return merged
 
 
-def chance_of(one: IntArray, other: IntArray, share: float) -> float:
+def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
     """At most how likely two disjoint samples of one population have counts that agree so well.
 
     Given how many of both tables together have a content, those of the first
@@ -104,17 +104,17 @@ def chance_of(one: IntArray, other: IntArray, share: float) -> float:
     >>> chance_of(once, once, 0.1) < 1e-14
     True
     """
-    together = one + other
+    together = ours + theirs
     several = together >= 2
     if not several.any():
         return 1.0
     totals, times = np.unique(together[several], return_counts=True)
     if min(share, 1.0 - share) < 1.0 / 3.0:
-        return _chance_of_common(totals, times, int(np.count_nonzero((one > 0) & (other > 0))), share)
-    deviations = (one - together * share)[several]
-    found = float((np.square(deviations) / (together[several] * share * (1.0 - share))).sum())
+        return _chance_of_common(totals, times, int(np.count_nonzero((ours > 0) & (theirs > 0))), share)
+    deviations = (ours - together * share)[several]
+    statistic = float((np.square(deviations) / (together[several] * share * (1.0 - share))).sum())
     powers = np.logspace(-3, 7, 61)
-    exponents = powers * found
+    exponents = powers * statistic
     for total, many in zip(totals.tolist(), times.tolist(), strict=True):
         exponents += many * _log_laplace(total, share, powers)
     return float(np.exp(min(0.0, exponents.min())))
@@ -131,7 +131,7 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
     return float(np.exp(min(0.0, (logarithms - powers[:, 0] * common).min())))
 
 
-def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, int]) -> float:
+def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int, int]) -> float:
     """About how many records two tables share, from their counts in a sketch.
 
     Counts of what they do not share differ as independent Poisson numbers do,
@@ -152,10 +152,10 @@ def shared_records(one: IntArray, other: IntArray, level: int, rows: tuple[int, 
     >>> shared_records(np.array([1, 1, 1, 0]), np.array([1, 1, 1, 1]), 1, (7, 8))  # all of the first are in both
     7.0
     """
-    together, all_rows = one + other, sum(rows)
+    together, all_rows = ours + theirs, sum(rows)
     alike = (together * (together - 1)).sum() / max(1, all_rows * (all_rows - 1))
-    lacking = (together - np.square(one - other)).sum() + (rows[0] - rows[1]) ** 2 * alike
-    of_all = max(rows[0] / max(1, one.sum()), rows[1] / max(1, other.sum())) if level else 1.0
+    lacking = (together - np.square(ours - theirs)).sum() + (rows[0] - rows[1]) ** 2 * alike
+    of_all = max(rows[0] / max(1, ours.sum()), rows[1] / max(1, theirs.sum())) if level else 1.0
     return float(min(max(0.0, lacking * of_all / 2.0), *rows))
 
 
@@ -249,8 +249,8 @@ class UnitSums:
         buckets = min(self.sums.shape[1], other.sums.shape[1])
         marks = np.union1d(self.marks, other.marks)
         ours, theirs = (np.zeros((len(marks), buckets), dtype=np.uint32) for _ in range(2))
-        for table, each in ((ours, self), (theirs, other)):
-            table[np.searchsorted(marks, each.marks)] = _folded(each.sums, buckets)
+        for table, sums in ((ours, self), (theirs, other)):
+            table[np.searchsorted(marks, sums.marks)] = _folded(sums.sums, buckets)
         columns = np.full(len(marks), -1, dtype=np.int64)
         columns[np.searchsorted(marks, self.marks)] = self.columns
         return np.count_nonzero(ours != theirs, axis=1), columns
@@ -263,8 +263,8 @@ def _folded(sums: SumArray, buckets: int) -> SumArray:
 
 def merge_sums(parts: Sequence[UnitSums]) -> UnitSums:
     """The sums of all parts together, one or more."""
-    every = np.concatenate([part.marks for part in parts])
-    marks, first, which = np.unique(every, return_index=True, return_inverse=True)
+    marks_all = np.concatenate([part.marks for part in parts])
+    marks, first, which = np.unique(marks_all, return_index=True, return_inverse=True)
     sums = np.zeros((len(marks), parts[0].sums.shape[1]), dtype=np.uint32)
     np.add.at(sums, which.reshape(-1), np.concatenate([part.sums for part in parts]))
     return UnitSums(marks, np.concatenate([part.columns for part in parts])[first], sums)

@@ -57,10 +57,10 @@ def staging_root(chosen: str | None) -> Path:
 def _ours(folder: Path) -> bool:
     """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return True
-    if found.st_uid == os.getuid() and found.st_mode & 0o077 == 0:
+    if status.st_uid == os.getuid() and status.st_mode & 0o077 == 0:
         return True
     if (folder / f"anonpipe-{os.getuid()}").is_symlink():
         raise OutputError(

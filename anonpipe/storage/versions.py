@@ -58,20 +58,20 @@ BEAT, SILENCE = 10.0, 60.0
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPlace:
     """Where releases live: a filesystem and a root path on it; and where what only the steward may see lives."""
 
     filesystem: Any
     root: str
-    internal: Place | None = None
+    internal: OutputPlace | None = None
 
     @property
-    def steward(self) -> Place:
+    def steward(self) -> OutputPlace:
         """The folder of the steward's reports: its own place, or a folder beside the releases."""
-        return self.internal or Place(self.filesystem, self.path(STEWARD))
+        return self.internal or OutputPlace(self.filesystem, self.path(STEWARD))
 
     @property
-    def failures(self) -> Place:
+    def failures(self) -> OutputPlace:
         """The folder of verdicts of failed runs."""
         return self.internal or self
 
@@ -94,14 +94,14 @@ class Place:
 _ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
 
 
-def exists(where: Place, *parts: str) -> bool:
+def exists(where: OutputPlace, *parts: str) -> bool:
     """Whether there is such a file; asked for anew, and never no because nobody answered."""
     if where.local:
         return os.path.exists(where.path(*parts))
     return parts[-1] in list_names(where, *parts[:-1])
 
 
-def list_names(where: Place, *folder: str) -> set[str]:
+def list_names(where: OutputPlace, *folder: str) -> set[str]:
     """What there is in a folder of the output; nothing where there is no such folder."""
     try:
         where.filesystem.invalidate_cache(where.path(*folder))
@@ -136,13 +136,13 @@ def is_version(name: str) -> bool:
     return (_COUNTED.fullmatch(name) or _TIMED.fullmatch(name)) is not None
 
 
-def list_versions(where: Place) -> list[str]:
+def list_versions(where: OutputPlace) -> list[str]:
     """The versions of an output in the order of publication; other folders do not count."""
-    found = [name for name in list_names(where, VERSIONS) if is_version(name)]
-    return sorted(found, key=version_order)
+    versions = [name for name in list_names(where, VERSIONS) if is_version(name)]
+    return sorted(versions, key=version_order)
 
 
-def new_version(where: Place) -> str:
+def new_version(where: OutputPlace) -> str:
     """A name for a new version: the next number, and chance; to be asked for under the lock."""
     used = {name.lstrip(".") for name in list_names(where, VERSIONS)} | set(pointers(where))
     return f"v{max((version_order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
@@ -153,18 +153,18 @@ def is_plain_name(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None
 
 
-def pointers(where: Place) -> list[str]:
+def pointers(where: OutputPlace) -> list[str]:
     """The versions that pointers name, the decisive pointer first; whether they are there is another matter."""
-    found = []
+    targets = []
     if where.local:
         with contextlib.suppress(OSError):
-            found.append(os.path.basename(os.readlink(where.path(LINK))))
+            targets.append(os.path.basename(os.readlink(where.path(LINK))))
     with contextlib.suppress(_ABSENT[where.local], UnicodeDecodeError):
-        found.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
-    return [name for name in found if is_plain_name(name)]
+        targets.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
+    return [name for name in targets if is_plain_name(name)]
 
 
-def current_version(where: Place) -> str | None:
+def current_version(where: OutputPlace) -> str | None:
     """The version that readers find; None for none."""
     for name in pointers(where):
         if exists(where, VERSIONS, name, MANIFEST):
@@ -172,7 +172,7 @@ def current_version(where: Place) -> str | None:
     return None
 
 
-def switch(where: Place, version: str) -> None:
+def switch(where: OutputPlace, version: str) -> None:
     """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
 
     On a disk all that needs space is made before the first moves.
@@ -194,13 +194,13 @@ def switch(where: Place, version: str) -> None:
         sync_path(Path(where.root))
 
 
-def clear_pending(where: Place) -> None:
+def clear_pending(where: OutputPlace) -> None:
     """Forget the note: a pointer leads to the version, or nothing of it is there."""
     with contextlib.suppress(FileNotFoundError):
         where.filesystem.rm_file(where.path(VERSIONS, _PENDING))
 
 
-def note_pending(where: Place, version: str) -> None:
+def note_pending(where: OutputPlace, version: str) -> None:
     """Note which version is going to be published, before anything of it is there."""
     where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
     path = where.path(VERSIONS, _PENDING)
@@ -210,7 +210,7 @@ def note_pending(where: Place, version: str) -> None:
         where.filesystem.pipe_file(path, version.encode())
 
 
-def remove_version(where: Place, version: str) -> None:
+def remove_version(where: OutputPlace, version: str) -> None:
     """Delete a version that no pointer leads to, and the steward's reports of it."""
     hidden = where.path(VERSIONS, f".{version}")
     if where.local:
@@ -226,7 +226,7 @@ def remove_version(where: Place, version: str) -> None:
         clear_pending(where)
 
 
-def forget_private(where: Place, run: str) -> None:
+def forget_private(where: OutputPlace, run: str) -> None:
     """Delete the documents for the steward of a run; nothing if there are none."""
     for name in list_names(where.steward):
         if name.startswith(f"{run}-"):
@@ -234,7 +234,7 @@ def forget_private(where: Place, run: str) -> None:
                 where.steward.filesystem.rm_file(where.steward.path(name))
 
 
-def clean(where: Place) -> None:
+def clean(where: OutputPlace) -> None:
     """Set right what a run left that died while it published or pruned; to be called under the lock.
 
     What cannot be deleted stays, as nothing depends on it.
@@ -243,15 +243,15 @@ def clean(where: Place) -> None:
     if current is not None and where.local and pointers(where) != [current, current]:
         with contextlib.suppress(OSError):
             switch(where, current)
-    pending, kept = _pending(where), {*pointers(where), current}
+    pending, keep = _pending(where), {*pointers(where), current}
     with contextlib.suppress(OSError):
-        if pending is not None and pending not in kept:
+        if pending is not None and pending not in keep:
             remove_version(where, pending)
         clear_pending(where)
     for name in list_names(where, VERSIONS) - {_PENDING}:
         if name.startswith("."):
             with contextlib.suppress(OSError):
-                _remove_hidden(where, name, kept)
+                _remove_hidden(where, name, keep)
     strays = [where.path(name) for name in list_names(where) if _STRAY.fullmatch(name)]
     for path in strays:
         with contextlib.suppress(OSError):
@@ -262,13 +262,13 @@ def clean(where: Place) -> None:
                 where.steward.filesystem.rm_file(where.steward.path(name))
 
 
-def _remove_hidden(where: Place, name: str, kept: Set[str | None]) -> None:
-    if is_plain_name(name[1:]) and name[1:] not in kept:
+def _remove_hidden(where: OutputPlace, name: str, keep: Set[str | None]) -> None:
+    if is_plain_name(name[1:]) and name[1:] not in keep:
         forget_private(where, name[1:])
     where.filesystem.rm(where.path(VERSIONS, name), recursive=True)
 
 
-def _pending(where: Place) -> str | None:
+def _pending(where: OutputPlace) -> str | None:
     try:
         noted = where.filesystem.cat_file(where.path(VERSIONS, _PENDING)).decode().strip()
     except (_ABSENT[where.local], UnicodeDecodeError):
@@ -281,7 +281,7 @@ _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", de
 
 
 @contextlib.contextmanager
-def exclusive_lock(where: Place, patience: float = PATIENCE) -> Iterator[None]:
+def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
     """Keep all others from changing the versions of an output, and tidy it; nested calls are one.
 
     The steward's own place, with the release log, may serve several outputs: it is locked after the output.
@@ -296,9 +296,9 @@ def exclusive_lock(where: Place, patience: float = PATIENCE) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         owners: dict[str, str | None] = {}
         try:
-            for each in _places(where):
-                stack.enter_context(_folder(each))
-                owners[each.url()] = stack.enter_context(_locked(each, deadline))
+            for place in _places(where):
+                stack.enter_context(_folder(place))
+                owners[place.url()] = stack.enter_context(_locked(place, deadline))
             clean(where)
         except OSError as error:
             reason = why(error)
@@ -317,24 +317,24 @@ def exclusive_lock(where: Place, patience: float = PATIENCE) -> Iterator[None]:
         raise OutputError(f"the output {where.url()} cannot be used: {reason}; try again, with --resume")
 
 
-def _places(where: Place) -> list[Place]:
+def _places(where: OutputPlace) -> list[OutputPlace]:
     return [where] if where.internal is None else [where, where.internal]
 
 
 @contextlib.contextmanager
-def _folder(where: Place) -> Iterator[None]:
+def _folder(where: OutputPlace) -> Iterator[None]:
     """Make the output's folder; it goes again where nothing came into it."""
-    made = missing_folders(where)
+    missing = missing_folders(where)
     where.filesystem.makedirs(where.root, exist_ok=True)
     try:
         yield
     finally:
-        for folder in made:
+        for folder in missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
-def missing_folders(where: Place) -> list[Path]:
+def missing_folders(where: OutputPlace) -> list[Path]:
     """The folders that must be made for the output, the innermost first; an object store has none."""
     if not where.local:
         return []
@@ -343,7 +343,7 @@ def missing_folders(where: Place) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _locked(where: Place, deadline: float) -> Iterator[str | None]:
+def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
     """Hold the lock; the owner of the lease where one stands for it."""
     if not where.local:
         with _leased(where, deadline) as owner:
@@ -372,7 +372,7 @@ def _locked(where: Place, deadline: float) -> Iterator[str | None]:
         handle.close()
 
 
-def _wait_or_give_up(where: Place, deadline: float, pause: float) -> None:
+def _wait_or_give_up(where: OutputPlace, deadline: float, pause: float) -> None:
     if time.monotonic() > deadline:
         raise BusyError(
             f"another run is publishing or pruning at {where.url()}; wait for it, or stop it, then run with --resume"
@@ -382,15 +382,15 @@ def _wait_or_give_up(where: Place, deadline: float, pause: float) -> None:
 
 
 @contextlib.contextmanager
-def _leased(where: Place, deadline: float) -> Iterator[str]:
+def _leased(where: OutputPlace, deadline: float) -> Iterator[str]:
     """Own the lease object: made where there is none, taken over where its owner gives no sign of life."""
     path, owner = where.path(_LEASE), secrets.token_hex(8)
     seen, since = None, time.monotonic()
     while not _made_lease(where, path, f"{owner} 0".encode()):
-        there = _content(where, path)
-        if there != seen:
-            seen, since = there, time.monotonic()
-        elif there is not None and time.monotonic() - since > SILENCE:
+        content = _content(where, path)
+        if content != seen:
+            seen, since = content, time.monotonic()
+        elif content is not None and time.monotonic() - since > SILENCE:
             with contextlib.suppress(FileNotFoundError):
                 where.filesystem.rm_file(path)
             continue
@@ -408,22 +408,22 @@ def _leased(where: Place, deadline: float) -> Iterator[str]:
                 where.filesystem.rm_file(path)
 
 
-def refuse_lost_lease(where: Place) -> None:
+def refuse_lost_lease(where: OutputPlace) -> None:
     """Stop before the pointer moves where the lease has gone to another run: this one was taken for dead."""
-    for each in _places(where):
-        owner = _HELD.get().get(each.url())
-        if owner is not None and not _is_owned(each, owner):
+    for place in _places(where):
+        owner = _HELD.get().get(place.url())
+        if owner is not None and not _is_owned(place, owner):
             raise BusyError(
-                f"another run has taken over at {each.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
+                f"another run has taken over at {place.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
                 "nothing was published; run with --resume"
             )
 
 
-def _is_owned(where: Place, owner: str) -> bool:
+def _is_owned(where: OutputPlace, owner: str) -> bool:
     return (_content(where, where.path(_LEASE)) or b"").startswith(owner.encode())
 
 
-def _made_lease(where: Place, path: str, content: bytes) -> bool:
+def _made_lease(where: OutputPlace, path: str, content: bytes) -> bool:
     try:
         where.filesystem.pipe_file(path, content, mode="create")
     except FileExistsError:
@@ -435,7 +435,7 @@ def _made_lease(where: Place, path: str, content: bytes) -> bool:
     return _content(where, path) == content
 
 
-def _content(where: Place, path: str) -> bytes | None:
+def _content(where: OutputPlace, path: str) -> bytes | None:
     try:
         content: bytes = where.filesystem.cat_file(path)
     except FileNotFoundError:
@@ -443,7 +443,7 @@ def _content(where: Place, path: str) -> bytes | None:
     return content
 
 
-def _beat(where: Place, path: str, owner: str, over: threading.Event) -> None:
+def _beat(where: OutputPlace, path: str, owner: str, over: threading.Event) -> None:
     count = 0
     while not over.wait(BEAT):
         count += 1
@@ -490,12 +490,12 @@ def with_os_errors(filesystem: Any) -> Any:
 class _WithOsErrors:
     """What a library gives, as it is but for its errors."""
 
-    def __init__(self, given: Any) -> None:
-        self._given = given
+    def __init__(self, wrapped: Any) -> None:
+        self._given = wrapped
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._given, name)
-        return _with_os_errors(found) if callable(found) else found
+        attribute = getattr(self._given, name)
+        return _with_os_errors(attribute) if callable(attribute) else attribute
 
 
 class Remote(_WithOsErrors):
@@ -503,8 +503,8 @@ class Remote(_WithOsErrors):
 
     def __init__(self, filesystem: Any) -> None:
         super().__init__(filesystem)
-        given = filesystem.protocol
-        self.protocols = {given} if isinstance(given, str) else set(given)
+        protocol = filesystem.protocol
+        self.protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Make a folder where there are folders."""

@@ -34,7 +34,7 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.pipeline.cut import Cut, Partition, withhold
+from anonpipe.pipeline.cut import Cut, RowPartition, withhold
 from anonpipe.pipeline.run import _written, assess_only, execute, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from anonpipe.rng import keyed
@@ -208,7 +208,7 @@ def _told(counts: Any, base: int | None, register: int, rng: np.random.Generator
         return counts
     rounding = Rounding(base, keyed(b"an attack", str(register)))
     made, rows = rounding.counts(counts, "stage", [str(at) for at in range(len(counts))]), int(counts.sum())
-    [part] = withhold(Cut((Partition(0, (0,), rows),), (), 1), rounding, rng).partitions
+    [part] = withhold(Cut((RowPartition(0, (0,), rows),), (), 1), rounding, rng).partitions
     return made - rng.multivariate_hypergeometric(made, part.withheld)
 
 

@@ -162,11 +162,11 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
     code = """
 from types import SimpleNamespace
 from flows import anonymize
-from anonpipe.pipeline.run import Outcome
+from anonpipe.pipeline.run import RunOutcome
 from anonpipe.verify.verdict import Verdict
 def gone(*_, **__):
     raise ConnectionError
-anonymize.pipeline.finish = lambda run, verdict: Outcome(verdict, "version", 1, ())
+anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, ())
 anonymize.create_markdown_artifact = gone
 anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0)
 print("released")

@@ -20,8 +20,8 @@ from anonpipe.pipeline.arrays import RECORDS
 from anonpipe.pipeline.outcome.evidence import COUNTED
 from anonpipe.pipeline.procedure.group_steps import (
     FEWEST,
-    Asked,
-    Grouped,
+    GroupedPart,
+    GroupingOptions,
     Layout,
     Synthesis,
     group_steps,
@@ -36,7 +36,7 @@ K = 3
 
 
 def layout(**changes):
-    given = {"k": K, "width": 2, "conditioning": 0, "shares": (np.array([0.5, 0.5]),), "told": 1}
+    given = {"k": K, "width": 2, "conditioning": 0, "shares": (np.array([0.5, 0.5]),), "n_sensitive": 1}
     return Layout(**(given | changes))
 
 
@@ -68,7 +68,7 @@ def learnt(features, steps, parts, strata):
 @given(st.lists(st.integers(40, 60), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_what_parts_count_is_what_the_table_has(parts, seed):
     features, strata = table(parts, seed), sorted(at % 2 for at in range(len(parts)))
-    asked = Asked("mdav", {"block_rows": None}, None, {})
+    asked = GroupingOptions("mdav", {"block_rows": None}, None, {})
     own = layout()
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
     groups, seen = learnt(features, steps, parts, strata)
@@ -92,7 +92,7 @@ def test_exact_noise_of_parts_has_the_scatter_that_groups_lost():
     """Also over parts of which each draws its own: the covariance of the stratum comes out, to rounding."""
     parts, strata = [60, 45, 80], [0, 0, 1]
     features, own = table(parts, 3), layout()
-    asked = Asked("mdav", {"block_rows": None}, "quick", {})
+    asked = GroupingOptions("mdav", {"block_rows": None}, "quick", {})
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
     made = run_steps(features, steps, key=KEY, parts=parts, strata=strata)
     for rows in (slice(0, 105), slice(105, 185)):
@@ -106,9 +106,12 @@ def test_missing_numbers_are_filled_from_the_groups():
     near = rng.normal(size=90)
     hole = rng.random(90) < 0.3
     features = np.stack([np.where(hole, 0.0, 10 * near), np.where(hole, 1.0, -1.0), near], axis=1)
-    own = layout(width=3, shares=(), told=0, numbers=((0, 1), (2, None)))
+    own = layout(width=3, shares=(), n_sensitive=0, numbers=((0, 1), (2, None)))
     made = run_steps(
-        features, group_steps(own, Asked("mdav", {"block_rows": None}, None, {}), np.ones(3)), key=KEY, parts=[90]
+        features,
+        group_steps(own, GroupingOptions("mdav", {"block_rows": None}, None, {}), np.ones(3)),
+        key=KEY,
+        parts=[90],
     )
     assert set(made[hole, 0]) <= set(features[~hole, 0]) and np.array_equal(made[~hole, 0], features[~hole, 0])
     assert np.array_equal(made[:, 1:3], features[:, 1:3])
@@ -119,14 +122,14 @@ def test_labels_that_name_no_groups_are_refused(bad):
     part = np.zeros((9, 4))
     part[4, -1] = bad
     with pytest.raises(DamagedError, match="groups are not of the 9 records"):
-        Grouped.of(part, layout())
+        GroupedPart.of(part, layout())
 
 
 def test_a_group_under_k_is_refused():
     part = np.zeros((9, 4))
     part[:2, -1] = 1
     with pytest.raises(InputError, match="fewer than k=3"):
-        Grouped.of(part, layout())
+        GroupedPart.of(part, layout())
 
 
 def test_small_tables_are_measured_whole_and_of_large_ones_a_share():
@@ -145,7 +148,7 @@ def test_records_of_two_kinds_have_two_names():
 def test_what_was_learnt_of_groups_survives_the_disk():
     features, own = table([50], 2), layout()
     steps = (
-        *group_steps(own, Asked("mdav", {"block_rows": None}, None, {}), np.ones(2)),
+        *group_steps(own, GroupingOptions("mdav", {"block_rows": None}, None, {}), np.ones(2)),
         *synthesis_steps(own, chosen(50)),
     )
     groups, _ = learnt(features, steps, [50], [0])

@@ -85,7 +85,7 @@ class KnownOfRun:
             return self.held
         job, strata = self.fitted.job, self.fitted.strata
         rows = min(strata.rows) if job.masks_strata else sum(strata.rows)
-        return rows, self.fitted.encoders.kept
+        return rows, self.fitted.encoders.dimension
 
     @cached_property
     def queries(self) -> Queries:

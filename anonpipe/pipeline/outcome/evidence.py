@@ -102,7 +102,7 @@ def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMomen
 def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
     """What the scan says of the rows in the staging, and what the stages that read them found."""
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
-    read = tuple(tuple(by_stratum(fitted, told, lambda r: r["tally"])) for told in stages)
+    read = tuple(tuple(by_stratum(fitted, results, lambda r: r["tally"])) for results in stages)
     filled = tuple(at for at, name in enumerate(fitted.cells.names) if fitted.scan.columns[name].nulls == 0)
     reach = np.array([fitted.extremes.reach.get(name, 0.0) for name in fitted.cells.names])
     return Arrived(table, tuple(strata), read, before_drop, filled, reach)
@@ -121,7 +121,7 @@ def _of_method(
 def _of_groups(
     work: Work, fitted: Fitted, cut: Cut, groups: TableGroups, guarantee: Guarantee, decoded: TaskResults
 ) -> GroupEvidence:
-    job, whole, split = fitted.job, groups.whole, None
+    job, table, split = fitted.job, groups.whole, None
     if fitted.whole_units:
         split = split_units(work, cut, sum(result["units_by_group"] for result in decoded))
     return GroupEvidence(
@@ -135,7 +135,7 @@ def _of_groups(
         grouped=groups.grouped,
         spread=groups.spread,
         bound=groups.loss_bound(job.k),
-        classes=dict(zip((column.name for column in fitted.classes), whole.classes, strict=True)),
+        classes=dict(zip((column.name for column in fitted.classes), table.classes, strict=True)),
         scopes=groups.scopes.tolist(),
     )
 
@@ -153,7 +153,9 @@ def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
             (block.position, int(code)): block.start + at % dummies for at, code in enumerate(block.codes) if dummies
         }
     variables = fitted.view.variables
-    return tuple(columns.get((each.position, each.category), numbers.get(each.position)) for each in variables)
+    return tuple(
+        columns.get((variable.position, variable.category), numbers.get(variable.position)) for variable in variables
+    )
 
 
 def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults) -> MaskEvidence:
@@ -161,7 +163,8 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
     moments = [result["features"] for result in encoded]
     scoped = [merge_all(moments[scope.inside]) for scope in scopes]
     targets = [
-        _target(fitted, each, _largest_permuted(work, fitted, cut, at), len(scoped)) for at, each in enumerate(scoped)
+        _target(fitted, moments_of_scope, _largest_permuted(work, fitted, cut, at), len(scoped))
+        for at, moments_of_scope in enumerate(scoped)
     ]
     alike = [result["fewest_alike"] for result in decoded if result["fewest_alike"] is not None]
     return MaskEvidence(
@@ -182,14 +185,14 @@ def _target(fitted: Fitted, features: Moments, largest: FloatArray | None, table
 
 def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]:
     """Of each pass over columns, and each scope, the task results of its channels."""
-    scopes, found = len(scopes_of(fitted, cut)), []
-    for one in fitted.procedure.head:
-        if isinstance(one, ColumnsPass):
-            stage = stage_name(one.number)
+    scopes, results_of_passes = len(scopes_of(fitted, cut)), []
+    for pass_ in fitted.procedure.head:
+        if isinstance(pass_, ColumnsPass):
+            stage = stage_name(pass_.number)
             channels = PassTask.read(work, stage).channels
             results = work.staging.results(stage).read_all(channels * scopes)
-            found.append([results[at * channels : (at + 1) * channels] for at in range(scopes)])
-    return found
+            results_of_passes.append([results[at * channels : (at + 1) * channels] for at in range(scopes)])
+    return results_of_passes
 
 
 def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> FloatArray | None:
@@ -208,12 +211,12 @@ def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults)
         else ()
     )
     guaranteed: dict[int, int] = {}
-    for every in _of_columns(work, fitted, cut):
-        for result in (each for scope in every for each in scope if each.get("place", width) < width):
-            [told] = result["column_sums"]
-            guaranteed[result["place"]] = (guaranteed.get(result["place"], 0) + told) % 2**64
-    found = [sum(sums) % 2**64 for sums in zip(*(result["column_sums"] for result in decoded), strict=True)]
-    return sum(guaranteed[column] != found[column] for column in guaranteed if column not in scored)
+    for scopes in _of_columns(work, fitted, cut):
+        for result in (channel for scope in scopes for channel in scope if channel.get("place", width) < width):
+            [column_sum] = result["column_sums"]
+            guaranteed[result["place"]] = (guaranteed.get(result["place"], 0) + column_sum) % 2**64
+    released = [sum(sums) % 2**64 for sums in zip(*(result["column_sums"] for result in decoded), strict=True)]
+    return sum(guaranteed[column] != released[column] for column in guaranteed if column not in scored)
 
 
 def _kept_groups(work: Work, cut: Cut) -> KeptGroups:
@@ -227,8 +230,8 @@ def _kept_groups(work: Work, cut: Cut) -> KeptGroups:
 def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     """How many groups of each size there are; None where there are none."""
     if (groups := learnt_groups(work, fitted, cut)) is not None:
-        whole = groups.whole
-        return Counter(dict(zip(whole.sizes.tolist(), whole.groups.tolist(), strict=True)))
+        table = groups.whole
+        return Counter(dict(zip(table.sizes.tolist(), table.groups.tolist(), strict=True)))
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
 
 
@@ -240,12 +243,12 @@ REPEATED = 0.5
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     """What the steward should know of the values that were made; the shares tell of extremes, and are not released."""
-    found = _beyond_original(work, fitted, cut)
+    warnings = _beyond_original(work, fitted, cut)
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
-        found += _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
-        found += [] if fitted.unit is None else _of_one_unit(fitted.unit, decoded)
-    return found
+        warnings += _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
+        warnings += [] if fitted.unit is None else _of_one_unit(fitted.unit, decoded)
+    return warnings
 
 
 def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
@@ -269,15 +272,15 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
         if beyond:
             shares[name] = beyond / values
     worst = sorted(shares, key=lambda name: -shares[name])
-    found = [
+    warnings = [
         f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
         "declare bounds from the code book"
         + ("" if fitted.job.columns[name].scored else ", or leave out transform: normal scores keep the distribution")
         for name in worst[:MOST_TOLD]
     ]
     if len(worst) > MOST_TOLD:
-        found.append(f"of {len(worst) - MOST_TOLD} more columns without bounds fewer values do; declare them, too")
-    return found
+        warnings.append(f"of {len(worst) - MOST_TOLD} more columns without bounds fewer values do; declare them, too")
+    return warnings
 
 
 def _percent(share: float) -> str:

@@ -44,16 +44,16 @@ def gather(
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
-        given = (tables.original, tables.released, kinds)
+        samples = (tables.original, tables.released, kinds)
         bins = {
             "internal": bins_for_steward(fitted.min_rows),
             "external": bins_for_recipients(job.k, fitted.coarse_min_rows),
         }
         endpoints = endpoints_of(job)
         pictures = {
-            "distributions": {audience: distributions(*given, each) for audience, each in bins.items()},
-            "survival": {audience: survival_pictures(*given, endpoints, each) for audience, each in bins.items()},
-            "correlations": correlation_changes(*given),
+            "distributions": {audience: distributions(*samples, limits) for audience, limits in bins.items()},
+            "survival": {audience: survival_pictures(*samples, endpoints, limits) for audience, limits in bins.items()},
+            "correlations": correlation_changes(*samples),
             "pictured": len(tables.original),
         }
     return Facts(
@@ -81,14 +81,17 @@ def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     released, left_out = fitted.job.released, fitted.job.as_probabilities
     columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
     staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
-    levels = {name: each.to_pylist() if columns[name].kind.coded else numbers(each) for name, each in staged.items()}
+    levels = {
+        name: categories.to_pylist() if columns[name].kind.coded else numbers(categories)
+        for name, categories in staged.items()
+    }
     both = Measured(
         fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
     )
-    given = both, columns, levels, _before(fitted)
+    shared = both, columns, levels, _before(fitted)
     return {
-        "compared": compared(*given, fitted.min_rows),
-        "categories": category_pictures(*given, bins_for_steward(fitted.min_rows)),
+        "compared": compared(*shared, fitted.min_rows),
+        "categories": category_pictures(*shared, bins_for_steward(fitted.min_rows)),
     }
 
 
@@ -97,14 +100,14 @@ def _before(fitted: Fitted) -> dict[str, list[int]]:
     strata, names, scan = fitted.strata, fitted.job.strata.by, fitted.scan
     if not names or strata.recoded == tuple(range(len(strata.recoded))):
         return fitted.suppression.before
-    kept = np.where(np.asarray(strata.stratum) >= 0, scan.combination_counts(fitted.cells, names), 0)
-    counts = kept.reshape([len(scan.code_counts(name)) for name in names])
-    found = dict(fitted.suppression.before)
+    kept_counts = np.where(np.asarray(strata.stratum) >= 0, scan.combination_counts(fitted.cells, names), 0)
+    counts = kept_counts.reshape([len(scan.code_counts(name)) for name in names])
+    counts_before = dict(fitted.suppression.before)
     for at, name in enumerate(names):
-        own = counts.sum(axis=tuple(other for other in range(len(names)) if other != at))
+        counts_of_column = counts.sum(axis=tuple(other for other in range(len(names)) if other != at))
         codes = len(fitted.cells.categories[name])
-        found[name] = [*own[:codes].tolist(), int(own[codes:].sum())]
-    return found
+        counts_before[name] = [*counts_of_column[:codes].tolist(), int(counts_of_column[codes:].sum())]
+    return counts_before
 
 
 # --- Manifest
@@ -115,7 +118,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     job = fitted.job
     written = work.staging.results("write").read_all(cut.files)
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
-    transforms = {each["transform"] for each in columns.values() if "transform" in each}
+    transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
@@ -129,35 +132,35 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
-        "transforms": {name: told for name, told in TRANSFORMS.items() if name in transforms},
+        "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
         "verdict": {
             "verdict": verdict.word,
             "checks": [
-                line(each).to_dict()
-                for each in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
+                line(entry).to_dict()
+                for entry in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
             ],
         },
-        "versions": {name: told for name, told in package_versions().items() if name != "anonpipe"},
+        "versions": {name: text for name, text in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
 
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """What each column of the release is, in its order."""
-    told: dict[str, dict[str, Any]] = {}
+    info: dict[str, dict[str, Any]] = {}
     restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
-        told[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
+        info[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
         if column.can_be_scored and at not in restored:
-            told[name]["transform"] = column.transform or "none"
+            info[name]["transform"] = column.transform or "none"
         if name in lost:
-            told[name]["sum"] = "not kept"
-        told[name] |= _labels(fitted, name)
-    told |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
+            info[name]["sum"] = "not kept"
+        info[name] |= _labels(fitted, name)
+    info |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
-        told |= fitted.probabilities.described()
-    return {name: told[name] for name in fitted.schema.names}
+        info |= fitted.probabilities.described()
+    return {name: info[name] for name in fitted.schema.names}
 
 
 def _labels(fitted: Fitted, name: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from anonpipe.verify.words import remedies
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     verdict: Verdict  # All checks
@@ -40,7 +40,7 @@ class Outcome:
     remedies: tuple[str, ...] = ()  # What helps where a gate failed
 
 
-def finish(run: Run, verdict: Verdict) -> Outcome:
+def finish(run: Run, verdict: Verdict) -> RunOutcome:
     """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way.
 
     Once readers are led to the release, nothing is an error any more: what
@@ -51,7 +51,7 @@ def finish(run: Run, verdict: Verdict) -> Outcome:
         return _finish(run, verdict, where, quiet)
 
 
-def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib.ExitStack) -> Outcome:
+def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: contextlib.ExitStack) -> RunOutcome:
     rows, warnings = run.context.cut.released, warnings_of(run)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
@@ -63,7 +63,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         report = _keep_report(where, name, inside)
         remove(run.staging)
         helps = remedies(verdict.checks, run.job.in_force)
-        return Outcome(verdict, None, rows, (*warnings, *_missing(report)), report, helps)
+        return RunOutcome(verdict, None, rows, (*warnings, *_missing(report)), report, helps)
 
     reports: list[str | None] = []
     unlogged: list[str] = []
@@ -76,9 +76,11 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
 
     run.on_progress(Progress("publish", 0, 1, 0))
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
-    told = {f"_{file}": content for file, content in documents(external(facts)).items()}
+    external_files = {f"_{file}": content for file, content in documents(external(facts)).items()}
     try:
-        published = release.publish(files, listed, where, told, name, before_switch, signing_key(steward_secret()))
+        published = release.publish(
+            files, listed, where, external_files, name, before_switch, signing_key(steward_secret())
+        )
     except BaseException:
         _take_back(run, where, name)
         raise
@@ -89,14 +91,14 @@ def _finish(run: Run, verdict: Verdict, where: versions.Place, quiet: contextlib
         *_tidied_up(run, rows),
         *release.late_interrupt_warning(),
     ]
-    return Outcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), reports[0] if reports else None)
+    return RunOutcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), reports[0] if reports else None)
 
 
 def warnings_of(run: Run) -> list[str]:
     """What the steward should look at."""
     settled = run.staging.read_json("warnings.json")
-    found = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
-    return [*found, *_withheld(run.context.cut), *read_overlaps(run).warnings, *read_overlaps(run).problems]
+    warnings = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
+    return [*warnings, *_withheld(run.context.cut), *read_overlaps(run).warnings, *read_overlaps(run).problems]
 
 
 def _withheld(cut: Cut) -> list[str]:
@@ -131,25 +133,25 @@ def _note_release(run: Run, name: str) -> list[str]:
     )
 
 
-def _take_back(run: Run, where: versions.Place, name: str) -> None:
+def _take_back(run: Run, where: versions.OutputPlace, name: str) -> None:
     """Take the entry back, unless the version is there all the same."""
-    there = True
+    is_out = True
     with contextlib.suppress(OSError):
-        there = versions.exists(where, "versions", name)
-    if run.repeats == "refuse" and not there:
+        is_out = versions.exists(where, "versions", name)
+    if run.repeats == "refuse" and not is_out:
         release_log.withdraw_note(where, name)
 
 
 def _tidied_up(run: Run, rows: int) -> list[str]:
     """The last steps of a run whose release is out; what they could not do."""
-    found = []
+    warnings = []
     with contextlib.suppress(Exception):  # a display that fails
         run.mark("publish", rows)
     try:
         remove(run.staging)
     except (OSError, OutputError):
-        found.append(_NOT_DELETED.format(staging=run.staging.root))
-    return found
+        warnings.append(_NOT_DELETED.format(staging=run.staging.root))
+    return warnings
 
 
 def _missing(report: str | None) -> list[str]:
@@ -160,7 +162,7 @@ _NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw d
 _NO_REPORT = "the internal report could not be written beside the releases"
 
 
-def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> str | None:
+def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]) -> str | None:
     """Keep the steward's report; where it is, or None where it cannot be written: the release is out by then."""
     try:
         return release.keep_private(where, name, files)[-1]
@@ -168,7 +170,7 @@ def _keep_report(where: versions.Place, name: str, files: dict[str, bytes]) -> s
         return None
 
 
-def keep_verdict(verdict: Verdict, where: versions.Place) -> None:
+def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:
     """Leave the verdict of a failed run for the steward: beside the releases, or in the place of its own."""
     content = json.dumps(verdict.in_words(), indent=2).encode()
     folder = where.failures
@@ -191,29 +193,29 @@ def check_overlaps(run: Run) -> None:
     if run.repeats == "ignore":
         return
     where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
-    found = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
-    if found.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
-        raise release_log.refusal_error(found)
-    run.staging.write_record(_FILE, found)
+    overlaps = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
+    if overlaps.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
+        raise release_log.refusal_error(overlaps)
+    run.staging.write_record(_FILE, overlaps)
 
 
 def read_overlaps(run: Run) -> Overlaps:
     """What `check_overlaps` found."""
-    found: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
-    return found
+    overlaps: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
+    return overlaps
 
 
 def has_overlaps(run: Run) -> bool:
     """Whether records are in earlier releases, too: as the steward has allowed, or as the register grows."""
-    found = read_overlaps(run)
-    return bool(found.held) or (bool(found.problems) and run.job.repeat.allow is not None)
+    overlaps = read_overlaps(run)
+    return bool(overlaps.held) or (bool(overlaps.problems) and run.job.repeat.allow is not None)
 
 
 def overlap_notes(run: Run) -> tuple[str, ...]:
     """What the verdict says of earlier releases."""
-    found, said = read_overlaps(run), []
-    if found.problems and run.job.repeat.allow is not None:
-        said.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
-    elif found.held:
-        said.append(release_log.HELD.format(count=found.held, at_least=run.job.fewest_changed))
-    return tuple(said)
+    overlaps, notes = read_overlaps(run), []
+    if overlaps.problems and run.job.repeat.allow is not None:
+        notes.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
+    elif overlaps.held:
+        notes.append(release_log.HELD.format(count=overlaps.held, at_least=run.job.fewest_changed))
+    return tuple(notes)

@@ -18,7 +18,7 @@ from anonpipe.methods.record import Features, Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import least_free, scopes_of
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.procedure.group_steps import Asked, Layout, Synthesis, group_steps, synthesis_steps
+from anonpipe.pipeline.procedure.group_steps import GroupingOptions, Layout, Synthesis, group_steps, synthesis_steps
 from anonpipe.pipeline.procedure.record import (
     Decoder,
     Encoders,
@@ -32,14 +32,16 @@ from anonpipe.pipeline.procedure.record import (
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     """The steps, the decoder and the guarantee of the job's grouping and synthesis."""
-    told = encoders.told(job.k, sum(strata.rows))
-    warnings, classes = _checked(job, encoders, strata, told), _classes(job, encoders)
-    layout, chosen, weights = _layout(job, encoders, classes), _synthesis(job, told), _weights(job, encoders)
+    features = encoders.describe_features(job.k, sum(strata.rows))
+    warnings, classes = _checked(job, encoders, strata, features), _classes(job, encoders)
+    layout, chosen, weights = _layout(job, encoders, classes), _synthesis(job, features), _weights(job, encoders)
     options, several = job.by_groups.cluster, layout.groupings > 1
     rows = options.block_rows
-    given = {"block_rows": None if rows is None else max(rows, 3 * job.k), **options.own}
+    method_options = {"block_rows": None if rows is None else max(rows, 3 * job.k), **options.own}
     before = group_steps(
-        layout, Asked(options.method, given, options.effort, job.by_groups.sensitive.conditions), weights
+        layout,
+        GroupingOptions(options.method, method_options, options.effort, job.by_groups.sensitive.conditions),
+        weights,
     )
     return Procedure(
         name=chosen.record.name,
@@ -68,20 +70,20 @@ def _classes(job: Job, encoders: Encoders) -> tuple[ClassColumn | Compound, ...]
 
 
 def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
-    told = len(job.sensitive_columns)
+    n_sensitive = len(job.sensitive_columns)
     grouped_by: tuple[int, ...] = ()
     if GROUPINGS[job.by_groups.cluster.method].classes:
         average = job.by_groups.sensitive.several == "average"
-        grouped_by = tuple(range(told)) if average else (told,)
+        grouped_by = tuple(range(n_sensitive)) if average else (n_sensitive,)
     return Layout(
         k=job.k,
         width=encoders.features.width,
         conditioning=encoders.conditioning.width,
-        shares=tuple(each.shares for each in classes),
-        told=told,
+        shares=tuple(column.shares for column in classes),
+        n_sensitive=n_sensitive,
         grouped_by=grouped_by,
         numbers=encoders.features.number_columns,
-        least=None if encoders.unit is None else encoders.unit.sure,
+        min_rows=None if encoders.unit is None else encoders.unit.sure,
         whole=encoders.unit is not None and job.whole_units,
     )
 
@@ -93,13 +95,13 @@ def _weights(job: Job, encoders: Encoders) -> Any:
     return encoders.features.distance_weights(response, weight, options.distance)
 
 
-def _synthesis(job: Job, told: Features) -> Synthesis:
+def _synthesis(job: Job, features: Features) -> Synthesis:
     chosen = job.by_groups.synthesize
     record = SYNTHESIZERS[chosen.method]
     if record.guarantee is None:
         raise TypeError(f"{record.name} guarantees nothing, and is none that a job can ask for")
-    arguments = record.own(chosen) | record.follows(chosen, told)
-    return Synthesis(record, chosen, arguments, record.guarantee(chosen), told.rows)
+    arguments = record.own(chosen) | record.follows(chosen, features)
+    return Synthesis(record, chosen, arguments, record.guarantee(chosen), features.rows)
 
 
 def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesizer) -> Decoder:
@@ -121,20 +123,20 @@ def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesi
     )
 
 
-def _checked(job: Job, encoders: Encoders, strata: Strata, told: Features) -> list[str]:
+def _checked(job: Job, encoders: Encoders, strata: Strata, features: Features) -> list[str]:
     """Refuse what the columns or the strata do not allow, before any work; the warnings."""
     methods = job.by_groups
     if encoders.unit is not None:
         _check_units(job, encoders.unit)
-    refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, told)
-    refuse(GROUPINGS[methods.cluster.method], methods.cluster, told)
+    refuse(SYNTHESIZERS[methods.synthesize.method], methods.synthesize, features)
+    refuse(GROUPINGS[methods.cluster.method], methods.cluster, features)
     if encoders.unit is not None and job.whole_units:
-        _check_whole(job, told)
+        _check_whole(job, features)
     _check_classes(job, encoders, strata)
-    chosen = _synthesis(job, told)
+    chosen = _synthesis(job, features)
     exact = chosen.guarantee.scope == "group"
-    warnings = small_groups(job.k, told.width, chosen.record.name, "micro_perturbation") if exact else []
-    return warnings + _shared_noise(job, chosen, strata, told.width)
+    warnings = small_groups(job.k, features.width, chosen.record.name, "micro_perturbation") if exact else []
+    return warnings + _shared_noise(job, chosen, strata, features.width)
 
 
 def _check_units(job: Job, unit: UnitColumn) -> None:
@@ -155,10 +157,10 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
         )
 
 
-def _check_whole(job: Job, told: Features) -> None:
+def _check_whole(job: Job, features: Features) -> None:
     """Refuse a method that cannot take the number of a unit's rows as one more column."""
     options = job.by_groups.cluster
-    if problem := GROUPINGS[options.method].refuses(options, replace(told, width=told.width + 1)):
+    if problem := GROUPINGS[options.method].refuses(options, replace(features, width=features.width + 1)):
         raise JobError(f"cluster.units: whole takes how many rows a unit has as one more column: {problem}")
 
 
@@ -197,10 +199,10 @@ def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
 def _lines(job: Job, encoders: Encoders) -> tuple[tuple[str, str], ...]:
     """How `anonpipe plan` tells of the method."""
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
-    told, unit = ", ".join(job.sensitive_columns), encoders.unit
+    sensitive, unit = ", ".join(job.sensitive_columns), encoders.unit
     return (
         *([] if unit is None else [("unit", unit_line(unit, job.k))]),
         ("group", f"{cluster.method}, k={job.k}, {options_text(cluster)}"),
-        *([("sensitive", f"{told}: {options_text(job.by_groups.sensitive)}")] if told else []),
+        *([("sensitive", f"{sensitive}: {options_text(job.by_groups.sensitive)}")] if sensitive else []),
         ("synthesize", f"{synthesize.method}, {options_text(synthesize) or 'no options'}"),
     )

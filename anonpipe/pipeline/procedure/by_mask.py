@@ -28,12 +28,12 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
             f"{encoders.unit.most:,} rows: make one row of each unit, or replace records in groups "
             f"({_IN_GROUPS}), which then hold k={job.k} units"
         )
-    masker, told = MASKERS[job.replacing.name], encoders.told(job.k, sum(strata.rows))
-    _check(job, masker, told, strata, encoders.kept)
-    options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, told)
+    masker, features = MASKERS[job.replacing.name], encoders.describe_features(job.k, sum(strata.rows))
+    _check(job, masker, features, strata, encoders.dimension)
+    options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, features)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
-        channels = told.width + told.conditioning
+        channels = features.width + features.conditioning
         shares = PartShares.fit(encoders.cells, encoders.features, channels, encoders.rounded)
     return Procedure(
         name=masker.name,
@@ -71,8 +71,8 @@ def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest
 
     `largest` is the largest size of what was permuted along each axis, of maskers that permute.
     """
-    told = {"largest": largest} if masker.permutes else {}
-    return None if masker.expect is None else masker.expect(moments, **options, **told)
+    extra = {"largest": largest} if masker.permutes else {}
+    return None if masker.expect is None else masker.expect(moments, **options, **extra)
 
 
 def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | None) -> Decoder:
@@ -100,7 +100,7 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
 _IN_GROUPS = "cluster: {method: mdav} in place of any mask"
 
 
-def _check(job: Job, masker: Masker, told: Features, strata: Strata, width: Width) -> None:
+def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: Width) -> None:
     """Refuse what the columns or the strata do not allow, before any work.
 
     Masked records must not be mixed from so few that they are these: with
@@ -108,17 +108,17 @@ def _check(job: Job, masker: Masker, told: Features, strata: Strata, width: Widt
     record exactly, and permuted components stay in the span of the originals:
     the release would say of records of no person, as it does, what is not true.
     """
-    refuse(masker, job.replacing_options, told)
+    refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
-    channels, apart = told.width + told.conditioning, job.masks_strata and len(strata.rows) > 1
+    channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
-    if rows < _least(told):
+    if rows < _least(features):
         wider = "" if masker.grouped else ", or mask.scope to table"
         remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {_least(told)} for {channels} feature "
+            f"{what} has {rows} records, and mask.method {masker.name} needs {_least(features)} for {channels} feature "
             f"columns; {remedy}"
         )
     _check_membership(job, width, rows, what)
@@ -142,9 +142,9 @@ def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
     )
 
 
-def _least(told: Features) -> int:
+def _least(features: Features) -> int:
     """Records that moments of all channels, and a record's share in them, need: two more than channels."""
-    return told.width + told.conditioning + 2
+    return features.width + features.conditioning + 2
 
 
 # Times 1 / n, in standard deviations squared, how near categories that are exchanged bring covariances of n records.
@@ -154,7 +154,7 @@ EXCHANGED = 5.0
 
 
 def needed(
-    masker: Masker, told: Features, covariance: float, width: Width, membership: float | None
+    masker: Masker, features: Features, covariance: float, width: Width, membership: float | None
 ) -> tuple[int, str] | None:
     """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
 
@@ -165,10 +165,10 @@ def needed(
     """
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
-    least = max(_least(told), math.ceil(EXCHANGED / covariance))
+    least = max(_least(features), math.ceil(EXCHANGED / covariance))
     if membership is not None and width.columns:
         least = max(least, rows_that_tell_no_more(width, membership))
-    return least, f"{least}, which {masker.name} needs for covariances of {_least(told) - 2} feature columns"
+    return least, f"{least}, which {masker.name} needs for covariances of {_least(features) - 2} feature columns"
 
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
@@ -177,5 +177,5 @@ def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
     if masker.grouped:
         return (("mask", f"{masker.name} in groups that span partitions, k={job.k}, {options}"),)
     of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
-    shown = ", ".join(each for each in options.split(", ") if not each.startswith("scope="))
+    shown = ", ".join(option for option in options.split(", ") if not option.startswith("scope="))
     return (("mask", f"{masker.name} of {of}, {shown or 'no options'}; k={job.k}, no groups"),)

@@ -54,19 +54,19 @@ class Layout:
     conditioning: int
     shares: tuple[FloatArray, ...] = ()  # Of each channel of classes the share of each class in the table
     # How many of these are class columns: groups must meet conditions in them, and what groups tell of them is counted
-    told: int = 0
+    n_sensitive: int = 0
     # Of each grouping the classes that it looks at; one grouping that looks at none where it is empty
     grouped_by: tuple[int, ...] = ()
     # Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is
     numbers: tuple[tuple[int, int | None], ...] = ()
     # Records that are of k units, whichever they are; None where each is one, and k records are
-    least: int | None = None
+    min_rows: int | None = None
     whole: bool = False  # Whether all records of a unit stay in one group
 
     @property
     def labels_at(self) -> int:
         """The first channel of labels."""
-        return self._units_at + (self.least is not None)
+        return self._units_at + (self.min_rows is not None)
 
     @property
     def _units_at(self) -> int:
@@ -91,7 +91,7 @@ class Layout:
 
     def units(self, part: FloatArray) -> IntArray | None:
         """The unit of each record, from 0; None where each record is one."""
-        return None if self.least is None else part[:, self._units_at].astype(np.int64)
+        return None if self.min_rows is None else part[:, self._units_at].astype(np.int64)
 
     def points(self, part: FloatArray, weights: FloatArray) -> tuple[FloatArray, IntArray | slice]:
         """What is grouped, features by their weights in distances, and which of it stands for each record."""
@@ -100,7 +100,7 @@ class Layout:
 
     def labels(self, part: FloatArray) -> list[IntArray]:
         """Labels of each grouping."""
-        return [np.ascontiguousarray(each) for each in part[:, self.labels_at :].astype(np.int64).T]
+        return [np.ascontiguousarray(labels) for labels in part[:, self.labels_at :].astype(np.int64).T]
 
     def with_labels(self, part: FloatArray, labels: list[IntArray]) -> FloatArray:
         """The part with other labels."""
@@ -108,7 +108,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GroupingOptions:
     """Which method groups, and with what."""
 
     # method, options: of `anonpipe.methods.grouping.cluster`
@@ -118,14 +118,14 @@ class Asked:
     conditions: Mapping[str, Any]  # What groups must meet; empty for nothing
 
 
-def group_steps(layout: Layout, asked: Asked, weights: FloatArray) -> tuple[Rows, ...]:
+def group_steps(layout: Layout, grouping: GroupingOptions, weights: FloatArray) -> tuple[Rows, ...]:
     """The steps that form groups in a part, and then fill missing numbers from the groups."""
-    steps = [Rows("group", _step(_form, layout, asked, weights), channels=_with_labels(layout), stream="cluster")]
-    if asked.effort is not None:
-        steps.append(Rows("refine", _step(_refined, layout, asked, weights), stream="refine"))
-    if asked.conditions:
-        steps.append(Rows("classes", _step(_constrained, layout, asked, weights), stream="classes"))
-    if layout.least is not None and not layout.whole:
+    steps = [Rows("group", _step(_form, layout, grouping, weights), channels=_with_labels(layout), stream="cluster")]
+    if grouping.effort is not None:
+        steps.append(Rows("refine", _step(_refined, layout, grouping, weights), stream="refine"))
+    if grouping.conditions:
+        steps.append(Rows("classes", _step(_constrained, layout, grouping, weights), stream="classes"))
+    if layout.min_rows is not None and not layout.whole:
         steps.append(Rows("units", _step(_with_units, layout, weights), stream="units"))
     return (*steps, Rows("fill", _step(_filled, layout), stream="fill"))
 
@@ -140,50 +140,52 @@ def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., Flo
 
 
 def _with_labels(layout: Layout) -> Callable[[int, Any], int]:
-    return lambda given, params: layout.labels_at + layout.groupings
+    return lambda n_channels, params: layout.labels_at + layout.groupings
 
 
 def _form(
-    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups by the chosen method, in one grouping or several."""
-    points, own = layout.points(part, weights)
-    told: list[dict[str, Any]] = [
+    points, point_of = layout.points(part, weights)
+    classes: list[dict[str, Any]] = [
         {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
     ]
-    labels = [cluster(points, layout.k, asked.method, rng=rng, **each, **asked.options) for each in told or [{}]]
-    return layout.with_labels(part, [each[own] for each in labels])
+    labels = [
+        cluster(points, layout.k, grouping.method, rng=rng, **each, **grouping.options) for each in classes or [{}]
+    ]
+    return layout.with_labels(part, [each[point_of] for each in labels])
 
 
 def _refined(
-    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups after a local search."""
-    points, own = layout.points(part, weights)
-    labels = [each if isinstance(own, slice) else _of_points(each, own) for each in layout.labels(part)]
-    refined = [refine(points, each, layout.k, asked.effort, rng=rng)[own] for each in labels]
+    points, point_of = layout.points(part, weights)
+    labels = [each if isinstance(point_of, slice) else _of_points(each, point_of) for each in layout.labels(part)]
+    refined = [refine(points, each, layout.k, grouping.effort, rng=rng)[point_of] for each in labels]
     return layout.with_labels(part, refined)
 
 
-def _of_points(labels: IntArray, own: IntArray) -> IntArray:
+def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
     """The label of each point, that all its records have."""
-    return np.asarray(labels[np.unique(own, return_index=True)[1]])
+    return np.asarray(labels[np.unique(point_of, return_index=True)[1]])
 
 
 def _constrained(
-    part: FloatArray, layout: Layout, asked: Asked, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Groups merged until every class column meets the conditions; one column's merging can undo another's."""
-    features, made = layout.features(part) * np.sqrt(weights), []
+    features, groupings = layout.features(part) * np.sqrt(weights), []
     for labels in layout.labels(part):
         groups = -1
         while groups != int(labels.max()):
             groups = int(labels.max())
-            for at in range(layout.told):
+            for at in range(layout.n_sensitive):
                 codes, shares = layout.codes(part, at), layout.shares[at]
-                labels = constrain_classes(features, labels, codes, class_shares=shares, **asked.conditions)
-        made.append(labels)
-    return layout.with_labels(part, made)
+                labels = constrain_classes(features, labels, codes, class_shares=shares, **grouping.conditions)
+        groupings.append(labels)
+    return layout.with_labels(part, groupings)
 
 
 def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
@@ -191,18 +193,18 @@ def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: n
     features, units = layout.features(part) * np.sqrt(weights), layout.units(part)
     if units is None:
         return part
-    return layout.with_labels(part, [hold_units(features, each, units, layout.k) for each in layout.labels(part)])
+    return layout.with_labels(part, [hold_units(features, labels, units, layout.k) for labels in layout.labels(part)])
 
 
 def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
     """Features with missing numbers filled from records of their group or near it; what cannot be stays at the mean."""
     columns, out = [at for at, _ in layout.numbers], part.copy()
-    known = part[:, columns]
+    values = part[:, columns]
     for at, (_, flag) in enumerate(layout.numbers):
         if flag is not None:
-            known[part[:, flag] > 0, at] = np.nan
+            values[part[:, flag] > 0, at] = np.nan
     order, starts = sort_groups(layout.labels(part)[0])
-    filled = fill_missing(known, range(len(columns)), order, starts, layout.least or layout.k, rng)
+    filled = fill_missing(values, range(len(columns)), order, starts, layout.min_rows or layout.k, rng)
     out[:, columns] = np.where(np.isnan(filled), 0.0, filled)
     return out
 
@@ -214,23 +216,23 @@ SYNTHESIZE = "synthesize"  # The stream of what synthesizers draw
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
+class GroupedPart:
     """A part with its groupings, nearly always one."""
 
     features: FloatArray  # Shape (n_rows, width), missing numbers filled
     sorted: tuple[tuple[IntArray, IntArray], ...]  # `order` and `starts` of each grouping
 
     @classmethod
-    def of(cls, part: FloatArray, layout: Layout) -> Grouped:
+    def of(cls, part: FloatArray, layout: Layout) -> GroupedPart:
         """Recount the groups of a part."""
-        every = layout.labels(part)
-        if any(labels.min() < 0 or labels.max() >= len(part) for labels in every):  # before a kernel counts by them
+        groupings = layout.labels(part)
+        if any(labels.min() < 0 or labels.max() >= len(part) for labels in groupings):  # before a kernel counts by them
             raise DamagedError(f"groups are not of the {len(part)} records of their part; run again without --resume")
-        groups = tuple(sort_groups(labels) for labels in every)
+        groups = tuple(sort_groups(labels) for labels in groupings)
         if any(int(np.diff(starts).min()) < layout.k for _, starts in groups):
             raise InputError(f"a group has fewer than k={layout.k} records; nothing is released")
         units = layout.units(part)
-        if units is not None and any(int(units_in_groups(each, units).min()) < layout.k for each in every):
+        if units is not None and any(int(units_in_groups(each, units).min()) < layout.k for each in groupings):
             raise InputError(f"a group has records of fewer than k={layout.k} units; nothing is released")
         return cls(layout.features(part), groups)
 
@@ -241,7 +243,7 @@ class Grouped:
 
     def centres(self) -> FloatArray:
         """The mean of each record's group means, shape (n_rows, width)."""
-        centres: FloatArray = np.mean([centroid(self.features, *each) for each in self.sorted], axis=0)
+        centres: FloatArray = np.mean([centroid(self.features, *grouping) for grouping in self.sorted], axis=0)
         return centres
 
     def moments(self) -> GroupedMoments:
@@ -278,13 +280,13 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
         return _counted(part, layout, chosen, stratum, draws)
 
     def finish(
-        found: StrataCounts | NearestOfPart, *, params: TableGroups | None, rng: np.random.Generator
+        statistic: StrataCounts | NearestOfPart, *, params: TableGroups | None, rng: np.random.Generator
     ) -> TableGroups:
-        if params is not None and isinstance(found, NearestOfPart):
-            return replace(params, distances=found.distances)
-        if not isinstance(found, StrataCounts):
+        if params is not None and isinstance(statistic, NearestOfPart):
+            return replace(params, distances=statistic.distances)
+        if not isinstance(statistic, StrataCounts):
             raise DamagedError("groups were counted twice; run again without --resume")
-        return _known(found, chosen, layout.width)
+        return _known(statistic, chosen, layout.width)
 
     def again(params: TableGroups) -> bool:
         return params.distances is None and layout.groupings == 1
@@ -303,10 +305,12 @@ def _counted(
     stratum: int,
     draws: Callable[[str], np.random.Generator],
 ) -> StrataCounts:
-    grouped = Grouped.of(part, layout)
+    grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]
     exact = noise_scatter(starts, layout.width, rng=draws(SYNTHESIZE)) if chosen.draws_first else None
-    own = range(layout.told) if grouped.averaged else [0] * layout.told  # of several groupings that of the column
+    grouping_of = (
+        range(layout.n_sensitive) if grouped.averaged else [0] * layout.n_sensitive
+    )  # of several groupings that of the column
     labels = layout.labels(part)
     sizes, groups = sizes_of([np.diff(each) for _, each in grouped.sorted])
     counts = GroupCounts(
@@ -316,43 +320,43 @@ def _counted(
         noise=exact,
         spread=GroupSpread.of(grouped.features, order, starts) if chosen.guarantee.needs_spread else None,
         classes=tuple(
-            class_disclosure(labels[by], layout.codes(part, at), layout.shares[at]) for at, by in enumerate(own)
+            class_disclosure(labels[by], layout.codes(part, at), layout.shares[at]) for at, by in enumerate(grouping_of)
         ),
     )
     sampled = sampled_rows(len(part), chosen.rows, draws("loss bound")) if not grouped.averaged else np.arange(0)
     return StrataCounts((stratum,), (counts,), grouped.features[sampled])
 
 
-def _known(found: StrataCounts, chosen: Synthesis, width: int) -> TableGroups:
+def _known(strata: StrataCounts, chosen: Synthesis, width: int) -> TableGroups:
     """What follows from the counts of all strata: which share their noise, and its factors."""
-    grouped, noise = [each.grouped for each in found.counts], chosen.record.noise
+    grouped, noise = [counts.grouped for counts in strata.counts], chosen.record.noise
     scopes = [0] * len(grouped)
     if chosen.guarantee.scope != "table":
         scopes = list(range(len(grouped))) if noise is None else noise_scopes(grouped)
     factors = np.empty((0, width, width))
     if noise is not None:
-        drawn = [each.noise for each in found.counts if each.noise is not None]
+        drawn = [counts.noise for counts in strata.counts if counts.noise is not None]
         scoped: list[NoiseScatter] | list[None] = together(drawn, scopes) if drawn else [None] * len(set(scopes))
         pairs = zip(together(grouped, scopes), scoped, strict=True)
         factors = np.stack([noise.factor(chosen.chosen, *pair) for pair in pairs])
-    return TableGroups(found.counts, np.array(scopes), factors, found.sampled)
+    return TableGroups(strata.counts, np.array(scopes), factors, strata.sampled)
 
 
 def _synthesized(
     part: FloatArray, layout: Layout, chosen: Synthesis, groups: TableGroups, stratum: int, rng: np.random.Generator
 ) -> FloatArray:
     """The part with features replaced, group by group."""
-    grouped, given, name = Grouped.of(part, layout), dict(chosen.arguments), chosen.record.name
+    grouped, arguments, name = GroupedPart.of(part, layout), dict(chosen.arguments), chosen.record.name
     if chosen.record.noise is not None:
-        given["factor"] = groups.factor(stratum)
+        arguments["factor"] = groups.factor(stratum)
     if "kept" in chosen.record.required:
-        given["kept"] = layout.given(part)
+        arguments["kept"] = layout.given(part)
     if grouped.averaged:  # each record has a mean of its own
-        every = np.arange(len(part)), np.arange(len(part) + 1)
-        made = synthesize(grouped.centres(), *every, name, rng=rng, **given)
+        singles = np.arange(len(part)), np.arange(len(part) + 1)
+        released = synthesize(grouped.centres(), *singles, name, rng=rng, **arguments)
     else:
-        made = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **given)
-    return np.concatenate([made, part[:, layout.width :]], axis=1)
+        released = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **arguments)
+    return np.concatenate([released, part[:, layout.width :]], axis=1)
 
 
 # --- Counts of groups
@@ -379,7 +383,7 @@ class GroupCounts:
             groups,
             None if self.noise is None or other.noise is None else self.noise.merge(other.noise),
             None if self.spread is None or other.spread is None else self.spread.merge(other.spread),
-            tuple(one.merge(two) for one, two in zip(self.classes, other.classes, strict=True)),
+            tuple(a.merge(b) for a, b in zip(self.classes, other.classes, strict=True)),
         )
 
 
@@ -393,12 +397,12 @@ class StrataCounts:
 
     def merge(self, other: StrataCounts) -> StrataCounts:
         """Both together."""
-        found = dict(zip(self.strata, self.counts, strict=True))
+        merged = dict(zip(self.strata, self.counts, strict=True))
         for stratum, counts in zip(other.strata, other.counts, strict=True):
-            found[stratum] = found[stratum].merge(counts) if stratum in found else counts
-        strata = tuple(sorted(found))
+            merged[stratum] = merged[stratum].merge(counts) if stratum in merged else counts
+        strata = tuple(sorted(merged))
         sampled = np.concatenate([self.sampled, other.sampled])
-        return StrataCounts(strata, tuple(found[stratum] for stratum in strata), sampled)
+        return StrataCounts(strata, tuple(merged[stratum] for stratum in strata), sampled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,13 +432,13 @@ class TableGroups:
     @property
     def grouped(self) -> list[GroupedMoments]:
         """Moments of the records in their groups, one entry a stratum."""
-        return [each.grouped for each in self.counts]
+        return [counts.grouped for counts in self.counts]
 
     @property
     def spread(self) -> list[GroupSpread] | None:
         """What errors of drawn moments depend on, one entry a stratum; None where they do not."""
-        found = [each.spread for each in self.counts if each.spread is not None]
-        return found if len(found) == len(self.counts) else None
+        spreads = [counts.spread for counts in self.counts if counts.spread is not None]
+        return spreads if len(spreads) == len(self.counts) else None
 
     @property
     def whole(self) -> GroupCounts:
@@ -444,13 +448,13 @@ class TableGroups:
     @property
     def smallest(self) -> int:
         """Records of the smallest group."""
-        return int(min(each.sizes[0] for each in self.counts))
+        return int(min(counts.sizes[0] for counts in self.counts))
 
     @property
     def tallied_sizes(self) -> IntArray:
         """Records of each group, ascending, shape (n_groups,)."""
-        whole = self.whole
-        return np.repeat(whole.sizes, whole.groups)
+        table = self.whole
+        return np.repeat(table.sizes, table.groups)
 
     def factor(self, stratum: int) -> FloatArray:
         """The factor of the noise of a stratum."""

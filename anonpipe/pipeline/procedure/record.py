@@ -50,17 +50,20 @@ class Encoders:
     rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
 
     @property
-    def kept(self) -> Width:
+    def dimension(self) -> Width:
         """Of the columns whose moments a method keeps what decides how much these tell."""
         numbers = len(self.features.numbers) + self.conditioning.width
-        nulls = [each.null_share for each in self.features.numbers if each.stop - each.start == 2]
-        shares = [np.array([one, 1.0 - one]) for one in nulls] + [each.shares for each in self.features.categories]
+        nulls = [block.null_share for block in self.features.numbers if block.stop - block.start == 2]
+        shares = [np.array([share, 1.0 - share]) for share in nulls] + [
+            block.shares for block in self.features.categories
+        ]
         return width_of(numbers, shares)
 
-    def told(self, k: int, rows: int) -> Features:
+    def describe_features(self, k: int, rows: int) -> Features:
         """What methods are told of the table, of so many rows."""
         numbers = (
-            Number(each.name, each.start, each.mean, each.sd, each.on_other_scale) for each in self.features.numbers
+            Number(block.name, block.start, block.mean, block.sd, block.on_other_scale)
+            for block in self.features.numbers
         )
         width, categories = self.features.width, self.features.category_columns
         return Features(k, rows, width, self.conditioning.width, categories, tuple(numbers))
@@ -120,8 +123,8 @@ class Procedure:
     @property
     def head(self) -> tuple[Pass, ...]:
         """The passes whose outcome lies in the staging."""
-        every = self.passes
-        return every[:-1] if self.tail is not None else every
+        all_passes = self.passes
+        return all_passes[:-1] if self.tail is not None else all_passes
 
     @property
     def tail(self) -> RowsPass | None:
@@ -137,8 +140,8 @@ class Procedure:
     @property
     def keeps_features(self) -> bool:
         """Whether the features are asked for after the first step."""
-        asked = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
-        return asked or self.recounts_group_moments
+        used_later = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
+        return used_later or self.recounts_group_moments
 
     @property
     def spans_parts(self) -> bool:
@@ -162,9 +165,9 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
     ]
 
 
-def refuse(method: Method, options: MethodOptions, told: Features) -> None:
+def refuse(method: Method, options: MethodOptions, features: Features) -> None:
     """Refuse a method that cannot be had of such features."""
-    if problem := method.refuses(options, told):
+    if problem := method.refuses(options, features):
         raise JobError(problem)
 
 
@@ -185,7 +188,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredRows:
     """Rows of a part whose columns that are carried by normal scores hold these still."""
 
     decoded: Decoded  # The rows
@@ -202,8 +205,10 @@ class RestoredTimes:
 
     def restore(self, released: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
         """The column of the released cells with the times of its groups."""
-        made, own = released[:, self.position], cells[:, self.position]
-        return restore_by_rank(made, own, groups.order, groups.starts, rng=rng, jitter=self.jitter, limits=self.limits)
+        ranks, times = released[:, self.position], cells[:, self.position]
+        return restore_by_rank(
+            ranks, times, groups.order, groups.starts, rng=rng, jitter=self.jitter, limits=self.limits
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,23 +243,23 @@ class Decoder:
         """
         groupings, features = self.groupings(channels), self._middles(channels)
         groups = Groups(*_alike(channels), self.identical) if self.groups == "alike" else groupings[0]
-        given = self._given(cells, params, part, draws)
+        counted_cells = self._with_released_counts(cells, params, part, draws)
         if self.matched:
-            released = self._matched(channels, given, params, draws("decode"))
+            released = self._matched(channels, counted_cells, params, draws("decode"))
         else:
-            released = self._plain(features, given, groups, draws("decode"))
+            released = self._plain(features, counted_cells, groups, draws("decode"))
         if self.times is not None:
             released[:, self.times.position] = self.times.restore(released, cells, groups, draws("restore"))
         added = None
         if self.probabilities is not None:
-            added = self.probabilities.decode(features, given, groups, rng=draws("probabilities"))
+            added = self.probabilities.decode(features, counted_cells, groups, rng=draws("probabilities"))
             released = self.probabilities.put_most_probable(released, added)
         if self.intervals is not None:
             width = self.features.width
             added = self.intervals.ends(channels[:, :width], channels[:, width:], released)
         return Decoded(released, added, features, groupings)
 
-    def _given(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
+    def _with_released_counts(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
         """Cells whose counts of categories and nulls are those to be released."""
         if self.shares is not None:
             return self.shares.put(cells, params, part)
@@ -271,7 +276,7 @@ class Decoder:
             return (Groups(np.arange(len(channels)), np.array([0, len(channels)]), False),)
         labels = channels[:, self.labels_at :].astype(np.int64).T
         identical = self.identical and len(labels) == 1
-        return tuple(Groups(*sort_groups(np.ascontiguousarray(each)), identical) for each in labels)
+        return tuple(Groups(*sort_groups(np.ascontiguousarray(grouping)), identical) for grouping in labels)
 
     def _middles(self, channels: FloatArray) -> FloatArray:
         """The features to decode: the first channels, or the middles of intervals whose ends the channels are."""
@@ -279,10 +284,12 @@ class Decoder:
         low = channels[:, :width]
         return low if self.intervals is None else low + (channels[:, width:] - low) / 2
 
-    def _plain(self, features: FloatArray, given: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+    def _plain(
+        self, features: FloatArray, counted_cells: FloatArray, groups: Groups, rng: np.random.Generator
+    ) -> FloatArray:
         return self.features.decode(
             features,
-            given,
+            counted_cells,
             groups.order,
             groups.starts,
             rng=rng,
@@ -290,13 +297,15 @@ class Decoder:
             identical_groups=groups.identical,
         )
 
-    def _matched(self, channels: FloatArray, given: FloatArray, shares: Shares, rng: np.random.Generator) -> FloatArray:
+    def _matched(
+        self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
+    ) -> FloatArray:
         """Cells with the covariance of the features, moved by what these lack of the original ones' in the table."""
-        known = channels[:, : self.features.width + self.conditioning]
+        joint = channels[:, : self.features.width + self.conditioning]
         with one_thread():  # the bits must not follow the machine's cores
-            own = Moments.of(known).covariance
-            target = own if shares.lack is None else np.asarray(own + shares.lack)
-            return decode_matched(self.features, known, given, target, rng=rng, numbers_too=self.values_too)
+            covariance = Moments.of(joint).covariance
+            target = covariance if shares.lack is None else np.asarray(covariance + shares.lack)
+            return decode_matched(self.features, joint, counted_cells, target, rng=rng, numbers_too=self.values_too)
 
 
 def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:

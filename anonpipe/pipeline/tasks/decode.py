@@ -37,7 +37,7 @@ from anonpipe.pipeline.arrays import (
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
-from anonpipe.pipeline.procedure.record import Decoded, Scored
+from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_spread, unchanged_records
@@ -45,9 +45,9 @@ from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_sp
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, and count the scores that these have."""
-    (made, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
-    save_record(work, _scored_file(index), made)
-    counted = scores.count(made.decoded.cells, fitted.procedure.decoder.restored)
+    (scored, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
+    save_record(work, _scored_file(index), scored)
+    counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
     save_record(work, _counted_file(index), counted)
     return {"rows": len(cells)}
 
@@ -56,7 +56,7 @@ def merge_scores(work: Work, cut: Cut) -> None:
     """Merge what was counted of the scores of all partitions; done once, by the driver."""
     if not work.staging.has(_COUNTED):
         parts = (load_record(work, _counted_file(index), _KINDS) for index in range(len(cut.partitions)))
-        save_record(work, _COUNTED, reduce(lambda whole, part: whole.merge(part), parts))
+        save_record(work, _COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
 
 
 def drop_scores(work: Work, cut: Cut) -> None:
@@ -67,7 +67,7 @@ def drop_scores(work: Work, cut: Cut) -> None:
 
 
 _COUNTED = f"{FOLDER}/scores.npz"
-_KINDS = (Scored, Decoded, Groups, Counted, Radix)
+_KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
 
 
 def _scored_file(index: int) -> str:
@@ -84,48 +84,48 @@ def _scores(fitted: Fitted) -> Scores:
     return fitted.scores
 
 
-def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Scored, FloatArray]:
+def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[ScoredRows, FloatArray]:
     """The rows of a partition as the method leaves them, and its cells."""
     channels, params = last_channels(work, fitted, cut, index)
     cells, part = partition_cells(work, fitted, cut, index), index - scope_of(fitted, cut, index).first
     decoded = fitted.procedure.decoder.decode(channels, cells, params, part, work.draws(index))
-    return Scored(decoded, channels[:, -1:]), cells
+    return ScoredRows(decoded, channels[:, -1:]), cells
 
 
 def _with_values(
     work: Work, fitted: Fitted, cut: Cut, index: int
-) -> tuple[Scored, FloatArray, tuple[FloatArray, FloatArray]]:
+) -> tuple[ScoredRows, FloatArray, tuple[FloatArray, FloatArray]]:
     """The same with values in the place of scores, by their ranks among those of the whole table; and `Scores.ties`."""
-    made: Scored = load_record(work, _scored_file(index), _KINDS)
+    scored: ScoredRows = load_record(work, _scored_file(index), _KINDS)
     decoder = fitted.procedure.decoder
     rng, scores = None if decoder.identical else work.rng("ranks", index), _scores(fitted)
     cells = partition_cells(work, fitted, cut, index)
-    as_ties = scores.ties(cells, made.decoded.cells, decoder.restored)
-    scores.put_values(made.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
-    return made, cells, as_ties
+    as_ties = scores.ties(cells, scored.decoded.cells, decoder.restored)
+    scores.put_values(scored.decoded.cells, load_record(work, _COUNTED, _KINDS), rng, decoder.restored)
+    return scored, cells, as_ties
 
 
 def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
     if fitted.scores is None:
-        (made, cells), as_ties = _made(work, fitted, cut, index), None
+        (scored, cells), as_ties = _made(work, fitted, cut, index), None
     else:
-        made, cells, as_ties = _with_values(work, fitted, cut, index)
-    decoded, channels, scope = made.decoded, made.channels, scope_of(fitted, cut, index)
+        scored, cells, as_ties = _with_values(work, fitted, cut, index)
+    decoded, channels, scope = scored.decoded, scored.channels, scope_of(fitted, cut, index)
     units = partition_units(work, fitted, cut, index)
     _count_units(work, fitted, index, decoded.cells, units)
     if fitted.procedure.recounts_group_moments:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
     members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
     order, file_rows = shuffled(work, cut, index)
-    kept = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order, units))
+    sample_counts = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order, units))
     arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
     assign_to_files(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
     return {
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
-        **kept,
+        **sample_counts,
         **counted_rows(fitted, cells, decoded, as_ties),
         **({} if units is None else _in_groups(work, index, decoded.groupings, units)),
     }
@@ -133,11 +133,11 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 
 def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
     """Units of the group that has fewest, and the largest share of a group's rows; counted anew, of the staging."""
-    found, codes = np.unique(units, return_inverse=True)
+    distinct, codes = np.unique(units, return_inverse=True)
     codes = codes.reshape(-1)
     labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
     if work.job.whole_units:
-        work.staging.write_array(_units_file(index), found)
+        work.staging.write_array(_units_file(index), distinct)
     return {
         "units_by_group": max(int(units_in_groups(each, codes).sum()) for each in labels),
         "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
@@ -147,9 +147,9 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
 
 def split_units(work: Work, cut: Cut, by_group: int) -> int:
     """How many more groups units have rows in than there are units; looked at in ranges of these of bounded size."""
-    each = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
-    ranges = max(1, sum(map(len, each)) // MOST_UNITS)
-    parts = ([units[units % ranges == at] for units in each] for at in range(ranges))
+    units_of_partitions = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
+    ranges = max(1, sum(map(len, units_of_partitions)) // MOST_UNITS)
+    parts = ([units[units % ranges == at] for units in units_of_partitions] for at in range(ranges))
     return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
 
 
@@ -165,19 +165,21 @@ def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, unit
     if units is None or not fitted.unchanged_names:
         return
     combinations = cells[:, [fitted.cells.names.index(name) for name in fitted.unchanged_names]]
-    found, which = np.unique(combinations, axis=0, return_inverse=True)
+    distinct, which = np.unique(combinations, axis=0, return_inverse=True)
     sets = UnitSets.of(which.reshape(-1), units.astype(np.uint64), fitted.job.k)
-    work.staging.write_record(_key_units_file(index), (found, sets))
+    work.staging.write_record(_key_units_file(index), (distinct, sets))
 
 
 def key_units(work: Work, fitted: Fitted, cut: Cut) -> tuple[FloatArray, IntArray]:
     """Combinations of the unchanged columns, in their order, and the units of each, k for more."""
     parts = [work.staging.read_record(_key_units_file(at), UnitSets) for at in range(len(cut.partitions))]
-    found, which = np.unique(np.concatenate([each for each, _ in parts]), axis=0, return_inverse=True)
-    ends, sets = np.cumsum([len(each) for each, _ in parts]), UnitSets.none(fitted.job.k)
-    for places, (_, one) in zip(np.split(which.reshape(-1), ends[:-1]), parts, strict=True):
-        sets = sets.merge(one.moved(places))
-    return found, sets.counts(len(found))
+    distinct, which = np.unique(
+        np.concatenate([combinations for combinations, _ in parts]), axis=0, return_inverse=True
+    )
+    ends, sets = np.cumsum([len(combinations) for combinations, _ in parts]), UnitSets.none(fitted.job.k)
+    for places, (_, unit_sets) in zip(np.split(which.reshape(-1), ends[:-1]), parts, strict=True):
+        sets = sets.merge(unit_sets.moved(places))
+    return distinct, sets.counts(len(distinct))
 
 
 def _key_units_file(index: int) -> str:
@@ -206,19 +208,19 @@ def members_of(
 
 def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
     """All that was masked of the released rows: ends of intervals, too."""
-    made = decoded.cells[:, fitted.synthesized]
-    return made if fitted.procedure.decoder.intervals is None else np.concatenate([made, decoded.added], axis=1)
+    masked = decoded.cells[:, fitted.synthesized]
+    return masked if fitted.procedure.decoder.intervals is None else np.concatenate([masked, decoded.added], axis=1)
 
 
 def counted_rows(
     fitted: Fitted, cells: FloatArray, decoded: Decoded, as_ties: tuple[FloatArray, FloatArray] | None
 ) -> dict[str, Any]:
     """What the gates are told of a partition: original rows, features and released rows beside each other."""
-    method, made = fitted.procedure, fitted.synthesized
-    before, k = cells[:, made], fitted.min_rows
+    method, columns = fitted.procedure, fitted.synthesized
+    before, k = cells[:, columns], fitted.min_rows
     both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
     unchanged = (
-        unchanged_records(original[:, made], released[:, made], g.order, g.starts, k)
+        unchanged_records(original[:, columns], released[:, columns], g.order, g.starts, k)
         for original, released in both
         for g in decoded.groupings
     )
@@ -248,16 +250,16 @@ def _fewest_alike(cells: FloatArray) -> int:
     return int(np.unique(marked, axis=0, return_counts=True)[1].min())
 
 
-def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, made: FloatArray, labels: IntArray) -> None:
+def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, synthetic: FloatArray, labels: IntArray) -> None:
     """Count records and synthetic features of each group again, for the gate that holds them together."""
-    features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : made.shape[1]]
-    save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(made), labels))
+    features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : synthetic.shape[1]]
+    save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels))
 
 
 def counted_groups(work: Work, index: int) -> RecordsAndDraws:
     """What was counted of the groups that have records in a partition, before and after."""
-    found: RecordsAndDraws = load_record(work, _groups_file(index))
-    return found
+    record: RecordsAndDraws = load_record(work, _groups_file(index))
+    return record
 
 
 def _groups_file(index: int) -> str:

@@ -45,7 +45,7 @@ from anonpipe.pipeline.arrays import (
     statistic_file,
 )
 from anonpipe.pipeline.context import Fitted, Work
-from anonpipe.pipeline.cut import Cut, Scope
+from anonpipe.pipeline.cut import Cut, PartitionScope
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray
@@ -58,11 +58,11 @@ class PassTask:
     """What the workers need to know of one pass, or of one turn of it."""
 
     at: int  # Which of the method's passes it is
-    # given, channels: the staged array that it sees, and how many channels that has
-    given: str
+    # source, channels: the staged array that it reads, and how many channels that has
+    source: str
     channels: int
-    # made, width: the one that it fills, and its channels; None and 0 where it only learns
-    made: str | None
+    # target, width: the one that it fills, and its channels; None and 0 where it only learns
+    target: str | None
     width: int
     params: str | None  # The name of what was learnt before, None for nothing
     turn: int = 0  # Of a step that learns, from 0: in later turns scopes that have learnt all they want are passed over
@@ -90,25 +90,25 @@ LAST = "last"  # The name of what `run_steps` leaves for decoding: the last stag
 def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:
     """One pass over one partition, or for a step over columns over one channel of one scope."""
     task = PassTask.read(work, stage)
-    one = fitted.procedure.head[task.at]
-    if isinstance(one, ColumnsPass):
-        return _column(work, fitted, cut, task, one, index)
-    if isinstance(one, ReducePass) and task.finishes is not None:
+    pass_ = fitted.procedure.head[task.at]
+    if isinstance(pass_, ColumnsPass):
+        return _column(work, fitted, cut, task, pass_, index)
+    if isinstance(pass_, ReducePass) and task.finishes is not None:
         scope = scopes_of(fitted, cut)[index]
-        _finish(work, task, one, scope, task.finishes)
+        _finish(work, task, pass_, scope, task.finishes)
         return {"rows": sum(cut.lengths[scope.inside])}
     scope = scope_of(fitted, cut, index)
     params, rows = load_params(work, task.params, scope), cut.partitions[index].rows
-    if isinstance(one, ReducePass) and not _wants_more(one.step, task, params):
+    if isinstance(pass_, ReducePass) and not _wants_more(pass_.step, task, params):
         return {"rows": rows}
-    part = read_channels(work, fitted, cut, task.given, task.channels, index)
+    part = read_channels(work, fitted, cut, task.source, task.channels, index)
     part, place = np.ascontiguousarray(part[:, : task.seen[scope.number]]), place_of(work, fitted, cut, scope, index)
-    if isinstance(one, ReducePass):
-        save_record(work, statistic_file(stage, index), statistic(one.step, part, params, place))
+    if isinstance(pass_, ReducePass):
+        save_record(work, statistic_file(stage, index), statistic(pass_.step, part, params, place))
     else:
-        made = rows_made(one, part, params, place)
-        padded = np.pad(made, ((0, 0), (0, task.width - made.shape[1])))
-        channel_array(work, fitted, cut, str(task.made), task.width).write(index, padded)
+        released = rows_made(pass_, part, params, place)
+        padded = np.pad(released, ((0, 0), (0, task.width - released.shape[1])))
+        channel_array(work, fitted, cut, str(task.target), task.width).write(index, padded)
     return {"rows": rows}
 
 
@@ -117,27 +117,29 @@ def _wants_more(step: Reduce, task: PassTask, params: Any) -> bool:
     return task.turn == 0 or (step.again is not None and step.again(params))
 
 
-def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, one: ColumnsPass, index: int) -> dict[str, Any]:
+def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: ColumnsPass, index: int) -> dict[str, Any]:
     """One channel of one scope; its largest size, and the sum of what it is promised to hold."""
     number, place = divmod(index, task.channels)
     scope = scopes_of(fitted, cut)[number]
-    column = read_column(work, fitted, cut, task.given, task.channels, place, scope)
-    staged, lengths = of_scope(channel_array(work, fitted, cut, str(task.made), task.width), cut, scope)
+    column = read_column(work, fitted, cut, task.source, task.channels, place, scope)
+    staged, lengths = of_scope(channel_array(work, fitted, cut, str(task.target), task.width), cut, scope)
     if place >= task.seen[number]:  # the zeros go on
         staged.write_column(place, lengths, column)
         return {"rows": len(column), "largest": 0.0}
-    original = read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if one.step.with_original else None
-    told = {}
-    if one.step.holds is not None and original is not None:
-        told = {"place": place, "column_sums": exact_sums(one.step.holds(original)[:, None])}
-    rng = generator(scope_key(work, scope), stream_of(one.number, one.step), place)
+    original = (
+        read_column(work, fitted, cut, FEATURES, fitted.width, place, scope) if pass_.step.with_original else None
+    )
+    promised = {}
+    if pass_.step.holds is not None and original is not None:
+        promised = {"place": place, "column_sums": exact_sums(pass_.step.holds(original)[:, None])}
+    rng = generator(scope_key(work, scope), stream_of(pass_.number, pass_.step), place)
     params = load_params(work, task.params, scope)
-    staged.write_column(place, lengths, column_made(one.step, column, place, params, rng, original))
-    return {"rows": len(column), "largest": float(np.abs(column).max()), **told}
+    staged.write_column(place, lengths, column_made(pass_.step, column, place, params, rng, original))
+    return {"rows": len(column), "largest": float(np.abs(column).max()), **promised}
 
 
 @dataclass
-class Staged:
+class StagedTable:
     """The channels of a run as a table of `anonpipe.methods.executor`: each pass is a stage of tasks.
 
     What a step learnt, and the channels that it made, stay in the staging
@@ -152,71 +154,71 @@ class Staged:
     task: PassTask  # What the next pass sees
 
     @property
-    def _scopes(self) -> list[Scope]:
+    def _scopes(self) -> list[PartitionScope]:
         return scopes_of(self.fitted, self.cut)
 
     def _title(self, name: str) -> str:
         return name if self.fitted.procedure.forms_groups else f"mask: {name}"
 
-    def replace_rows(self, one: RowsPass) -> None:
+    def replace_rows(self, pass_: RowsPass) -> None:
         """Replace the channels of every partition."""
         pairs = zip(self.task.seen, self._scopes, strict=True)
-        filled = [one.channels(seen, load_params(self.work, self.task.params, scope)) for seen, scope in pairs]
-        self._replace(one.number, len(self.cut.partitions), one.name, tuple(filled))
+        filled = [pass_.channels(seen, load_params(self.work, self.task.params, scope)) for seen, scope in pairs]
+        self._replace(pass_.number, len(self.cut.partitions), pass_.name, tuple(filled))
 
-    def replace_columns(self, one: ColumnsPass) -> None:
+    def replace_columns(self, pass_: ColumnsPass) -> None:
         """Replace every channel of every scope."""
-        self._replace(one.number, self.task.channels * len(self._scopes), one.name, self.task.seen)
+        self._replace(pass_.number, self.task.channels * len(self._scopes), pass_.name, self.task.seen)
 
     def _replace(self, number: int, pieces: int, name: str, filled: tuple[int, ...]) -> None:
-        made, given = str(number), self.task.given
-        task = replace(self.task, made=made, width=max(filled), filled=filled)
+        target, source = str(number), self.task.source
+        task = replace(self.task, target=target, width=max(filled), filled=filled)
         task.write(self.work, stage_name(number))
-        channel_array(self.work, self.fitted, self.cut, made, task.width)
+        channel_array(self.work, self.fitted, self.cut, target, task.width)
         self.map_stage(stage_name(number), pieces, self._title(name))
-        if given != FEATURES or not self.fitted.procedure.keeps_features:
-            shutil.rmtree(self.work.staging.file(FOLDER) / given, ignore_errors=True)  # it goes with the staging
-        self.task = PassTask(task.at + 1, made, task.width, None, 0, task.params, seen=filled)
+        if source != FEATURES or not self.fitted.procedure.keeps_features:
+            shutil.rmtree(self.work.staging.file(FOLDER) / source, ignore_errors=True)  # it goes with the staging
+        self.task = PassTask(task.at + 1, target, task.width, None, 0, task.params, seen=filled)
 
-    def learn(self, one: ReducePass, turn: int) -> bool:
+    def learn(self, pass_: ReducePass, turn: int) -> bool:
         """Count all partitions; whether a scope wants another turn."""
-        name, work = f"{one.number}-{turn}", self.work
+        name, work = f"{pass_.number}-{turn}", self.work
         task = replace(self.task, turn=turn)
         if not all(work.staging.has(params_file(name, scope)) for scope in self._scopes):
             task.write(work, stage_name(name))
-            self.map_stage(stage_name(name), len(self.cut.partitions), self._title(one.name))
-            self._finish_all(one, task, name)
-        again = one.step.again
+            self.map_stage(stage_name(name), len(self.cut.partitions), self._title(pass_.name))
+            self._finish_all(pass_, task, name)
+        again = pass_.step.again
         more = again is not None and any(again(load_params(work, name, scope)) for scope in self._scopes)
         self.task = replace(self.task, at=task.at + (not more), params=name)
         return more
 
-    def _finish_all(self, one: ReducePass, task: PassTask, name: str) -> None:
+    def _finish_all(self, pass_: ReducePass, task: PassTask, name: str) -> None:
         """Keep what follows from the counts of each scope, and delete these."""
-        if one.step.costly:
+        if pass_.step.costly:
             stage = stage_name(f"{name}-finish")
             replace(task, finishes=name).write(self.work, stage)
-            self.map_stage(stage, len(self._scopes), f"{self._title(one.name)}, fit")
+            self.map_stage(stage, len(self._scopes), f"{self._title(pass_.name)}, fit")
         else:
             for scope in self._scopes:
-                _finish(self.work, task, one, scope, name)
+                _finish(self.work, task, pass_, scope, name)
         for index in range(len(self.cut.partitions)):
             self.work.staging.file(statistic_file(stage_name(name), index)).unlink(missing_ok=True)
 
 
-def _finish(work: Work, task: PassTask, one: ReducePass, scope: Scope, name: str) -> None:
+def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope, name: str) -> None:
     """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
     file = params_file(name, scope)
     if work.staging.has(file):
         return
     params = load_params(work, task.params, scope)
-    if not _wants_more(one.step, task, params):
+    if not _wants_more(pass_.step, task, params):
         save_record(work, file, params)
         return
     counted = (load_record(work, statistic_file(stage_name(name), i)) for i in range(scope.first, scope.stop))
-    rng = generator(scope_key(work, scope), stream_of(one.number, one.step), task.turn)
+    rng = generator(scope_key(work, scope), stream_of(pass_.number, pass_.step), task.turn)
     with one_thread():  # the bits must not follow the machine's cores
-        save_record(work, file, learnt(one.step, counted, params, rng))
+        save_record(work, file, learnt(pass_.step, counted, params, rng))
 
 
 def stage_name(number: int | str) -> str:
@@ -237,7 +239,7 @@ def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None
     its scope, the partitions being the parts, and so are the draws.
     """
     seen = (fitted.width,) * len(scopes_of(fitted, cut))
-    table = Staged(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))
+    table = StagedTable(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))
     execute(fitted.procedure.head, table)
     table.task.write(work, LAST)
 
@@ -256,7 +258,7 @@ def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Flo
     """The channels of a partition after the last step, and what was learnt last of its scope."""
     task, scope = PassTask.read(work, LAST), scope_of(fitted, cut, index)
     params = load_params(work, task.params, scope)
-    part = read_channels(work, fitted, cut, task.given, task.channels, index)
+    part = read_channels(work, fitted, cut, task.source, task.channels, index)
     part = np.ascontiguousarray(part[:, : task.seen[scope.number]])
     if fitted.procedure.tail is None:
         return part, params

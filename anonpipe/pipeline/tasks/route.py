@@ -51,7 +51,7 @@ Keys = npt.NDArray[np.uint64]
 
 def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     """Send each row of a unit to its leaf: chunks sorted by leaf."""
-    unit, contents, aside = work.source.units[index], unit_contents(work, index), Aside(work, fitted)
+    unit, contents, aside = work.source.units[index], unit_contents(work, index), HoldOut(work, fitted)
     staged, region = routed_array(work, fitted), sum(len(chunks) for chunks in chunk_rows(work.source)[:index])
     leaf_rows: list[list[int]] = []
     held: list[Routed] = []
@@ -78,8 +78,8 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
 def read_columns(work: Work, fitted: Fitted) -> list[str]:
     """Columns that routing reads: those of the release, and the one that names the unit where somebody asks for it."""
     name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.held_out > 0
-    asked = fitted.unit is not None or held_by_unit
-    return [*fitted.cells.names, *([name] if name is not None and asked else [])]
+    needed = fitted.unit is not None or held_by_unit
+    return [*fitted.cells.names, *([name] if name is not None and needed else [])]
 
 
 def _units_file(index: int) -> str:
@@ -90,8 +90,8 @@ def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
     """The units of each leaf in all input units together, up to k; None where each row is one."""
     if fitted.unit is None:
         return None
-    each = (work.staging.read_record(_units_file(at), UnitSets) for at in range(len(work.source.units)))
-    return reduce(UnitSets.merge, each, UnitSets.none(fitted.job.k))
+    parts = (work.staging.read_record(_units_file(at), UnitSets) for at in range(len(work.source.units)))
+    return reduce(UnitSets.merge, parts, UnitSets.none(fitted.job.k))
 
 
 _CHANGED = (
@@ -100,7 +100,7 @@ _CHANGED = (
 )
 
 
-class Kept(NamedTuple):
+class KeptRows(NamedTuple):
     """Rows of the input, by what they are told apart where a tree splits, and their units (None: nobody asks)."""
 
     batch: pa.RecordBatch
@@ -109,23 +109,23 @@ class Kept(NamedTuple):
 
 
 @dataclass
-class Aside:
+class HoldOut:
     """Sets the hold-out aside while a unit is routed, and keeps a sample of it."""
 
     work: Work
     fitted: Fitted
     held: list[FloatArray] = field(default_factory=list)
 
-    def without(self, batch: pa.RecordBatch, contents: Contents) -> Kept:
+    def without(self, batch: pa.RecordBatch, contents: Contents) -> KeptRows:
         """The rows that are not held out."""
         keys, units = route_keys(self.work, contents), units_in(self.work.job, self.work.start_key, batch)
         batch = batch.select(list(self.fitted.cells.names))
         if not self.work.job.measure.held_out:
-            return Kept(batch, keys, units)
+            return KeptRows(batch, keys, units)
         drawn = drawn_held(self.work, contents, units)
         self.held.append(comparable_cells(self.fitted, batch, drawn, None if self.fitted.unit is None else units))
         kept = ~held_in(self.work, contents, units)
-        return Kept(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
+        return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
         """Leave the sample of a unit."""
@@ -139,7 +139,7 @@ def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
     return list(pairwise(borders))
 
 
-def routed_cells(fitted: Fitted, kept: Kept) -> Routed:
+def routed_cells(fitted: Fitted, kept: KeptRows) -> Routed:
     """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none.
 
     Where k counts units, these are a last column.
@@ -226,12 +226,12 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     split = fitted.procedure.row_for_row
     encoded = np.concatenate([features.encode(cells, rng=draws("ties") if split else None), conditioning], axis=1)
     if not fitted.procedure.forms_groups and np.isnan(cells[:, list(features.numeric_positions)]).any():
-        own = {block.position: range(block.start, block.stop) for block in features.numbers}
+        columns_of = {block.position: range(block.start, block.stop) for block in features.numbers}
         with one_thread():  # the bits must not follow the machine's cores
-            filled = fill_predicted(cells, own, encoded, draws("fill"))
+            filled = fill_predicted(cells, columns_of, encoded, draws("fill"))
         scored = features.encode(cells, filled, draws("ties") if split else None)
         encoded = np.concatenate([scored, conditioning], axis=1)
-    codes = [each.codes(cells)[:, None].astype(np.float64) for each in fitted.procedure.codes]
+    codes = [column.codes(cells)[:, None].astype(np.float64) for column in fitted.procedure.codes]
     if units is not None:  # from 0 in each partition: what leads to the unit goes no further
         codes.append(np.unique(units, return_inverse=True)[1].reshape(-1, 1).astype(np.float64))
     return np.concatenate([encoded, *codes], axis=1)

@@ -34,21 +34,23 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scans: list[Scan] = []
     sample, keys = [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
-    for first_row, whole in read_batches(work.source, unit, [*job.released, *writers]):
+    for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
         for name, writer in writers.items():
-            writer.add(whole.column(name))
+            writer.add(full_batch.column(name))
         if in_strata is not None:
-            in_strata.add(joined(whole, [str(job.unit_column), *job.strata.by]))
-        batch = whole.select([name for name in whole.schema.names if name not in writers])
+            in_strata.add(joined(full_batch, [str(job.unit_column), *job.strata.by]))
+        batch = full_batch.select([name for name in full_batch.schema.names if name not in writers])
         begin = first_row - unit.first_row
         part = contents[begin : begin + batch.num_rows]
-        own = units_in(job, work.start_key, whole)
-        kept = ~held_in(work, part, own) if job.measure.held_out else None
-        units = None if own is None else (own, job.k)
+        numbers = units_in(job, work.start_key, full_batch)
+        kept = ~held_in(work, part, numbers) if job.measure.held_out else None
+        units = None if numbers is None else (numbers, job.k)
         if tracer is not None:
-            tracer.add(whole, kept)
-        found = scan_batch(batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k)
-        scans = [merge_scans([*scans, found])]  # at once: what is counted of numbers by rank is large
+            tracer.add(full_batch, kept)
+        scanned = scan_batch(
+            batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k
+        )
+        scans = [merge_scans([*scans, scanned])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
@@ -197,39 +199,42 @@ def comparable_cells(
     and strata become what they became in the release.
     """
     chosen = chosen & _categorised(fitted, batch)
-    cells, own = fitted.cells.to_cells(batch.filter(pa.array(chosen))), None if units is None else units[chosen]
-    there = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
-    cells = cells[there]
+    cells, unit_numbers = (
+        fitted.cells.to_cells(batch.filter(pa.array(chosen))),
+        None if units is None else units[chosen],
+    )
+    rows = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
+    cells = cells[rows]
     for change in (fitted.suppression, fitted.extremes):
         change.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
     kept = _occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)
-    cells, there = cells[kept], there[kept]
+    cells, rows = cells[kept], rows[kept]
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
-    cells, there = cells[stratum >= 0], there[stratum >= 0]
-    return cells if own is None else np.column_stack([cells, own[there].astype(np.float64)])
+    cells, rows = cells[stratum >= 0], rows[stratum >= 0]
+    return cells if unit_numbers is None else np.column_stack([cells, unit_numbers[rows].astype(np.float64)])
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
     """Rows whose categories the encoder knows."""
-    known = np.ones(batch.num_rows, dtype=bool)
+    in_encoder = np.ones(batch.num_rows, dtype=bool)
     for name, categories in fitted.cells.categories.items():
         values = plain(batch.column(name))
-        known &= pc.or_(pc.is_in(values, value_set=categories), values.is_null()).to_numpy(zero_copy_only=False)
-    return known
+        in_encoder &= pc.or_(pc.is_in(values, value_set=categories), values.is_null()).to_numpy(zero_copy_only=False)
+    return in_encoder
 
 
 def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolArray:
     """Rows whose categories and nulls in some columns other records have."""
-    known = np.ones(len(cells), dtype=bool)
+    occurs = np.ones(len(cells), dtype=bool)
     for name in names:
         position = fitted.cells.names.index(name)
         column, missing = cells[:, position], np.isnan(cells[:, position])
         if name in fitted.cells.categories:
             counts = np.append(fitted.scan.code_counts(name), 0)
-            known &= missing | (counts[np.where(missing, 0, column).astype(np.int64)] > 0)
-        known &= ~missing | (fitted.scan.columns[name].nulls > 0)
-    return known
+            occurs &= missing | (counts[np.where(missing, 0, column).astype(np.int64)] > 0)
+        occurs &= ~missing | (fitted.scan.columns[name].nulls > 0)
+    return occurs
 
 
 def held_cells(work: Work, fitted: Fitted) -> FloatArray:

@@ -100,10 +100,10 @@ class _Hashing(io.FileIO):
 
     def write(self, content: Any) -> int:
         """Write all of it."""
-        whole, done = memoryview(content).cast("B"), 0
-        while done < len(whole):
-            done += super().write(whole[done:])
-        self.digest.update(whole)
+        view, done = memoryview(content).cast("B"), 0
+        while done < len(view):
+            done += super().write(view[done:])
+        self.digest.update(view)
         return done
 
     def close(self) -> None:
@@ -125,16 +125,16 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
     combinations, rows, beyond = [], 0, 0
     outside = {name: [0, 0] for name in unbounded_names(fitted)}
     for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
-        cells, told, bad = _read_back(fitted, batch)
-        stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, told)
+        cells, shares, out_of_range = _read_back(fitted, batch)
+        stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, shares)
         for at in np.unique(stratum):
             moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
         combinations.append(_combinations(fitted, cells))
         rows += len(cells)
-        beyond += bad + _beyond_limits(fitted, cells)
+        beyond += out_of_range + _beyond_limits(fitted, cells)
         for name, counted in outside.items():
-            found = _beyond_original(fitted, name, cells[:, fitted.cells.names.index(name)])
-            counted[:] = [counted[0] + found[0], counted[1] + found[1]]
+            counts = _beyond_original(fitted, name, cells[:, fitted.cells.names.index(name)])
+            counted[:] = [counted[0] + counts[0], counted[1] + counts[1]]
     _write_combinations(work, fitted, index, combinations)
     return {
         "rows": rows,
@@ -258,21 +258,21 @@ def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str
     with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
         originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
         released = _write_runs(_released(work, fitted, cut, name), Path(folder), "released")
-        found = _compare(fitted, name, originals, released)
-    return {"rows": cut.rows, "beyond": found.beyond(len(compared_names(fitted.job)))}
+        chance = _compare(fitted, name, originals, released)
+    return {"rows": cut.rows, "beyond": chance.beyond(len(compared_names(fitted.job)))}
 
 
 def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
     fineness = _fineness(fitted, name, originals, released)
     origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
     bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
-    found = Chances.none()
+    total = Chances.none()
     for values, rows, around in ranges(originals, released):
         rare = values[rows < fitted.min_rows]
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
-        found = found.merge(chances(rare, around, fineness))
-    return found
+        total = total.merge(chances(rare, around, fineness))
+    return total
 
 
 def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
@@ -325,8 +325,8 @@ def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fin
 
 def _some(runs: Runs) -> FloatArray:
     """Values of all runs, about `SAMPLED` of them, evenly."""
-    every = max(1, sum(map(len, runs)) // SAMPLED)
-    return np.concatenate([run["value"][::every] for run in runs] or [np.empty(0)])
+    step = max(1, sum(map(len, runs)) // SAMPLED)
+    return np.concatenate([run["value"][::step] for run in runs] or [np.empty(0)])
 
 
 def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.NDArray[np.int64], FloatArray]]:
