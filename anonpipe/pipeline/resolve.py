@@ -1,4 +1,4 @@
-"""What the scan settles: encoders, strata, rare categories, method, trees of pre-clusters, key and warnings."""
+"""What follows from the scan: encoders, strata, suppression, method, trees of pre-clusters, key and warnings."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from anonpipe.types import FloatArray
 
 @dataclass(frozen=True)
 class Resolved:
-    """What follows from job and scan alone: `digest` is that of the scan before suppression of rare categories."""
+    """What follows from job and scan alone."""
 
     fitted: Fitted
-    digest: str
+    digest: str  # Of the scan before suppression of rare categories
     warnings: list[str]
 
 
 def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
-    """Hold the scanned input against the job, and work out all that a run or its preview builds on."""
+    """Check the scanned input against the job and derive what a run or its preview needs."""
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
@@ -78,44 +78,42 @@ def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
         return
     if unit is not None:
         raise InputError(
-            f"repeat.growing rounds counts of rows, and column {unit.name!r} names units of up to {unit.most:,} rows, "
-            "which rounding does not hide: make one row of each"
+            f"repeat.growing rounds counts of rows, but column {unit.name!r} has units of up to {unit.most:,} rows. "
+            "Rounding does not hide these: make one row of each unit"
         )
     strata_in_use = [stratum for stratum in strata.stratum if stratum >= 0]
     if strata.dropped or len(set(strata_in_use)) < len(strata_in_use):
         raise InputError(
-            "repeat.growing counts the persons who changed in each combination of the strata columns, and some of "
-            "these share a stratum or are dropped (strata.small, strata.use_event): coarsen the columns in the input "
-            "until each is a stratum of its own"
+            "repeat.growing counts changed persons in each combination of the strata columns, but some combinations "
+            "share a stratum or are dropped (strata.small, strata.use_event). Coarsen the columns in the input until "
+            "each combination is a stratum of its own"
         )
     least = SMALLEST_ROUNDED * job.fewest_changed
     if min(strata.rows) < least:
         raise InputError(
-            f"a stratum has fewer than {least} records, {SMALLEST_ROUNDED} times what repeat.growing rounds counts to; "
+            f"a stratum has fewer than {least} records, {SMALLEST_ROUNDED} times the rounding base of repeat.growing; "
             "take fewer or coarser strata columns"
         )
 
 
 def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
-    """Why no masked column varies: none does in the input, or none is left to when what is rare is suppressed."""
+    """Why no masked column varies: in the input already, or after suppression of rare categories."""
     if not suppression.targets:
-        return "the masked columns hold one value each: there is nothing to mask; mask other columns"
+        return "every masked column is constant, so there is nothing to mask; mask other columns"
     return (
-        f"no masked column has two values that k={k} {what} hold: rarer ones are released as missing or as the "
-        "commonest, one value is left, and there is nothing to mask; lower k, coarsen the columns, or mask other ones"
+        f"no masked column has two values that k={k} {what} share. Rarer ones are suppressed, so there is nothing to "
+        "mask: lower k, coarsen the columns, or mask other ones"
     )
 
 
 def by_name(schema: pa.Schema) -> pa.Schema:
-    """The schema with its columns by their names: so they are worked on, whatever their order in the input.
-
-    The noise of a column then does not depend on its place.
-    """
+    """The schema with its columns in the order of their names."""
+    # So the noise of a column does not depend on its place in the input.
     return pa.schema(sorted(schema, key=lambda field: field.name))
 
 
 def fit(work: Work) -> None:
-    """Settle everything from the scans of the units, and write it into the staging."""
+    """Fit everything that follows from the scans, and write it into the staging."""
     job, staging = work.job, work.staging
     unit, repeats = _units(work)
     scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
@@ -136,14 +134,14 @@ def fit(work: Work) -> None:
 
 
 def job_digest(job: Job, unit: UnitColumn | None) -> str:
-    """The job's digest; another one where an identifier turned out to name units, as k counts these."""
+    """The job's digest; a different one where an identifier repeats, so that k counts units."""
     if unit is None or job.unit_declared:
         return job.digest()
     return hashlib.sha256(f"{job.digest()}, units of {unit.name}".encode()).hexdigest()
 
 
 def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
-    """What k counts where it has several rows, and warnings of columns that name persons and repeat."""
+    """The unit that k counts, if one has several rows, and warnings about identifiers that repeat."""
     job, scanned = work.job, work.staging.results("scan").read_all(len(work.source.units), Repeats)
     runs = [
         [work.staging.checked(file) for result in scanned for file in result["files"] if is_run(file, place)]
@@ -162,36 +160,35 @@ def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
 
 
 def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | None], runs: Sequence[Path]) -> None:
-    """Refuse units that cannot stay whole."""
+    """Refuse units that lie in several strata but must stay whole."""
     results = [result for result in counted if result is not None]
     if unit is None or not results:
         return
     several = count_repeats(results, runs).distinct - unit.distinct
     if several:
         raise InputError(
-            f"cluster.units: whole keeps all rows of a unit in one group, and groups lie inside strata: up to "
-            f"{several:,} units of column {unit.name!r} have rows in more than one; take columns into strata.by that "
-            "all rows of a unit share, or leave cluster.units: split"
+            f"cluster.units: whole needs all rows of a unit in one stratum, but up to {several:,} units of column "
+            f"{unit.name!r} have rows in several. Stratify by columns that are constant within units, or leave "
+            "cluster.units: split"
         )
 
 
 def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
-    """What k counts, of what was counted of each column that names persons, and warnings."""
+    """The unit that k counts, from the repeats of each identifier, and warnings."""
     warnings = check_repeats(identifiers, job.k, job.rows_per_unit, job.unit_column)
     unit = next(
         (UnitColumn.of(column) for column in identifiers if column.name == job.unit_column and column.repeated), None
     )
     if unit is not None and job.measure.held_out and not job.unit_declared:
         raise InputError(
-            f"column {unit.name!r} repeats, and measure.hold_out has to set aside all rows of a person together, which "
-            "must be known before the table is read: give the column role: unit, or set nobody aside by "
-            f"measure.hold_out: 0; if up to {unit.most:,} rows of one value are an error in the data, mend it"
+            f"column {unit.name!r} repeats, up to {unit.most:,} rows a value, and measure.hold_out must hold out all "
+            "rows of a person together. Give the column role: unit, set measure.hold_out: 0, or correct the data"
         )
     return unit, warnings
 
 
 def trace_of(work: Work) -> Trace:
-    """What the release logs need to know of the scanned input."""
+    """The scanned input as the release logs compare it."""
     units = range(len(work.source.units))
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
@@ -203,7 +200,7 @@ def trace_of(work: Work) -> Trace:
 
 
 def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
-    """The units of an input as the logs compare them; None where the job does not say that it grows."""
+    """The units of an input as the logs compare them; None unless `repeat.growing` is set."""
     if job.fewest_changed is None or job.unit_column is None:
         return None
     names = sorted(job.released)
@@ -218,10 +215,8 @@ def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
 
 
 def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) -> tuple[int, str] | None:
-    """How many records the mask needs in a stratum, where smaller ones are merged or dropped; None for k.
-
-    Of all categories: without the rare ones, which differ by stratum, it can only need fewer.
-    """
+    """Records that the mask needs in a stratum, and why, if smaller strata are merged or dropped; None for k."""
+    # With all categories: without the rare ones, which differ by stratum, it can only need fewer.
     if job.mask is None or not job.masks_strata or not job.strata.by or job.strata.small == "error":
         return None
     unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
@@ -235,7 +230,7 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
 
 
 def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int, str] | None) -> Strata:
-    """The strata that the job asks for, from the counts of the scan."""
+    """The strata of the job, from the counts of the scan."""
     names = job.strata.by
     positions = [encoder.names.index(name) for name in names]
     sizes = [len(scanned.code_counts(name)) for name in names]
@@ -252,7 +247,7 @@ def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int
 
 
 def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:
-    """What became of records in small strata: columns and counts, no value."""
+    """Warnings on records of small strata: columns and counts, no value."""
     if not job.strata.by:
         return []
     counts = scanned.combination_counts(encoder, job.strata.by)
@@ -261,7 +256,7 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     if merged:
         warnings.append(
             f"strata.small is merge: {merged:,} records of strata under {strata.least} take the values of larger "
-            f"strata in {columns}, which is otherwise released unchanged"
+            f"strata in {columns}"
         )
     if strata.dropped:
         warnings.append(f"strata.small is drop: {strata.dropped:,} records of strata under {strata.least} are left out")
@@ -269,7 +264,7 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
 
 
 def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
-    """One tree a stratum, fitted on the sampled rows of that stratum, in an order that follows from their content."""
+    """One tree for each stratum, fitted to its sampled rows in an order that follows from their content."""
     names, encoder = list(fitted.cells.names), fitted.cells
     sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
     cells = np.concatenate([np.empty((0, len(names))), *sampled])
@@ -289,12 +284,12 @@ def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[
 # --- Columns whose moments are not preserved
 
 
-# Standard deviations of the release by which a mean, and parts of it by which one may be moved without a warning
+# Warn where a mean moves by more standard deviations of the release, or a standard deviation by a larger share
 MOST_MOVED = 0.1
 
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
-    """Columns that lose much of their mean or standard deviation, or extremes, and by what; names, no value."""
+    """Warnings on columns whose mean, standard deviation or extremes are not preserved: names, no value."""
     scored = () if fitted.scores is None else fitted.scores.columns
     lost = {column.name: _lost(fitted, column) for column in scored}
     warnings = [*_extremes(fitted)]
@@ -304,32 +299,31 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     return [*warnings, *_drawn_in([column for column in scored if column.apart and "drawn" not in lost[column.name]])]
 
 
-# Columns that one line names where each of many has the same: wide tables of ordinary long tails have dozens
+# Columns that one line names: wide tables with long tails have dozens
 MOST_NAMED = 5
 
-# What is said of a column that lost something, and how many are named; None for all, as nobody may add them up
+# What a column lost and how many columns one line names; None for all, as nobody may add them up
 _LOST = {
     "drawn": (
-        "few records make up much of its mean; transform: normal_scores draws them in, and its mean, sum and variance "
-        "are not kept: tell the recipients, who must not add it up",
+        "few records make up much of its mean. Normal scores top-code them: mean, sum and variance are not preserved. "
+        "Tell the recipients not to add it up",
         None,
     ),
     "clipped": (
-        "values outside its bounds make up much of its mean, and are released inside: its mean, sum and variance are "
-        "not kept; declare other bounds, or tell the recipients",
+        "values outside its bounds make up much of its mean and are released inside. Mean, sum and variance are not "
+        "preserved: declare other bounds, or tell the recipients",
         None,
     ),
     "spread": (
-        "few records make up much of its standard deviation; transform: normal_scores releases means of k or more in "
-        "their place, and inside the bounds, so that its standard deviation, variance and ordinary correlations are "
-        "not kept: tell the recipients",
+        "few records make up much of its standard deviation. Normal scores release means of k or more in their place: "
+        "standard deviation, variance and correlations are not preserved. Tell the recipients",
         MOST_NAMED,
     ),
 }
 
 
 def _named(names: Sequence[str], most: int | None = MOST_NAMED) -> str:
-    """The columns that a line is of.
+    """The columns of a line.
 
     Examples
     --------
@@ -343,45 +337,44 @@ def _named(names: Sequence[str], most: int | None = MOST_NAMED) -> str:
 
 
 def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
-    """Few that stand far from all others, though their share of the mean is small."""
+    """Warning on records far from all others whose share of the mean is small."""
     if not columns:
         return
     most = max(column.apart for column in columns)
-    records, are = ("1 record stands", "is") if most == 1 else (f"{most:,} records stand", "are")
+    records, are = ("1 record lies", "is") if most == 1 else (f"{most:,} records lie", "are")
     up_to = "up to " if len({column.apart for column in columns}) > 1 else ""
     yield (
-        f"{_named([column.name for column in columns])}: {up_to}{records} further from all others than these are wide, "
-        f'and {are} released among them, as so few would be given away; if that value is a code for "unknown", make it a '
-        "null in the input"
+        f"{_named([column.name for column in columns])}: {up_to}{records} far from all others and {are} released among "
+        'them, as so few could be recognised. If that value is a code for "unknown", make it a null in the input'
     )
 
 
 def _extremes(fitted: Fitted) -> Iterator[str]:
-    """What became of extremes of columns on a scale of their own."""
+    """Warnings on extremes of columns without normal scores."""
     few = f"of fewer than {fitted.min_rows} records" + (" of a stratum" if fitted.job.strata.by else "")
     moved = fitted.extremes.moved
     for much, most in ((True, None), (False, MOST_NAMED)):
         if names := [name for name in moved if _much(fitted, name, moved[name]) == much]:
-            lost = "they made up much of its mean, and its" if much else "its"
+            share = "They made up much of its mean. " if much else ""
             yield (
-                f"{_named(names, most)}: values {few} that stand apart are drawn in to the next ones, as a mean of k "
-                f"would give them away; {lost} mean, sum and variance are those without: tell the recipients, or keep "
-                "them by extremes: keep"
+                f"{_named(names, most)}: values {few} that stand apart are top-coded to the next ones, as a mean of k "
+                f"would disclose them. {share}Mean, sum and variance are those without them: tell the recipients, or "
+                "preserve them by extremes: keep"
             )
     if unbounded := extremes_kept(fitted.job.columns):
         yield (
-            f"{_named(unbounded)}: extremes: keep, so that values {few} that stand apart, and sums of them, may be "
-            "given away by the means of their groups"
+            f"{_named(unbounded)}: extremes: keep is set. Values {few} that stand apart, and their sums, may be "
+            "disclosed by group means"
         )
 
 
 def _much(fitted: Fitted, name: str, moved: float) -> bool:
-    """Whether the mean of a column on its own scale is moved that far."""
+    """Whether the mean of a column without normal scores is moved by much."""
     return bool(abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd)
 
 
 def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
-    """What takes a scored column's mean (extremes drawn in, bounds), or its standard deviation alone."""
+    """Why a scored column loses its mean (top-coding, bounds) or, else, its standard deviation."""
     spread, original = column.released_moments[1], fitted.scan.columns[column.name].sd
     drawn, clipped = (abs(moved) > MOST_MOVED * spread for moved in column.moved)
     reasons = {what for what, much in (("drawn", drawn), ("clipped", clipped)) if much}
@@ -389,10 +382,8 @@ def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
 
 
 def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
-    """Names of the columns whose mean and sum are lost, for who uses the release.
-
-    None of a register that grows: from one release to the next a name more would tell that one person came.
-    """
+    """Names of the columns whose mean and sum are not preserved, for recipients."""
+    # Not of a register that grows: one name more than in the last release would disclose that one person came.
     if fitted.job.repeat.growing:
         return ()
     scored = () if fitted.scores is None else fitted.scores.columns

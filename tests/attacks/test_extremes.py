@@ -28,7 +28,7 @@ def test_the_sum_of_three_alike_is_told_where_extremes_are_kept_alone(tmp_path, 
         job = extremes.setting(tmp_path / str(at), table, transform, synthesize={"method": method}, measure=small.OFF)
         assert (extremes.together(job) > 0.9) == (transform != "none keep")
         told = " ".join(preview(job).warnings)
-        apart = re.search(r"'income'[^;:]*: values of fewer than 5 records that stand apart are drawn in", told)
+        apart = re.search(r"'income'[^;:]*: values of fewer than 5 records that stand apart are top-coded", told)
         assert (apart is not None) == (transform == "none")
         kept = re.search(r"'income'[^;:]*: extremes: keep", told)
         assert (kept is not None) == (transform == "none keep")
