@@ -151,6 +151,5 @@ def test_texts_that_look_like_nulls_are_told(tmp_path, call, monkeypatch):
     job = small.job(tmp_path, table)
     assert small.run(job).version is not None
     told = call("export", job.output, tmp_path / "data.csv", "--quiet")
-    assert told.out == f"{tmp_path / 'data.csv'}\n" and "'place': many CSV readers take texts such as NA" in " ".join(
-        told.err.split()
-    )
+    assert told.out == f"{tmp_path / 'data.csv'}\n"
+    assert "'place': many CSV readers take texts such as NA" in " ".join(told.err.split())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.compare._figures import Study, summarise
 from anonpipe.compare._names import check_names
+from anonpipe.compare._results import Study, summarise
 from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, digest_of, grid
 from anonpipe.compare._trial import Trial, measure_trial
 from anonpipe.engine import Task, TaskResult, account
