@@ -15,12 +15,15 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from anonpipe.compare._settings import Setting
-from anonpipe.compare._trial import BESIDE_CHANCE, FURTHEST
 from anonpipe.engine import TaskResult
 from anonpipe.errors import JobError, OutputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED
+
+DISTRIBUTIONS = ("column_shapes", "pair_shapes", "survival_curves")
+FURTHEST = "distributions.furthest"  # the worst of these
+_SPLIT_HALF = (FURTHEST, *DISTRIBUTIONS)
 
 # Default axes of the map: the first measure of each that has a value
 DEFAULT_UTILITY = ("analyses.overlap", FURTHEST, "propensity.tree_ratio", "propensity.logistic_ratio")
@@ -73,7 +76,7 @@ class Axis:
     @property
     def enough(self) -> float:
         """The loss that another sample of the same population may have: of less than it nobody is better off."""
-        return 1.0 if self.name in BESIDE_CHANCE else -math.inf
+        return 1.0 if self.name in _SPLIT_HALF else -math.inf
 
     @property
     def label(self) -> str:

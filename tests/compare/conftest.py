@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anonpipe.compare import _trial
+from anonpipe.compare import _study
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.rng import steward_secret
@@ -34,5 +34,5 @@ def quick(monkeypatch):
         ]
         return Verdict((held("mean", 0, 1),)), Assessment((found[0],), (found[1],), (), ())
 
-    monkeypatch.setattr(_trial, "assess_only", assess_only)
+    monkeypatch.setattr(_study, "assess_only", assess_only)
     return asked

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from anonpipe.compare import _trial, cells, compare
-from anonpipe.compare._names import known_names
+from anonpipe.compare import _study, cells, compare
+from anonpipe.compare._study import known_names
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.rng import steward_secret
 from anonpipe.storage.staging import purge
@@ -86,8 +86,8 @@ def test_unforeseen_errors_are_told_and_tried_again(job, quick, monkeypatch):
         calls.append(asked.k)
         raise ValueError(small.CANARY) if asked.k == 6 else InputError("k is not to my liking")
 
-    whole = _trial.assess_only
-    monkeypatch.setattr(_trial, "assess_only", lambda asked: whole(asked) if asked.k == 5 else fails(asked))
+    whole = _study.assess_only
+    monkeypatch.setattr(_study, "assess_only", lambda asked: whole(asked) if asked.k == 5 else fails(asked))
     for _ in range(2):
         study = compare(job, ["mdav+centroid"], [5, 6, 7], cluster=False)
         assert study.rows[1].problem.startswith("this setting: ValueError at") and small.CANARY not in str(study)
@@ -97,25 +97,25 @@ def test_unforeseen_errors_are_told_and_tried_again(job, quick, monkeypatch):
 
 
 def test_a_full_disk_stops_all_and_keeps_what_is_finished(job, quick, monkeypatch, tmp_path):
-    whole = _trial.assess_only
+    whole = _study.assess_only
 
     def full(asked):
         if asked.k == 6:
             raise OutputError("the disk is full")
         return whole(asked)
 
-    monkeypatch.setattr(_trial, "assess_only", full)
+    monkeypatch.setattr(_study, "assess_only", full)
     with pytest.raises(OutputError, match="disk is full"):
         compare(job, ["mdav+centroid"], [5, 6], cluster=False)
     assert left(tmp_path) == []
-    monkeypatch.setattr(_trial, "assess_only", whole)
+    monkeypatch.setattr(_study, "assess_only", whole)
     compare(job, ["mdav+centroid"], [5, 6], cluster=False)
     assert [asked.k for asked, _, _ in quick] == [5, 6]
 
 
 KILLED = """
 import json, os, signal, sys
-from anonpipe.compare import _trial, compare
+from anonpipe.compare import _study, compare
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.verify.check import held
@@ -126,7 +126,7 @@ def assess_only(job):
         os.kill(os.getpid(), signal.SIGKILL)
     return Verdict((held("mean", 0, 1),)), Assessment()
 
-_trial.assess_only = assess_only
+_study.assess_only = assess_only
 compare(parse_job(json.load(open(sys.argv[1]))), ["mdav+centroid"], [5, 6, 7], cluster=False)
 """
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.compare import DEFAULT_METHODS, grid
-from anonpipe.compare._names import check_names, known_names
 from anonpipe.compare._settings import _forms, digest_of
+from anonpipe.compare._study import check_names, known_names
 from anonpipe.errors import JobError
 from anonpipe.job.model import load_job, parse_job, parse_setting
 from anonpipe.methods.masking import MASKERS
