@@ -1,10 +1,10 @@
-"""The release logs: what was released before, so that no second release gives away what changed.
+"""The release logs: earlier releases, so that no later one discloses the difference.
 
-Two releases that differ by a few persons disclose these by differences, and
-the same persons released twice with different noise can be averaged. So each
-release leaves a line in a log beside the output (`steward/releases.jsonl`)
-and in the steward's home; the next run is held against both. A line holds
-keyed digests and numbers of records only, and none of it is ever in a release.
+Two releases that differ by a few persons disclose these, and noise drawn twice
+for the same persons can be averaged out. So each release adds a line to a log
+in the output (`steward/releases.jsonl`) and to one in the steward's home; the
+next run is compared with both. A line holds only keyed digests and numbers of
+records, and is never part of a release.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LOG = "releases.jsonl"
 _FORM = 1
 _MARK_BYTES = 6
 
-CHANCE = 1e-6  # Below it two tables do not share so much by chance
+CHANCE = 1e-6  # Probability below which an overlap is not taken for chance
 
 
 @dataclass(frozen=True, eq=False)
 class CountedUnits:
-    """The units of a register that grows, as `repeat.growing` compares them."""
+    """The units of a growing register, as `repeat.growing` compares them."""
 
     # The column that names the unit, those that are released unchanged, and all: counts by others cannot be compared
     by: tuple[str, ...]
@@ -55,17 +55,17 @@ class CountedUnits:
 
 @dataclass(frozen=True)
 class Trace:
-    """What the logs need to know of an input."""
+    """An input as the logs compare it."""
 
     digest: str  # Of the released content: `Scan.digest`
     job: str  # Digest of the job
     rows: int  # Records, held-out ones included
     columns: tuple[str, ...]  # Names of the released columns
-    sketches: Mapping[str, Sketch]  # By what they are of; see `anonpipe.storage.sketch`
-    counted: CountedUnits | None = None  # Of a register that grows; None where the job does not say so
+    sketches: Mapping[str, Sketch]  # By subject; see `anonpipe.storage.sketch`
+    counted: CountedUnits | None = None  # None unless `repeat.growing` is set
 
     def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
-        """The line of a release of this input, called `name`; with `accepted`, see `Overlaps.uncounted`."""
+        """The log line of a release of this input; for `accepted` see `Overlaps.uncounted`."""
         of_units = {} if self.counted is None else {"counted": asdict(_stored_sums(secret, self.counted))}
         return {
             "anonpipe_log": _FORM,
@@ -84,9 +84,9 @@ class Trace:
 
 @dataclass(frozen=True)
 class StoredSketch:
-    """A sketch as a log keeps it; it cannot be read back into records, with the secret neither."""
+    """A sketch as a log keeps it; not even the secret turns it back into records."""
 
-    on: str  # Keyed digest of what it is of
+    on: str  # Keyed digest of its subject
     # level, depths: the sketch's level, and of each content the level up to which it stays, packed
     level: int
     depths: str
@@ -108,7 +108,7 @@ class StoredSketch:
 class StoredSums:
     """Sums of units as a log keeps them."""
 
-    by: str  # Keyed digest of what they are by
+    by: str  # Keyed digest of the columns that they are counted by
     buckets: int  # Of each row of sums
     # marks, sums: as of `UnitSums`, packed
     marks: str
@@ -150,7 +150,7 @@ def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
 
 @lru_cache(maxsize=256)
 def _marks(key: bytes, numbers: bytes) -> tuple[bytes, ...]:
-    """Keyed digests of numbers of eight bytes; a run asks three times for those of the same sketches."""
+    """Keyed digests of numbers of eight bytes; cached, as a run needs those of a sketch three times."""
     return tuple(
         blake2b(numbers[at : at + 8], digest_size=_MARK_BYTES, key=key).digest() for at in range(0, len(numbers), 8)
     )
@@ -161,7 +161,7 @@ def _packed(values: npt.NDArray[Any]) -> str:
 
 
 def secret_mark(secret: bytes) -> str:
-    """A mark by which two secrets can be told apart, and nothing of them learnt."""
+    """A public mark of a secret: equal for equal secrets, and without information on the secret."""
     return keyed(secret, "ledger mark").hex()[:16]
 
 
@@ -170,25 +170,25 @@ def _hex(secret: bytes, *parts: str) -> str:
 
 
 def _job(secret: bytes, digest: str) -> str:
-    """What draws the noise beside the records: the job, and the version of anonpipe."""
+    """A digest of the job and the version of anonpipe, which both determine the noise."""
     return _hex(secret, "job", digest, version("anonpipe"))
 
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What the logs say of a run that wants to release."""
+    """Overlaps of a run with earlier releases."""
 
-    problems: tuple[str, ...] = ()  # Why it must not, without the steward's word; one line each
-    warnings: tuple[str, ...] = ()  # What could not be looked at
-    held: int = 0  # Overlapping releases from which enough units of a register that grows differ
-    # Names of overlapping releases whose units nobody counted, so that a problem says so: if this one comes out all the
-    # same, they are accepted by its line, and are no problem to later ones
+    problems: tuple[str, ...] = ()  # Reasons to refuse the run unless the steward allows it; one line each
+    warnings: tuple[str, ...] = ()  # Releases that could not be compared
+    held: int = 0  # Overlapping releases from which enough units of a growing register differ
+    # Names of overlapping releases whose units were not counted, which is a problem. If the steward allows this run,
+    # its line accepts them for later ones
     uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Log:
-    """Lines of one log; those that are torn or of another program are passed over."""
+    """Lines of one log, without those that are torn or of another program."""
 
     lines: tuple[dict[str, Any], ...] = ()
     foreign: int = 0
@@ -196,15 +196,15 @@ class _Log:
 
 
 def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Overlaps:
-    """Hold an input against all earlier releases that are known."""
+    """Compare an input with all earlier releases in the logs."""
     warnings: list[str] = []
     beside, home = _Log() if where is None else _read_output(where), _read_home()
     for log, what in ((beside, "beside the output"), (home, "in the steward's home")):
         if not log.readable:
-            warnings.append(f"the release log {what} cannot be read: earlier releases that only it knows are not seen")
+            warnings.append(f"the release log {what} cannot be read, so its releases are not compared")
         if log.foreign:
             counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
-            warnings.append(f"the release log {what} has {counted} that cannot be read, passed over")
+            warnings.append(f"the release log {what} has {counted} that cannot be read")
     releases = {
         str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == secret_mark(secret)
     }
@@ -235,65 +235,63 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     return Overlaps(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
 
 
+# --- Texts of problems and notes
+
 _JOB = "job (k, columns or methods), or by another version of anonpipe"
 _SAME_RECORDS = (
-    "the same records were released at {time} under another {what}: who holds both releases can average the noise away"
+    "the same records were released at {time} under another {what}: holders of both releases can average out the noise"
 )
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
-    "the same {rows:,} records, as far as samples of them tell, were released at {time} under another job, "
-    "with other columns or another hold-out, of which copies in other files make one ("
-    + _COLUMNS
-    + "): who holds both releases can average the noise away, and "
-    "join what each of them has"
+    "the same {rows:,} records, judged by samples, were released at {time} under another job. Its columns, its "
+    "hold-out or the copies in its files differ (" + _COLUMNS + "). Holders of both releases can average out the "
+    "noise, and join their columns"
 )
 _OTHER_SECRET = (
-    "the releases in this output were drawn with another secret: what they share with this input cannot be seen, and "
-    "who holds both can average the noise away; give the secret that they were drawn with (ANONPIPE_SECRET or "
-    "ANONPIPE_SECRET_FILE)"
+    "the releases in this output were drawn with another secret, so their overlap with this input is unknown. Holders "
+    "of both can average out the noise: set ANONPIPE_SECRET or ANONPIPE_SECRET_FILE to the secret of these releases"
 )
 _UNCOMPARED = (
-    "the steward's home knows of {count} releases under other secrets: these records as a whole are not among them, "
-    "but whether some of them are cannot be seen"
+    "the steward's home lists {count} releases under other secrets. None is of exactly these records; a partial "
+    "overlap cannot be detected"
 )
 REMEDY = (
-    "nothing was grouped or released. Keep job, secret and input of the earlier release, and it comes out again as it "
-    "was; or, if nobody received it, or what both tell together is acceptable, say so in the job: "
-    'repeat: {allow: "why"} (or --set repeat.allow="why"); the reason will stand in the reports. '
+    "nothing was grouped or released. With job, secret and input of the earlier release, the same release comes out "
+    "again. If nobody received it, or both may be known together, allow it in the job: "
+    'repeat: {allow: "why"} (or --set repeat.allow="why"); the reports quote the reason. '
     "To try settings without a release: anonpipe compare"
 )
 HELD = (
-    "repeat.growing: {count} of the earlier releases overlap with this one; from each at least {at_least} units "
-    "differ, or none, in every column, and twice as many in all, among the records of every combination of the columns "
-    "that are released unchanged"
+    "repeat.growing: {count} of the earlier releases overlap with this one. From each, at least {at_least} units "
+    "differ, or none, in every column. Twice as many differ in all, in every combination of the unchanged columns"
 )
-ALLOWED = "earlier releases that this one overlaps with were allowed by the job: "
+ALLOWED = "earlier releases that overlap with this one were allowed by the job: "
 
 
 _UNCOUNTED = (
-    "units are counted since repeat.growing was set, and {count} of the earlier releases that this input overlaps with "
-    "did not count them, or counted by another unit or in other columns: {names}"
+    "repeat.growing counts units, but {count} of the earlier releases that this input overlaps with did not count "
+    "them, or counted by another unit or in other columns: {names}"
 )
 _TOO_MANY = (
-    "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: who holds all of them can "
-    "average their noise; begin a series that overlaps with fewer, or set repeat.at_most higher (docs/threats.md has "
-    "what many releases tell)"
+    "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: holders of all can average "
+    "out their noise. Begin a new series, or set repeat.at_most higher (see docs/threats.md)"
+)
+_TOO_FEW = (
+    "since the release of {time} units joined, left or changed, but too few ({what}): {at_least} or none must in every "
+    "column, and {twice} in all in every combination of the unchanged columns. Otherwise the difference of both "
+    "releases discloses them. Release again when more have changed; the count is cautious, so it can take some more"
 )
 
 
 def _is_comparable(counted: CountedUnits, secret: bytes, line: dict[str, Any]) -> bool:
-    """Whether the units of a release were counted so that they can be compared."""
+    """Whether a release counted its units by the same columns."""
     return "counted" in line and line["counted"]["by"] == _hex(secret, "counted by", *counted.by)
 
 
 def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str]:
-    """One line for the last release from which a few units differ, but not enough.
-
-    Of whole records twice as many must differ as of one column, and in
-    every combination: were it enough that as many differ, or none, who knows how many
-    they are would know that they all are of one combination, or all
-    have another value, as nothing would be released otherwise.
-    """
+    """One line for the last release from which units differ, but too few."""
+    # Of whole records twice as many must differ as of one column, in every combination. Were as many enough, the
+    # fact of a release would disclose that all who changed share one combination, or all have another value.
     names = [*map(repr, counted.names), "the records as a whole", "the records as a whole"]
     n_columns = len(counted.names)
     for line in reversed(lines):
@@ -310,21 +308,13 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
     return []
 
 
-_TOO_FEW = (
-    "since the release of {time} units joined, left or changed, but too few ({what}): {at_least} or none must in every "
-    "column, and {twice} in all among the records of every combination of the columns that are released unchanged, as "
-    "the difference of both releases would tell of them. Release again when more have changed; units are counted "
-    "cautiously, so that it can take some more"
-)
-
-
 def refusal_error(overlaps: Overlaps) -> InputError:
     """The error of a run that must not release."""
     return InputError("\n".join((*overlaps.problems, REMEDY)))
 
 
 def _has_other_secret(beside: _Log, where: OutputPlace | None, secret: bytes) -> bool:
-    """Whether the output has a release by another secret, by its log or by the manifest of its current version."""
+    """Whether the output has a release by another secret, by its log or its current manifest."""
     if any(line["secret"] != secret_mark(secret) for line in beside.lines):
         return True
     if where is None:
@@ -338,16 +328,12 @@ def _has_other_secret(beside: _Log, where: OutputPlace | None, secret: bytes) ->
 
 @dataclass(frozen=True)
 class _Shared:
-    """What two sketches of the same subject share: records with equal content, and the chance of as much.
+    """The overlap of two sketches of the same subject."""
 
-    `same` is whether all that both hold agrees, and both tables have as many
-    rows; `sampled` whether they hold a part of the contents only.
-    """
-
-    records: float
-    chance: float
-    same: bool
-    sampled: bool
+    records: float  # With equal content
+    chance: float  # Upper bound of the probability of so large an overlap by chance
+    same: bool  # Whether both sketches and both numbers of rows are equal
+    sampled: bool  # Whether the sketches hold only a part of the contents
 
 
 def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> _Shared:
@@ -363,15 +349,15 @@ def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> 
 
 @dataclass(frozen=True)
 class _OverlappingRelease:
-    """A release that shares more with the input than chance would: how many records, in words, and its line."""
+    """A release that shares more with the input than expected by chance."""
 
-    records: float
-    words: str
-    line: dict[str, Any]
+    records: float  # That both share
+    words: str  # The overlap as text
+    line: dict[str, Any]  # Of the log
 
 
 def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_OverlappingRelease]:
-    """The releases that share more with the input than chance would."""
+    """The releases that share more with the input than expected by chance."""
     ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
     overlapping: list[_OverlappingRelease] = []
     for line in lines:
@@ -397,7 +383,7 @@ def _largest(overlapping: Sequence[_OverlappingRelease]) -> list[str]:
 def _overlap(
     trace: Trace, secret: bytes, line: dict[str, Any], shared: Mapping[str, _Shared], sure: Mapping[str, _Shared]
 ) -> str:
-    """What changed since a release, in numbers."""
+    """The text on an overlapping release: equal, changed, added and missing records."""
     then, now = int(line["rows"]), trace.rows
     wider = [match for subject, match in shared.items() if _holds(subject, trace.columns)]
     if any(match.same for match in wider):
@@ -408,11 +394,11 @@ def _overlap(
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
-    samples = ", as far as samples of the records tell" if any(match.sampled for match in shared.values()) else ""
+    samples = ", judged by samples" if any(match.sampled for match in shared.values()) else ""
     same, changed, added, gone = _parts(equal, common, then, now)
     return (
-        f"this input overlaps with the release of {line['time']} without being equal to it, and the difference of the "
-        f"two tells of single persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, "
+        f"this input overlaps with the release of {line['time']}, so that their difference can disclose single "
+        f"persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, "
         f"{changed:,} changed, {added:,} added, {gone:,} gone"
         f"{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
@@ -420,34 +406,33 @@ def _overlap(
 
 
 def _holds(subject: str, columns: Sequence[str]) -> bool:
-    """Whether a sketch is of records with all these columns, so that what is equal there is equal in them."""
+    """Whether a sketch covers all these columns, so that equal contents are equal in them."""
     what, *names = json.loads(subject)
     return what == "record" and set(columns) <= set(names)
 
 
 def _columns_since(trace: Trace, secret: bytes, line: Mapping[str, Any]) -> dict[str, int]:
-    """How many columns are as then, added and left out."""
+    """Numbers of columns that are unchanged, added and left out since a release."""
     ours, theirs = {_hex(secret, "column", name) for name in trace.columns}, set(line["columns"])
     return {"kept": len(ours & theirs), "added": len(ours - theirs), "left": len(theirs - ours)}
 
 
 def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
-    """What to do where nothing but numbers of rows agrees, as of any two tables that number theirs from 1."""
+    """A remedy where only an identifier agrees, as in any two tables that number their rows from 1."""
     seen = [json.loads(subject) for subject in sure]
     if any(what != "identifier" for what, *_ in seen):
         return ""
     names = ", ".join(repr(name) for _, *names in seen for name in names)
     return (
-        f". Only the identifier ({names}) agrees: if it numbers rows and names no person, give it role dropped, "
-        "and only the records are compared"
+        f". Only the identifier ({names}) agrees. If it numbers rows and names no person, give it role: dropped; then "
+        "only the records are compared"
     )
 
 
 def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, int, int]:
-    """Records that are equal, changed, added and gone: numbers that add up to the rows of either table.
+    """Records that are equal, changed, added and gone; they add up to the rows of either table.
 
-    What changed, and the fewer of those added and gone, have two digits, as more the sketches do not tell; the
-    others follow.
+    Two digits, as sketches are no more precise.
 
     Examples
     --------
@@ -465,30 +450,26 @@ def _two_digits(number: float) -> int:
 
 
 def note_release(trace: Trace, secret: bytes, where: OutputPlace, name: str, accepted: Sequence[str] = ()) -> list[str]:
-    """Enter a release in both logs, before readers are led to it; returns warnings.
-
-    The line counts from then on; `withdraw_note` takes it back where
-    publication fails.
-    """
+    """Enter a release in both logs before it is published; returns warnings. `withdraw_note` takes it back."""
     line = trace.line(secret, name, accepted)
     if not _is_noted(where, line):
         _append_to_output(where, line)
         try:
             _append(private_home() / LOG, line | {"anywhere": _anywhere(trace.digest)})
         except (AnonpipeError, OSError):
-            return ["the release log in the steward's home cannot be written: releases to other places will not see it"]
+            return ["the release log in the steward's home cannot be written: other outputs will not compare with it"]
     return []
 
 
 def _is_noted(where: OutputPlace, line: dict[str, Any]) -> bool:
-    """Whether an equal release stands in both logs; then there is nothing new to tell."""
+    """Whether both logs have an equal release."""
     same = ("secret", "job", "population")
     logs = _read_output(where), _read_home()
     return all(any(all(old[key] == line[key] for key in same) for old in log.lines) for log in logs)
 
 
 def withdraw_note(where: OutputPlace, name: str) -> None:
-    """Take back what `note_release` wrote of a release that did not come out."""
+    """Take back the entry of a release that was not published."""
     line = {"anonpipe_log": _FORM, "withdrawn": name}
     with contextlib.suppress(AnonpipeError, OSError):
         _append_to_output(where, line)
@@ -496,7 +477,7 @@ def withdraw_note(where: OutputPlace, name: str) -> None:
 
 
 def _anywhere(digest: str) -> str:
-    """A digest of the records that is the same under any secret, keyed by the steward's home."""
+    """A digest of the records that does not depend on the secret, keyed by the steward's home."""
     return _hex(home_key(), "population", digest)
 
 
@@ -520,7 +501,7 @@ def _read_home() -> _Log:
 
 
 def _parsed(content: bytes) -> _Log:
-    """The lines that can be read and were not taken back, and how many cannot."""
+    """The readable lines that were not taken back, and the number of unreadable ones."""
     lines, foreign, withdrawn = [], 0, set()
     for text in content.splitlines():
         if not text.strip():
@@ -540,7 +521,7 @@ def _parsed(content: bytes) -> _Log:
 
 
 def _checked(line: dict[str, Any]) -> None:
-    """Raise what reading the line would raise."""
+    """Raise an error if a line cannot be read."""
     if not all(isinstance(line[name], str) for name in ("time", "version", "secret", "job", "population")):
         raise TypeError
     int(line["rows"]), set(line["columns"])
@@ -569,7 +550,7 @@ def _append_to_output(where: OutputPlace, line: dict[str, Any]) -> None:
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
-    """Add a line, whole, under a lock; a torn one before it is ended first."""
+    """Add a whole line under a lock, after ending a torn one."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "r+b", buffering=0) as out:
         fcntl.flock(out, fcntl.LOCK_EX)
@@ -581,5 +562,5 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 def _ended(before: bytes) -> bytes:
-    """What ends the last line."""
+    """A line feed if the last line has none."""
     return b"" if not before or before.endswith(b"\n") else b"\n"
