@@ -155,7 +155,7 @@ def test_what_samples_tell_is_right_of_the_same_persons_and_of_a_few_more(tmp_pa
     found["joined"] = trace(joined, {name: COLUMNS[name] for name in joined.schema.names})
     note_release(found["whole"], SECRET, where, "v1")
     told = said(find_overlaps(found["joined"], SECRET, where))
-    assert "9,000 records are equal, 0 changed, 400 added, 0 gone, as far as samples of the records tell" in told
+    assert "9,000 records are equal, 0 changed, 400 added, 0 gone, judged by samples" in told
     told = said(find_overlaps(found["less"], SECRET, where))
     assert "the same 9,000 records" in told and "2 as then, 0 added, 2 left out" in told and "gone" not in told
 

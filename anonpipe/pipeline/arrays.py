@@ -1,4 +1,4 @@
-"""Where rows lie between the stages: the staged arrays of a run, and how rows get to the output files."""
+"""The staged arrays of a run: routed rows, channels of the passes, released rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHUNK_ROWS = 262_144  # Input rows that are sorted by leaf at once
 
 
 def chunk_rows(source: Source) -> list[list[int]]:
-    """Rows of each chunk of each input unit: a unit is routed chunk by chunk, so that memory does not grow with it."""
+    """Rows of each chunk of each input split; chunks bound the memory of routing."""
     return [[min(CHUNK_ROWS, unit.rows - at) for at in range(0, unit.rows, CHUNK_ROWS)] for unit in source.units]
 
 
@@ -52,12 +52,12 @@ def partition_cells(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatAr
 
 
 def partition_units(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArray | None:
-    """The unit of each of these rows: keyed numbers, the same in all partitions; None where each row is one."""
+    """The unit of each row, as a keyed number; None where each row is a unit."""
     return None if fitted.unit is None else partition_rows(work, fitted, cut, index)[1]
 
 
 def partition_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[FloatArray, IntArray | None]:
-    """Both: they lie beside each other, and their order is found once."""
+    """Cells and units of a partition in the same order."""
     rows: FloatArray = routed_array(work, fitted).gather(cut.pieces(index))
     of_units = [] if fitted.unit is None else [keyed(work.key, "order of units")]
     rows = rows[canonical_order(rows, [*column_keys(work.key, fitted.cells.names), *of_units])]
@@ -86,7 +86,7 @@ def make_released(work: Work, fitted: Fitted, cut: Cut) -> None:
 
 
 def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
-    """The order in which the rows of a partition go to the output files, and how many each file gets.
+    """The order in which rows of a partition go to the output files, and the rows of each file.
 
     Those that are withheld come last, and no file gets them.
     """
@@ -100,7 +100,7 @@ def shuffled(work: Work, cut: Cut, index: int) -> tuple[IntArray, IntArray]:
 def assign_to_files(
     work: Work, cut: Cut, index: int, order: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]]
 ) -> None:
-    """Leave the released rows of a partition in the order of the files; `arrays` by the name of the staged array."""
+    """Write the released rows of a partition in the order of the files; `arrays` by name of the staged array."""
     for name, values in arrays.items():
         released_array(work, cut, name, values.shape[1]).write(index, values[order])
 
@@ -120,7 +120,7 @@ def released_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArra
 
 
 def released_labels(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArray | None:
-    """The groups of the same rows, by numbers that no other groups of the table have; None for no groups."""
+    """The groups of these rows, numbered uniquely in the table; None without groups."""
     if fitted.procedure.members is None:
         return None
     labels: IntArray = released_array(work, cut, LABELS, 1).read(index, 0, cut.partitions[index].rows)[:, 0]
@@ -146,7 +146,7 @@ RECORDS: tuple[type, ...] = (*masking.RECORDS, *part_shares.RECORDS, *group_step
 
 
 def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> StagedArray:
-    """The channels that a pass made, or the features; a region a partition.
+    """The features, or the channels of a pass; a region a partition.
 
     Made by the driver, before any worker asks for it.
     """
@@ -177,7 +177,7 @@ def read_column(
 
 
 def _whole(values: FloatArray) -> FloatArray:
-    """The values, if none is missing: a chunk that is gone, or was never written, reads as NaN."""
+    """The values; an error if one is missing, as a lost chunk reads as NaN."""
     if np.isnan(values).any():
         raise DamagedError(_GONE)
     return values
@@ -187,33 +187,33 @@ _GONE = "masked records are missing from the staging; run again, and the run sta
 
 
 def save_record(work: Work, file: str, record: Any) -> None:
-    """Write what was counted or learnt, whole or not at all."""
+    """Write a statistic or learnt parameters."""
     work.staging.write_record(file, record)
 
 
 def load_record(work: Work, file: str, kinds: tuple[type, ...] = RECORDS) -> Any:
-    """Read it; `kinds` are what it may hold."""
+    """Read it; `kinds` are the allowed classes."""
     return work.staging.read_record(file, *kinds)
 
 
 def params_file(name: str, scope: PartitionScope) -> str:
-    """Where what a step learnt of a scope lies."""
+    """The file of learnt parameters of a scope."""
     return f"{FOLDER}/params-{name}-{scope.number}.npz"
 
 
 def load_params(work: Work, name: str | None, scope: PartitionScope) -> Any:
-    """What a step learnt of a scope; None for nothing. Nobody may change it: the next task of a worker sees it, too."""
+    """The learnt parameters of a scope; None for none. They are cached, so they must not be changed."""
     return None if name is None else _loaded(work.staging, params_file(name, scope))
 
 
 @lru_cache(maxsize=2)
 def _loaded(staging: Staging, file: str) -> Any:
-    """A record, read once by each process: of many strata it is large, and every task of a pass needs it."""
+    """A record, read once by each process, as every task of a pass needs it and it can be large."""
     return staging.read_record(file, *RECORDS)
 
 
 def statistic_file(stage: str, index: int) -> str:
-    """Where what a turn counted in one partition lies."""
+    """The file of a turn's statistic of one partition."""
     return f"{FOLDER}/{stage}-{index}.npz"
 
 
@@ -228,7 +228,7 @@ def scope_of(fitted: Fitted, cut: Cut, index: int) -> PartitionScope:
 
 
 def scope_key(work: Work, scope: PartitionScope) -> bytes:
-    """The key of a scope's draws, which are those of `run_steps` with it; the run's where there is one scope."""
+    """The key of a scope's draws; the run's where there is one scope."""
     return work.key if scope.stratum is None else keyed(work.key, "stratum", str(scope.stratum))
 
 

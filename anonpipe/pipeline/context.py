@@ -1,4 +1,4 @@
-"""Three records that tasks name in their signatures: what the run is, what was fitted, how the work is cut."""
+"""The records of a run that tasks name in their signatures: `Work`, `Fitted`, `Cut`, rows by file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from anonpipe.verify.view import View, build_view
 
 @dataclass(frozen=True)
 class Work:
-    """What a run is: its staging, its job, its input and its keys; known from the first stage on."""
+    """Staging, job, input and keys of a run, known from the first stage on."""
 
     staging: Staging
 
@@ -57,16 +57,16 @@ class Work:
 
     @cached_property
     def start_key(self) -> bytes:
-        """The key of what is decided before the data have been read."""
+        """The key of decisions before the data are read."""
         return bytes(self.staging.read("start.key"))
 
     @property
     def key(self) -> bytes:
-        """The key of all draws, which follows from the data."""
+        """The key of all draws, which depends on the data."""
         return self.staging.key
 
     def rng(self, stage: str, index: int) -> np.random.Generator:
-        """The generator of one stage and piece."""
+        """The generator of a stage and piece."""
         return generator(self.key, stage, index)
 
     def draws(self, index: int) -> Callable[[str], np.random.Generator]:
@@ -75,7 +75,7 @@ class Work:
 
 
 def read_fitted(work: Work) -> Fitted:
-    """What the stage `scan` has fitted."""
+    """Read the results of the stage `scan`."""
     staging = work.staging
     return Fitted(
         job=work.job,
@@ -94,7 +94,7 @@ def read_fitted(work: Work) -> Fitted:
 
 
 def _rounding(work: Work) -> Rounding | None:
-    """By a key that follows from secret and job alone: a count has one answer, whoever joins or leaves."""
+    """Rounding by a key of secret and job alone: a count has one answer, whoever joins or leaves."""
     base = work.job.fewest_changed
     return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
 
@@ -107,23 +107,23 @@ class Context:
 
     @cached_property
     def fitted(self) -> Fitted:
-        """What was fitted to the scanned input."""
+        """The results of the fit to the scanned input."""
         return read_fitted(self.work)
 
     @cached_property
     def cut(self) -> Cut:
-        """How the rows are cut; known once they are routed."""
+        """The cut of the rows into partitions, known after `route`."""
         cut: Cut = self.work.staging.read_record("plan.npz", Cut, RowPartition)
         return cut
 
     @cached_property
     def file_rows(self) -> list[list[int]]:
-        """Records that each partition sends to each output file; known once all are decoded."""
+        """Records of each partition in each output file, known after `decode`."""
         counts: list[list[int]] = self.work.staging.read_json("file_rows.json")
         return counts
 
     def call(self, task: Callable[..., Any], *pieces: Any) -> Any:
-        """Call a function with the records that its signature names, and then its own arguments."""
+        """Call a function with the records that its signature names, then with `pieces`."""
         named = [name for name in signature(task).parameters if name in _RECORDS]
         return task(*(getattr(self, name) for name in named), *pieces)
 
@@ -133,45 +133,45 @@ _RECORDS = ("work", "fitted", "cut", "file_rows")
 
 @lru_cache(maxsize=2)
 def context(staging: str, token: str) -> Context:
-    """The context of a run; `token` differs between runs in the same folder."""
+    """The context of a run; `token` tells runs in the same folder apart for the cache."""
     return Context(Work(Staging(Path(staging), token)))
 
 
-# --- What was fitted to the scanned input
+# --- The fit to the scanned input
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What was fitted; everything else here follows from it."""
+    """The fit of a job to its scanned input; the properties follow from the fields."""
 
     job: Job  # The job
     input: pa.Schema  # The schema of its input
-    scan: Scan  # The merged scan, after suppression of rare categories, and extremes being drawn in
+    scan: Scan  # The merged scan, after suppression of rare categories and top-coding of extremes
     cells: ColumnEncoder  # Table to cells and back
-    suppression: Suppression  # Rare categories and what they are released as
-    strata: Strata  # Records that never share a group
+    suppression: Suppression  # Rare categories and their replacements
+    strata: Strata  # Records of different strata never share a group
     trees: tuple[Tree, ...] = ()  # One tree of pre-clusters a stratum; none before they are fitted
-    # Of each column of the input that pandas reads in a nullable type of its own, this type
+    # By column: the nullable type in which pandas reads it, if it has one
     pandas_types: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)  # What the input says of its columns
-    unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
+    labels: Mapping[str, Labels] = field(default_factory=dict)  # Labels of columns and codes in the input
+    unit: UnitColumn | None = None  # The unit that k counts; None where k counts rows
     # How counts of categories are rounded; None where they are kept, and before that is known
     rounding: Rounding | None = None
-    extremes: Extremes = field(default_factory=Extremes)  # Values of columns on a scale of their own that are drawn in
+    extremes: Extremes = field(default_factory=Extremes)  # Top-coded values of columns without normal scores
 
     @property
     def min_rows(self) -> int:
-        """Rows that are of k units, whichever rows they are: k where each row is one."""
+        """Rows that belong to k units or more, whichever rows they are; k where each row is a unit."""
         return self.job.k if self.unit is None else self.unit.sure
 
     @property
     def coarse_min_rows(self) -> int | None:
-        """The same, coarse, for what recipients see; None where each row is a unit, and it is k."""
+        """A coarse upper bound of it for recipients; None where each row is a unit."""
         return None if self.unit is None else self.unit.coarse(self.job.k)
 
     @property
     def whole_units(self) -> bool:
-        """Whether all rows of a unit of several stay in one group, and before that in one partition."""
+        """Whether all rows of a unit stay in one group, and so in one partition."""
         return self.unit is not None and self.job.whole_units
 
     @cached_property
@@ -181,7 +181,7 @@ class Fitted:
 
     @cached_property
     def scores(self) -> Scores | None:
-        """The columns that are carried by normal scores; None for none."""
+        """The columns that are transformed to normal scores; None for none."""
         if not self.scan.scored:
             return None
         least_text = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
@@ -190,30 +190,30 @@ class Fitted:
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:
-        """The unchanged columns that the masked ones are drawn given, as numbers."""
+        """The unchanged columns that condition the masked ones, as numbers."""
         return ConditioningEncoder.fit(self.cells, self.scan, self.job.beside)
 
     @cached_property
     def probabilities(self) -> ProbabilityDecoder | None:
-        """How categories become columns of probabilities; None where they are released as they are."""
+        """Decodes categories to columns of probabilities; None where categories are released."""
         step = self.job.decode.probability_step
         return None if step is None else ProbabilityDecoder.fit(self.cells, self.features, step, self.job.columns)
 
     @property
     def encoders(self) -> Encoders:
-        """What a method is built on."""
+        """The encoders that a procedure is built on."""
         rounded = None if self.rounding is None else RoundedColumns.fit(self.rounding, self.cells, self.features)
         return Encoders(self.scan, self.cells, self.features, self.conditioning, self.probabilities, self.unit, rounded)
 
     @cached_property
     def procedure(self) -> Procedure:
-        """What is done with the records; here, and only here, jobs with groups and with a mask part."""
+        """The steps and the decoder of the job; the one place where jobs by groups and by a mask differ."""
         build = by_groups.procedure if self.job.mask is None else by_mask.procedure
         return build(self.job, self.encoders, self.strata)
 
     @property
     def width(self) -> int:
-        """Channels that the method begins with: features, what they are drawn given, classes and units."""
+        """Channels before the first pass: features, conditioning columns, classes and units."""
         return self.features.width + self.conditioning.width + len(self.procedure.codes) + (self.unit is not None)
 
     @property
@@ -223,20 +223,20 @@ class Fitted:
 
     @cached_property
     def added(self) -> tuple[pa.Field, ...]:
-        """Columns of the release that are no columns of the table: ends of intervals, or probabilities."""
+        """Columns that only the release has: ends of intervals, or probabilities."""
         encoder = self.procedure.decoder.intervals or self.probabilities
         return () if encoder is None else encoder.fields
 
     @cached_property
     def worked_schema(self) -> pa.Schema:
-        """The released table's, columns by name as they are worked on; probabilities in their place, ends last."""
+        """The schema of released rows with columns by name; probabilities in their place, ends of intervals last."""
         if self.probabilities is not None:
             return self.probabilities.schema(self.cells.schema)
         return pa.schema([*self.cells.schema, *self.added])
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The same in the order of the input, in which it is written, with what pandas needs to read its types."""
+        """The written schema, in the order of the input, with the metadata of pandas types."""
         intervals = self.procedure.decoder.intervals
         owners = {field.name: field.name for field in self.worked_schema}
         if self.probabilities is not None:
@@ -250,7 +250,7 @@ class Fitted:
 
     @cached_property
     def classes(self) -> tuple[ClassColumn, ...]:
-        """The class columns whose classes can mix in a group."""
+        """The sensitive columns whose classes can mix in a group."""
         return class_columns(self.cells, self.scan, self.job.sensitive_columns)
 
     @cached_property
@@ -260,28 +260,25 @@ class Fitted:
 
     @cached_property
     def synthesized(self) -> list[int]:
-        """Where the columns whose values are replaced stand among the cells."""
+        """Positions in the cells of columns whose values are replaced."""
         return [at for at, column in enumerate(self.cells.columns) if column.role.synthesized]
 
     @cached_property
     def unchanged_names(self) -> list[str]:
-        """Columns whose true values are released, restored survival times among them."""
+        """Columns whose original values are released, with restored survival times."""
         names = [n for n, column in zip(self.cells.names, self.cells.columns, strict=True) if column.role.unchanged]
         times = self.procedure.decoder.times
         return names if times is None or times.jitter else [*names, self.cells.names[times.position]]
 
     @cached_property
     def own_positions(self) -> list[int]:
-        """Columns of which every released record keeps one person's value, restored survival times among them."""
+        """Columns of which every released record keeps one person's value, with restored survival times."""
         times = self.procedure.decoder.times
         restored = None if times is None else times.position
         return [at for at, column in enumerate(self.cells.columns) if column.role.unchanged or at == restored]
 
     def encode(self, cells: FloatArray) -> FloatArray:
-        """Features of cells, shape (n_rows, width); of released ones also where probabilities stand beside them.
-
-        Dummies are then those that a reader makes of the probabilities.
-        """
+        """Features of cells, shape (n_rows, width); of released rows with dummies from their probabilities."""
         features, width = self.features.encode(cells), len(self.cells.names)
         if self.probabilities is not None and cells.shape[1] > width:
             self.probabilities.put_dummies(features, cells[:, width:])
@@ -295,7 +292,7 @@ def view_of(
     scores: Scores | None = None,
     restored: Collection[int] = (),
 ) -> View:
-    """The verified variables of a scanned table; see `build_view`."""
+    """The verified variables of a scanned table."""
     columns = dict(zip(encoder.names, encoder.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}
     counts = {name: scan.code_counts(name) for name in coded}

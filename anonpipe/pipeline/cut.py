@@ -1,7 +1,4 @@
-"""How the work is cut: leaves, partitions and output files, from the job and the data alone.
-
-The number of workers is no argument of anything here.
-"""
+"""The cut of a run into leaves, partitions and output files; it does not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ PARTITION_BYTES = 96 * 2**20  # Most bytes of features that one partition may ho
 
 
 def partition_rows(job: Job, width: int) -> int:
-    """Aimed rows of a partition: the job's, or fewer where its features would exceed `PARTITION_BYTES`."""
+    """Target rows of a partition: the job's, or fewer where features would exceed `PARTITION_BYTES`."""
     return max(3 * job.k, 1_000, min(job.partition.rows, PARTITION_BYTES // (8 * max(1, width))))
 
 
 def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
-    """Leaves of each stratum's tree, so that a leaf has about `rows` records at the most.
+    """Leaves of each stratum's tree, for at most about `rows` records a leaf.
 
     Examples
     --------
@@ -35,7 +32,7 @@ def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
 
 @dataclass(frozen=True)
 class RowPartition:
-    """One partition: neighbouring leaves of one stratum, its number of records, and how many made ones go nowhere."""
+    """Neighbouring leaves of one stratum, their records, and how many synthetic records are withheld."""
 
     stratum: int
     leaves: tuple[int, ...]
@@ -45,13 +42,13 @@ class RowPartition:
 
 @dataclass(frozen=True)
 class PartitionScope:
-    """Partitions that are masked as one table; they stand together."""
+    """Consecutive partitions that are masked as one table."""
 
     number: int  # Of the scope
     # first, stop: the first partition, and the one after the last
     first: int
     stop: int
-    stratum: int | None = None  # The stratum that it is; None for the whole table
+    stratum: int | None = None  # None for the whole table
 
     @property
     def inside(self) -> slice:
@@ -61,7 +58,7 @@ class PartitionScope:
 
 @dataclass(frozen=True)
 class Cut:
-    """How the work of one run is cut; leaves are numbered through all strata."""
+    """The cut of one run; leaves are numbered through all strata."""
 
     partitions: tuple[RowPartition, ...]  # The partitions, those of a stratum together
     chunk_leaf_rows: tuple[tuple[int, ...], ...]  # Records of each chunk of the input in each leaf
@@ -69,7 +66,7 @@ class Cut:
 
     @property
     def rows(self) -> int:
-        """Records that go into groups."""
+        """Records in all partitions."""
         return sum(partition.rows for partition in self.partitions)
 
     @property
@@ -83,7 +80,7 @@ class Cut:
         return [partition.rows for partition in self.partitions]
 
     def rows_before(self, partition: int) -> int:
-        """Rows of the partitions before this one: the number of its first row in the whole table."""
+        """Rows of the partitions before this one."""
         return sum(self.lengths[:partition])
 
     def scopes(self, by_stratum: bool) -> list[PartitionScope]:
@@ -98,7 +95,7 @@ class Cut:
         ]
 
     def pieces(self, partition: int) -> list[tuple[int, int, int]]:
-        """Where a partition's rows lie: (chunk, begin, end), in source order."""
+        """The ranges of a partition's rows: (chunk, begin, end), in source order."""
         first, last = self.partitions[partition].leaves[0], self.partitions[partition].leaves[-1]
         ranges = []
         for chunk, counts in enumerate(self.chunk_leaf_rows):
@@ -132,11 +129,8 @@ def cut_rows(
 
 
 def withhold(cut: Cut, rounding: Rounding, rng: np.random.Generator) -> Cut:
-    """The same with a few made records of every stratum written nowhere, so that its size is rounded.
-
-    Between one and three multiples of the base, drawn at random. So neither
-    sizes nor sums or means of released columns are exact.
-    """
+    """The cut with one to three multiples of the base of records withheld in every stratum, at random."""
+    # So neither sizes nor sums or means of released columns are exact.
     strata = np.array([partition.stratum for partition in cut.partitions])
     lengths, partitions = np.array(cut.lengths), list(cut.partitions)
     for stratum in np.unique(strata).tolist():

@@ -1,8 +1,7 @@
 """The whole run in order: open, scan, route, encode, transform, decode, assess, write, verify, publish.
 
-Each stage is a function of the `Run`. A stage that finds its work done
-(task results, written files) goes on from there, so that a run can be resumed, and
-Prefect can retry a stage.
+Each stage is a function of the `Run` that skips finished work (task results,
+written files). So a run can be resumed, and Prefect can retry a stage.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def execute(
 ) -> RunOutcome:
     """Run a job from input to release."""
     try:
-        with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask is what swallows Ctrl-C
+        with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask swallows Ctrl-C
             return _execute(job, resume, cluster, on_progress)
     except Exception as error:
         failure = engine.account(error, "the run")
@@ -94,7 +93,7 @@ def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> 
 
 
 def scan(run: Run, executor: Executor) -> None:
-    """Count the input, then fit what later stages need: encoders, strata, trees of pre-clusters, the run's key."""
+    """Count the input, then fit encoders, strata and trees of pre-clusters; derive the run's key."""
     work, settled = run.context.work, run.staging.results("fit")
     run.map_stage(executor, "scan", len(work.source.units))
     if not settled.has(0):
@@ -105,7 +104,7 @@ def scan(run: Run, executor: Executor) -> None:
 
 
 def route(run: Run, executor: Executor) -> None:
-    """Send every row to its partition; afterwards the cut of the run is known."""
+    """Send every row to its partition, and determine the cut of the run."""
     work, fitted = run.context.work, run.context.fitted
     units = len(work.source.units)
     routed_array(work, fitted)
@@ -133,7 +132,7 @@ def transform(run: Run, executor: Executor) -> None:
 
 
 def decode(run: Run, executor: Executor) -> None:
-    """Turn what the steps have made of the records into released rows, and sample them beside the original ones."""
+    """Turn the channels of the last pass into released rows, and sample pairs of original and released rows."""
     partitions, scored = len(run.context.cut.partitions), run.context.fitted.scores is not None
     run.context.call(make_released)
     if scored and not run.staging.has("file_rows.json"):
@@ -147,10 +146,8 @@ def decode(run: Run, executor: Executor) -> None:
 
 
 def assess(run: Run, executor: Executor) -> None:
-    """Measure utility and risk of the release, and fit the recipients' models to both tables.
-
-    Sampled records are searched in the released rows of every partition.
-    """
+    """Measure utility and risk of the release, and fit the recipients' models to both tables."""
+    # Sampled records are searched in the released rows of every partition.
     if samples(run.job):
         if run.job.measure.risk:
             run.context.call(gather_queries)
@@ -160,7 +157,7 @@ def assess(run: Run, executor: Executor) -> None:
 
 
 def write(run: Run, executor: Executor) -> None:
-    """Write the output files in the staging, measure them, and hold their values against the original ones."""
+    """Write the output files in the staging, measure them, and compare their values with the original ones."""
     run.map_stage(executor, "write", run.context.cut.files)
     if columns := len(compared_names(run.job)):
         run.map_stage(executor, "values", columns, "compare values")
@@ -178,7 +175,7 @@ MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
 
 
 def verify(run: Run) -> Verdict:
-    """Hold all that was measured against the gates."""
+    """Compare all measurements with the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
     judged = judge(run.context.call(evidence), run.job.k, run.job.gates.of_every_run)
     assessment = load_assessment(run.context.work)
@@ -202,15 +199,15 @@ def verify(run: Run) -> Verdict:
 
 @dataclass(frozen=True)
 class InMemoryRelease:
-    """What a run made that publishes nothing."""
+    """The result of a run that publishes nothing."""
 
     verdict: Verdict  # All checks
-    table: pa.Table | None  # What a release would hold; None where a gate failed
-    warnings: tuple[str, ...]  # What the steward should look at
+    table: pa.Table | None  # The rows of a release; None where a gate failed
+    warnings: tuple[str, ...]  # For the steward
     # report, for_recipients: the steward's report, and the one that may go with the table, where there is one
     report: Report
     for_recipients: Report | None
-    remedies: tuple[str, ...] = ()  # What helps where a gate failed
+    remedies: tuple[str, ...] = ()  # Where a gate failed
 
 
 def assess_only(
@@ -225,7 +222,7 @@ def assess_only(
 def unpublished(
     job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
 ) -> _Ended:
-    """What `ended` makes of a run whose files are written; then the staging is deleted."""
+    """Run a job up to its written files, and return `ended(run)`; the staging is deleted."""
     try:
         with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
             try:
@@ -241,10 +238,10 @@ def unpublished(
 
 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRelease:
-    """Run a job in this process and hand the released table back, read from the very bytes that were checked.
+    """Run a job in this process and return the released table, read from the bytes that were checked.
 
-    Nothing is published, nothing is entered in the logs of releases, which
-    are asked all the same, and the staging is deleted.
+    Nothing is published. The release logs are compared but not changed, and
+    the staging is deleted.
     """
     return unpublished(job, False, on_progress, "warn", _ended)
 

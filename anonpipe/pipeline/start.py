@@ -1,4 +1,4 @@
-"""Opening a run: job and input checked, the stagings of the job locked, one found again or made, and its workers."""
+"""The start of a run: check job and input, lock the stagings of the job, resume or make one, and start workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from anonpipe.storage.staging import (
     staging_root,
 )
 
-# What becomes of a run that overlaps with an earlier release; only one that may be refused is entered in the logs
+# How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs
 Repeats = Literal["refuse", "warn", "ignore"]
 
 
@@ -54,11 +54,11 @@ class Run:
 
     @cached_property
     def context(self) -> Context:
-        """What the workers see of this run."""
+        """The records of this run that tasks take."""
         return Context(Work(self.staging))
 
     def map_stage(self, executor: Executor, stage: str, count: int, title: str | None = None) -> None:
-        """Run the unfinished pieces of a stage; `title` is what progress shows instead of its name."""
+        """Run the unfinished pieces of a stage; progress shows `title`, or the name of the stage."""
         shown = title or stage
         done = self.staging.results(stage).done(count)
         state = {"done": len(done), "rows": 0}
@@ -79,7 +79,7 @@ class Run:
 
 
 def run_id(job: Job) -> str:
-    """The name of a job's stagings: a keyed digest, the same for the same job, input path and output."""
+    """The name of a job's stagings: a keyed digest of job, input path and output."""
     return keyed(steward_secret(), "run", job.run_digest()).hex()[:16]
 
 
@@ -91,7 +91,7 @@ def open_run(
     publishes: bool = True,
     repeats: Repeats = "refuse",
 ) -> Iterator[Run]:
-    """Check job and input, lock the job's stagings, and find or make one."""
+    """Check job and input, lock the stagings of the job, and resume or make one."""
     engine.no_core_dumps()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
@@ -102,7 +102,7 @@ def open_run(
     if isinstance(source, Source):
         check_input(job, source)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
-    with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that nobody went on with
+    with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that were not resumed
         purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}
@@ -121,7 +121,7 @@ def open_run(
 
 
 def refuse_other_table(job: Job) -> None:
-    """Refuse an output that holds a release of another table: it would be replaced and deleted."""
+    """Refuse an output that holds a release of another table, which this run would replace."""
     try:
         columns = release.read_manifest(release.resolve(job.output))["columns"]
     except (AnonpipeError, KeyError):  # nothing is there, or no release
@@ -129,8 +129,8 @@ def refuse_other_table(job: Job) -> None:
     earlier = {info.get("column", name) for name, info in columns.items()}
     if 2 * len(earlier & set(job.released)) < min(len(earlier), len(job.released)):
         raise InputError(
-            f"{job.output} holds a release of another table: of its {len(earlier)} columns this job has "
-            f"{len(earlier & set(job.released))}; give another output, or delete what is there"
+            f"{job.output} holds a release of another table: this job has {len(earlier & set(job.released))} of its "
+            f"{len(earlier)} columns; give another output, or delete that release"
         )
 
 
@@ -141,7 +141,7 @@ def check_input(job: Job, source: Source) -> None:
 
 
 def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:
-    """Write what a new run begins with; the last file tells the digests of the others."""
+    """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
     if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
         source = source.read(staging.file(_ANSWER))
@@ -159,7 +159,7 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
 
 
 def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
-    """The folder of a crashed run that can go on; else None and, where there was one, why it cannot."""
+    """The folder of a crashed run to resume; else None and, where there was one, the reason."""
     begun = [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
     if not begun:
         return None, None
@@ -173,11 +173,9 @@ def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | 
 
 
 def _is_whole(staging: Staging) -> bool:
-    """Whether all files of a staging are what was written, and none is missing that a task result tells of.
-
-    Output files that are not what was written are deleted with their
-    task results, and are written again. Steps delete what later ones do not need.
-    """
+    """Whether all files of a staging are whole and none that a task result lists is missing."""
+    # Damaged output files are deleted with their task results, and written again. Passes delete what later ones do
+    # not need, so that files of channels may be missing.
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
@@ -208,17 +206,15 @@ def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
     return path.is_file() and release.sha256(path) == result["sha256"]
 
 
-_ANSWER = "query"  # Folder of the rows that a query has given, whose pages have checksums of their own
+_ANSWER = "query"  # Folder of the rows of a query, whose pages have checksums of their own
 
-_STARTED_AGAIN = (
-    "the input, or anonpipe itself, has changed since the crashed run: the run was started again from the input"
-)
-_DAMAGED = "the staging of the crashed run is damaged: the run was started from the input"
+_STARTED_AGAIN = "input or version of anonpipe changed since the crashed run: the run started again from the input"
+_DAMAGED = "the staging of the crashed run is damaged: the run started again from the input"
 
 
 @contextlib.contextmanager
 def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
-    """Keep the staging for `--resume`, unless job, input or the staging are at fault: then it only holds raw data."""
+    """Keep the staging for `--resume`, unless an error of job, input or staging makes it useless raw data."""
     try:
         yield
     except (InputError, JobError, DamagedError):
@@ -228,7 +224,7 @@ def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Executor]:
-    """The executor that the job asks for: a given scheduler, an own local cluster, or this process."""
+    """The executor of the job: its scheduler, an own local cluster, or this process."""
     if not cluster:
         opened = engine.in_process()
     elif job.run.scheduler:

@@ -1,4 +1,4 @@
-"""From what the tasks have left to the evidence that the gates judge, and what the steward is warned of."""
+"""Task results to the evidence of the gates, and to warnings for the steward."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ COUNTED = (Moments, PairwiseMoments, Tally)  # The records that task results hol
 
 
 def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
-    """Merge what the partitions of each stratum reported, in the order of the partitions."""
+    """Merge a result of the partitions of each stratum, in their order."""
     strata = range(len(fitted.strata.rows))
     return [merge_all([read(result) for result in results if result["stratum"] == at]) for at in strata]
 
 
 def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
-    """All that the gates look at."""
+    """The evidence of all gates."""
     staging, job, partitions = work.staging, fitted.job, len(cut.partitions)
     scanned = staging.results("scan").read_all(len(work.source.units))
     encoded = staging.results("encode").read_all(partitions, *COUNTED)
@@ -77,7 +77,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 
 
 def _rounded(fitted: Fitted, cut: Cut) -> Rounded | None:
-    """What was done to counts; None where they are kept."""
+    """The rounding of counts; None without it."""
     if fitted.rounding is None:
         return None
     strata = [partition.stratum for partition in cut.partitions]
@@ -92,7 +92,7 @@ def original_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMomen
 
 
 def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
-    """The same of the rows that were written."""
+    """Moments of the verified variables in the written rows, one entry a stratum."""
     written = work.staging.results("write").read_all(cut.files, *COUNTED)
     return [
         merge_all([r["released"][at] for r in written if at in r["released"]]) for at in range(len(fitted.strata.rows))
@@ -100,7 +100,7 @@ def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMomen
 
 
 def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
-    """What the scan says of the rows in the staging, and what the stages that read them found."""
+    """Expected tallies of the staged rows, from the scan, and the tallies of the stages that read them."""
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
     read = tuple(tuple(by_stratum(fitted, results, lambda r: r["tally"])) for results in stages)
     filled = tuple(at for at, name in enumerate(fitted.cells.names) if fitted.scan.columns[name].nulls == 0)
@@ -111,7 +111,7 @@ def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
 def _of_method(
     work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults
 ) -> GroupEvidence | MaskEvidence:
-    """What is promised, and what was counted for it."""
+    """The evidence of the method: promises and counts."""
     groups, guarantee = learnt_groups(work, fitted, cut), fitted.procedure.guarantee
     if groups is not None and guarantee is not None:
         return _of_groups(work, fitted, cut, groups, guarantee, decoded)
@@ -141,7 +141,7 @@ def _of_groups(
 
 
 def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
-    """Of each variable of the view the column of features that it is released from; None where there is none.
+    """The column of features behind each variable of the view; None for none.
 
     Categories of an ordinal column are cut from its number.
     """
@@ -177,14 +177,14 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
 
 
 def _target(fitted: Fitted, features: Moments, largest: FloatArray | None, tables: int) -> Target:
-    """What is promised of one of the tables that are masked by themselves: of the features alone."""
+    """The promised moments of the features of one scope."""
     width, expected = fitted.features.width, fitted.procedure.expected
     masked = Moments(features.n, features.mean[:width], features.scatter[:width, :width])
     return Target(masked, None if expected is None else expected(features, largest), tables)
 
 
 def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]:
-    """Of each pass over columns, and each scope, the task results of its channels."""
+    """Task results of channels, by pass over columns and scope."""
     scopes, results_of_passes = len(scopes_of(fitted, cut)), []
     for pass_ in fitted.procedure.head:
         if isinstance(pass_, ColumnsPass):
@@ -196,14 +196,14 @@ def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]
 
 
 def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> FloatArray | None:
-    """Largest size of what a masker permuted along each axis; None where it permutes none."""
+    """Largest absolute value of each permuted axis; None without permutation."""
     if not fitted.procedure.permutes:
         return None
     return np.array([result["largest"] for result in _of_columns(work, fitted, cut)[0][scope]])
 
 
 def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults) -> int:
-    """Columns of features that hold other values than promised; scores, which become categories, are not counted."""
+    """The number of columns of features with other values than promised, without category scores."""
     method, width = fitted.procedure, fitted.features.width
     scored = (
         {column for block in fitted.features.category_columns for column in block}
@@ -220,7 +220,7 @@ def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults)
 
 
 def _kept_groups(work: Work, cut: Cut) -> KeptGroups:
-    """What became of groups that span the partitions of a stratum."""
+    """Recounted moments of groups that span partitions."""
     strata: dict[int, list[RecordsAndDraws]] = {}
     for index, partition in enumerate(cut.partitions):
         strata.setdefault(partition.stratum, []).append(counted_groups(work, index))
@@ -228,7 +228,7 @@ def _kept_groups(work: Work, cut: Cut) -> KeptGroups:
 
 
 def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
-    """How many groups of each size there are; None where there are none."""
+    """Frequencies of group sizes; None without groups."""
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         table = groups.whole
         return Counter(dict(zip(table.sizes.tolist(), table.groups.tolist(), strict=True)))
@@ -242,7 +242,7 @@ REPEATED = 0.5
 
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
-    """What the steward should know of the values that were made; the shares tell of extremes, and are not released."""
+    """Warnings on released values for the steward; the shares disclose extremes and are not released."""
     warnings = _beyond_original(work, fitted, cut)
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
@@ -252,7 +252,7 @@ def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
 
 
 def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
-    """Whether one unit has most of the rows of a group, whose mean then is nearly its own."""
+    """Warn where one unit has most of the rows of a group, as the group's mean is then nearly its own."""
     share = max(result["largest_share"] for result in decoded)
     if share <= REPEATED:
         return []
@@ -264,7 +264,7 @@ def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
 
 
 def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
-    """Of each column without bounds the share of released values that no original one reaches."""
+    """Warn of the share of released values outside the original range, by column without bounds."""
     results = [result["beyond_original"] for result in work.staging.results("write").read_all(cut.files)]
     shares: dict[str, float] = {}
     for name in results[0] if results else ():
@@ -288,7 +288,7 @@ def _percent(share: float) -> str:
 
 
 def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
-    """Whether most rows lie in groups without any spread, of which nothing is masked."""
+    """Warn where most rows lie in groups without spread, which are not masked."""
     rows = groups.whole.grouped.total.n
     share = repeated / max(1, rows)
     if share <= REPEATED:
@@ -312,7 +312,7 @@ def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
 
 
 def _units_of(work: Work, fitted: Fitted, cut: Cut, combinations: FloatArray) -> IntArray:
-    """The units of combinations of unchanged columns that were written, k for more; 0 of one that nobody had."""
+    """The units of written combinations of unchanged columns, at most k; 0 for a new combination."""
     known, units = key_units(work, fitted, cut)
     both = np.unique(np.concatenate([known, combinations]), axis=0, return_inverse=True)[1].reshape(-1)
     held = np.zeros(int(both.max()) + 1, dtype=np.int64)

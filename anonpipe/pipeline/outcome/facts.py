@@ -1,4 +1,4 @@
-"""The facts of a finished run, from its staging and its manifest."""
+"""The facts of a finished run: for its reports and for its manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gather(
     warnings: tuple[str, ...],
     overlaps: bool,
 ) -> Facts:
-    """All that the reports of a run are made of."""
+    """The facts of a run that its reports show."""
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
@@ -77,7 +77,7 @@ def gather(
 
 
 def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
-    """Figures of all records of both tables, in its order; columns that became probabilities are left out."""
+    """Figures of all records of both tables; without columns released as probabilities."""
     released, left_out = fitted.job.released, fitted.job.as_probabilities
     columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
     staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
@@ -96,7 +96,7 @@ def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
 
 
 def _before(fitted: Fitted) -> dict[str, list[int]]:
-    """Of columns of which rare categories were suppressed, or small strata merged, the records of each code before."""
+    """Records of each code before suppression and merging of strata, by column."""
     strata, names, scan = fitted.strata, fitted.job.strata.by, fitted.scan
     if not names or strata.recoded == tuple(range(len(strata.recoded))):
         return fitted.suppression.before
@@ -114,7 +114,7 @@ def _before(fitted: Fitted) -> dict[str, list[int]]:
 
 
 def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str, Any]:
-    """What a recipient may know of the release: nothing secret, no count under k, no path of the input."""
+    """The manifest for recipients: nothing secret, no count under k, no path of the input."""
     job = fitted.job
     written = work.staging.results("write").read_all(cut.files)
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
@@ -147,7 +147,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
 
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
-    """What each column of the release is, in its order."""
+    """Kind and treatment of each released column, in its order."""
     info: dict[str, dict[str, Any]] = {}
     restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
@@ -164,7 +164,7 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
 
 
 def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
-    """What the input calls the column, and the codes of released categories: `export` writes them again."""
+    """Label of a column and codes of its released categories, for `export`."""
     labels = fitted.labels.get(name)
     if labels is None:
         return {}
@@ -176,6 +176,6 @@ def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
 
 
 def _methods(job: Job) -> dict[str, Any]:
-    """The sections of the job that say how records were replaced."""
+    """The sections of the job on the method."""
     sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
     return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}

@@ -1,4 +1,4 @@
-"""The end of a run: what passed is published, all at once, and what did not leaves its verdict, each with a report."""
+"""The end of a run: a release that passed is published at once; a failed one leaves its verdict and report."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from anonpipe.verify.words import remedies
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended."""
+    """The outcome of a run."""
 
     verdict: Verdict  # All checks
     version: str | None  # Path of the published version, or None where a gate failed
     rows: int  # Released rows
-    warnings: tuple[str, ...]  # What the steward should look at
+    warnings: tuple[str, ...]  # For the steward
     report: str | None = None  # Path of the steward's report; None where it could not be written
-    remedies: tuple[str, ...] = ()  # What helps where a gate failed
+    remedies: tuple[str, ...] = ()  # Where a gate failed
 
 
 def finish(run: Run, verdict: Verdict) -> RunOutcome:
-    """Publish what passed, or keep the verdict of what did not, with a report; the staging is deleted either way.
+    """Publish a run that passed, or keep its verdict, with a report; the staging is deleted.
 
     Once readers are led to the release, nothing is an error any more: what
     fails then is a warning, and Ctrl-C is only noted.
@@ -95,14 +95,14 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
 
 
 def warnings_of(run: Run) -> list[str]:
-    """What the steward should look at."""
+    """Warnings for the steward."""
     settled = run.staging.read_json("warnings.json")
     warnings = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
     return [*warnings, *_withheld(run.context.cut), *read_overlaps(run).warnings, *read_overlaps(run).problems]
 
 
 def _withheld(cut: Cut) -> list[str]:
-    """How many made rows no file has: with the released ones they are the exact count, which is the steward's."""
+    """The number of withheld rows, which discloses the exact count and is for the steward alone."""
     if cut.released == cut.rows:
         return []
     return [
@@ -112,7 +112,7 @@ def _withheld(cut: Cut) -> list[str]:
 
 
 def _note_release(run: Run, name: str) -> list[str]:
-    """Enter the release in the logs before it is out: an entry too many is taken back, one too few hides a repetition.
+    """Enter the release in the logs before it is out; returns warnings.
 
     Another release may have come out since the scan, so that the logs are
     looked into once more. Returns warnings.
@@ -134,7 +134,7 @@ def _note_release(run: Run, name: str) -> list[str]:
 
 
 def _take_back(run: Run, where: versions.OutputPlace, name: str) -> None:
-    """Take the entry back, unless the version is there all the same."""
+    """Take the entry back, unless the version exists."""
     is_out = True
     with contextlib.suppress(OSError):
         is_out = versions.exists(where, "versions", name)
@@ -143,7 +143,7 @@ def _take_back(run: Run, where: versions.OutputPlace, name: str) -> None:
 
 
 def _tidied_up(run: Run, rows: int) -> list[str]:
-    """The last steps of a run whose release is out; what they could not do."""
+    """The last steps of a run whose release is out; returns warnings."""
     warnings = []
     with contextlib.suppress(Exception):  # a display that fails
         run.mark("publish", rows)
@@ -163,7 +163,7 @@ _NO_REPORT = "the internal report could not be written beside the releases"
 
 
 def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]) -> str | None:
-    """Keep the steward's report; where it is, or None where it cannot be written: the release is out by then."""
+    """Write the steward's report; returns its place, or None where it cannot be written."""
     try:
         return release.keep_private(where, name, files)[-1]
     except OSError:
@@ -171,7 +171,7 @@ def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]
 
 
 def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:
-    """Leave the verdict of a failed run for the steward: beside the releases, or in the place of its own."""
+    """Write the verdict of a failed run for the steward."""
     content = json.dumps(verdict.in_words(), indent=2).encode()
     folder = where.failures
     folder.filesystem.makedirs(folder.root, exist_ok=True)
@@ -189,7 +189,7 @@ _FILE = "repeats.npz"
 
 
 def check_overlaps(run: Run) -> None:
-    """Hold the scanned input against earlier releases, and leave what is found in the staging."""
+    """Compare the scanned input with earlier releases, and write the overlaps into the staging."""
     if run.repeats == "ignore":
         return
     where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
@@ -200,19 +200,19 @@ def check_overlaps(run: Run) -> None:
 
 
 def read_overlaps(run: Run) -> Overlaps:
-    """What `check_overlaps` found."""
+    """The overlaps that `check_overlaps` wrote."""
     overlaps: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
     return overlaps
 
 
 def has_overlaps(run: Run) -> bool:
-    """Whether records are in earlier releases, too: as the steward has allowed, or as the register grows."""
+    """Whether earlier releases share records, allowed by the steward or by `repeat.growing`."""
     overlaps = read_overlaps(run)
     return bool(overlaps.held) or (bool(overlaps.problems) and run.job.repeat.allow is not None)
 
 
 def overlap_notes(run: Run) -> tuple[str, ...]:
-    """What the verdict says of earlier releases."""
+    """Notes of the verdict on earlier releases."""
     overlaps, notes = read_overlaps(run), []
     if overlaps.problems and run.job.repeat.allow is not None:
         notes.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")

@@ -1,4 +1,4 @@
-"""The method of a job that replaces records group by group, and what speaks against it before any work."""
+"""The procedure of a job that replaces records group by group, with its checks before any work."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
 
 
 def _classes(job: Job, encoders: Encoders) -> tuple[ClassColumn | Compound, ...]:
-    """The class columns whose classes can mix in a group, and all as one where groups look at that."""
+    """The sensitive columns whose classes can mix in a group, and their combination if the grouping needs it."""
     columns = class_columns(encoders.cells, encoders.scan, job.sensitive_columns)
     methods = job.by_groups
     if not GROUPINGS[methods.cluster.method].classes or methods.sensitive.several == "average":
@@ -124,7 +124,7 @@ def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesi
 
 
 def _checked(job: Job, encoders: Encoders, strata: Strata, features: Features) -> list[str]:
-    """Refuse what the columns or the strata do not allow, before any work; the warnings."""
+    """Refuse options that the columns or the strata do not allow; returns warnings."""
     methods = job.by_groups
     if encoders.unit is not None:
         _check_units(job, encoders.unit)
@@ -140,7 +140,7 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, features: Features) -
 
 
 def _check_units(job: Job, unit: UnitColumn) -> None:
-    """Refuse what counts rows inside groups where k counts units."""
+    """Refuse options that count rows inside groups where k counts units."""
     counts_rows = []
     if GROUPINGS[job.by_groups.cluster.method].classes:
         counts_rows.append(f"cluster.method {job.by_groups.cluster.method}")
@@ -165,7 +165,7 @@ def _check_whole(job: Job, features: Features) -> None:
 
 
 def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:
-    """Which strata may have too few records beyond their groups for noise of their own; how many, no value."""
+    """Warn of strata too small for noise with their own covariance: numbers, no value."""
     if chosen.record.noise is None or chosen.guarantee.scope == "table" or len(strata.rows) < 2:
         return []
     scopes = scopes_of([rows - rows // job.k for rows in strata.rows], width)
@@ -180,7 +180,7 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
 
 
 def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
-    """Refuse conditions on classes that a stratum breaks even as one group, and how far they can be met."""
+    """Refuse conditions on classes that a stratum breaks even as one group."""
     classes = job.by_groups.sensitive
     for column in class_columns(encoders.cells, encoders.scan, job.sensitive_columns) if classes.conditions else ():
         counted = encoders.scan.combination_counts(encoders.cells, (*job.strata.by, column.name))
@@ -197,7 +197,7 @@ def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
 
 
 def _lines(job: Job, encoders: Encoders) -> tuple[tuple[str, str], ...]:
-    """How `anonpipe plan` tells of the method."""
+    """The method as `anonpipe plan` shows it."""
     cluster, synthesize = job.by_groups.cluster, job.by_groups.synthesize
     sensitive, unit = ", ".join(job.sensitive_columns), encoders.unit
     return (

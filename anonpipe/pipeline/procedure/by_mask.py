@@ -1,4 +1,4 @@
-"""The procedure of a job that masks whole tables, and what speaks against it before any work."""
+"""The procedure of a job that masks whole tables, with its checks before any work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anonpipe.types import FloatArray
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
-    """The steps, the decoder and what is expected of the job's mask."""
+    """The steps, the decoder and the expected moments of the job's mask."""
     if encoders.unit is not None:
         raise JobError(
             f"mask {job.replacing.name} counts rows, and column {encoders.unit.name!r} names units of up to "
@@ -59,7 +59,7 @@ def _members(masker: Masker) -> Members | None:
 
 
 def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
-    """The step that shares categories out among the parts; none where records are those of persons."""
+    """The step that distributes categories over the parts; none where records belong to persons."""
     if shares is None:
         return ()
     guaranteed = partial(expected, largest=None)
@@ -67,7 +67,7 @@ def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
 
 
 def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest: FloatArray | None) -> Expected | None:
-    """What the masker promises of features of these moments; None for nothing, or nothing that is known.
+    """The moments that the masker promises for features of these moments; None for no promise.
 
     `largest` is the largest size of what was permuted along each axis, of maskers that permute.
     """
@@ -92,7 +92,7 @@ def _decoder(job: Job, encoders: Encoders, masker: Masker, shares: PartShares | 
 
 
 def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder | None:
-    """How the ends of intervals become columns; None where they are not released."""
+    """The decoder of interval ends to columns; None where they are not released."""
     ends = masker.ends(job.replacing_options)
     return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
@@ -125,7 +125,7 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: 
 
 
 def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
-    """Refuse so many columns for so few records that the moments which the mask keeps tell who is in the table."""
+    """Refuse a table with so few records for its columns that the preserved moments disclose membership."""
     limit = job.limits["membership_auc"]
     if limit is None or width.columns < 1:
         return
@@ -143,7 +143,7 @@ def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
 
 
 def _least(features: Features) -> int:
-    """Records that moments of all channels, and a record's share in them, need: two more than channels."""
+    """The fewest records for moments of all channels: two more than channels."""
     return features.width + features.conditioning + 2
 
 
@@ -156,7 +156,7 @@ EXCHANGED = 5.0
 def needed(
     masker: Masker, features: Features, covariance: float, width: Width, membership: float | None
 ) -> tuple[int, str] | None:
-    """How many records a stratum needs, in words too; None where k will do, as records stay those of persons.
+    """Records that a stratum needs, with a text; None where k is enough, as records belong to persons.
 
     As many as moments need, also for masks that keep those of groups: of fewer
     who knows part of a record can solve for the rest (`small_groups` of `procedure`); and as
@@ -172,7 +172,7 @@ def needed(
 
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
-    """How `anonpipe plan` tells of the mask."""
+    """The mask as `anonpipe plan` shows it."""
     options = options_text(job.replacing_options)
     if masker.grouped:
         return (("mask", f"{masker.name} in groups that span partitions, k={job.k}, {options}"),)

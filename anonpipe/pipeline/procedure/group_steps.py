@@ -1,4 +1,4 @@
-"""Grouping as steps: groups of k or more form in each part, and missing numbers are filled from them.
+"""The steps of grouping and synthesis, and the counts of groups that they share.
 
 The channels are the features, what they are drawn given, one channel of codes
 for each class column, and at last the labels: one channel a grouping.
@@ -46,7 +46,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What the channels of a table masked in groups are."""
+    """The meaning of each channel of a table masked in groups."""
 
     k: int  # Records of a group at least
     # width, conditioning: columns of features, and of what these are drawn given
@@ -74,7 +74,7 @@ class Layout:
 
     @property
     def groupings(self) -> int:
-        """How many groupings a part gets: one, or one a class column whose results are averaged."""
+        """Groupings of a part: one, or one for each class column, whose results are averaged."""
         return max(1, len(self.grouped_by))
 
     def features(self, part: FloatArray) -> FloatArray:
@@ -82,7 +82,7 @@ class Layout:
         return np.ascontiguousarray(part[:, : self.width])
 
     def given(self, part: FloatArray) -> FloatArray:
-        """What they are drawn given."""
+        """Columns that condition the features."""
         return np.ascontiguousarray(part[:, self.width : self.width + self.conditioning])
 
     def codes(self, part: FloatArray, at: int) -> IntArray:
@@ -90,11 +90,11 @@ class Layout:
         return part[:, self.width + self.conditioning + at].astype(np.int64)
 
     def units(self, part: FloatArray) -> IntArray | None:
-        """The unit of each record, from 0; None where each record is one."""
+        """The unit of each record, from 0; None where each record is a unit."""
         return None if self.min_rows is None else part[:, self._units_at].astype(np.int64)
 
     def points(self, part: FloatArray, weights: FloatArray) -> tuple[FloatArray, IntArray | slice]:
-        """What is grouped, features by their weights in distances, and which of it stands for each record."""
+        """The weighted points to group, and the point of each record."""
         features, units = self.features(part) * np.sqrt(weights), self.units(part)
         return (features, slice(None)) if units is None or not self.whole else unit_points(features, units)
 
@@ -103,13 +103,13 @@ class Layout:
         return [np.ascontiguousarray(labels) for labels in part[:, self.labels_at :].astype(np.int64).T]
 
     def with_labels(self, part: FloatArray, labels: list[IntArray]) -> FloatArray:
-        """The part with other labels."""
+        """The part with new labels."""
         return np.concatenate([part[:, : self.labels_at], np.stack(labels, axis=1)], axis=1)
 
 
 @dataclass(frozen=True)
 class GroupingOptions:
-    """Which method groups, and with what."""
+    """The grouping method and its options."""
 
     # method, options: of `anonpipe.methods.grouping.cluster`
     method: str
@@ -131,7 +131,7 @@ def group_steps(layout: Layout, grouping: GroupingOptions, weights: FloatArray) 
 
 
 def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., FloatArray]:
-    """A function of a step, without what is known beforehand; most look at no params."""
+    """A step's function with its fixed arguments bound; it ignores `params`."""
 
     def made(part: FloatArray, *, params: Any, rng: np.random.Generator) -> FloatArray:
         return function(part, *fixed, rng=rng)
@@ -146,7 +146,7 @@ def _with_labels(layout: Layout) -> Callable[[int, Any], int]:
 def _form(
     part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
-    """Groups by the chosen method, in one grouping or several."""
+    """Label groups by the chosen method, in one grouping or several."""
     points, point_of = layout.points(part, weights)
     classes: list[dict[str, Any]] = [
         {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
@@ -160,7 +160,7 @@ def _form(
 def _refined(
     part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
-    """Groups after a local search."""
+    """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
     labels = [each if isinstance(point_of, slice) else _of_points(each, point_of) for each in layout.labels(part)]
     refined = [refine(points, each, layout.k, grouping.effort, rng=rng)[point_of] for each in labels]
@@ -168,14 +168,14 @@ def _refined(
 
 
 def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
-    """The label of each point, that all its records have."""
+    """The label of each point, which all its records share."""
     return np.asarray(labels[np.unique(point_of, return_index=True)[1]])
 
 
 def _constrained(
     part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
-    """Groups merged until every class column meets the conditions; one column's merging can undo another's."""
+    """Merge groups until every class column meets the conditions; merging for one can undo another."""
     features, groupings = layout.features(part) * np.sqrt(weights), []
     for labels in layout.labels(part):
         groups = -1
@@ -189,7 +189,7 @@ def _constrained(
 
 
 def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
-    """Groups changed until each has k units."""
+    """Change groups until each has k units."""
     features, units = layout.features(part) * np.sqrt(weights), layout.units(part)
     if units is None:
         return part
@@ -197,7 +197,7 @@ def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: n
 
 
 def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
-    """Features with missing numbers filled from records of their group or near it; what cannot be stays at the mean."""
+    """Fill missing numbers from records of their group or near it; else they stay at the mean."""
     columns, out = [at for at, _ in layout.numbers], part.copy()
     values = part[:, columns]
     for at, (_, flag) in enumerate(layout.numbers):
@@ -217,7 +217,7 @@ SYNTHESIZE = "synthesize"  # The stream of what synthesizers draw
 
 @dataclass(frozen=True, eq=False)
 class GroupedPart:
-    """A part with its groupings, nearly always one."""
+    """A part with its groupings, usually one."""
 
     features: FloatArray  # Shape (n_rows, width), missing numbers filled
     sorted: tuple[tuple[IntArray, IntArray], ...]  # `order` and `starts` of each grouping
@@ -247,7 +247,7 @@ class GroupedPart:
         return centres
 
     def moments(self) -> GroupedMoments:
-        """Moments of the features, and what of their scatter the groups do not keep."""
+        """Moments of the features, with their scatter within groups."""
         if self.averaged:
             return GroupedMoments.averaged(self.features, self.centres())
         return GroupedMoments.of(self.features, *self.sorted[0])
@@ -255,7 +255,7 @@ class GroupedPart:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """Which synthesizer replaces records, and what it needs to know."""
+    """The synthesizer with its arguments."""
 
     record: Synthesizer  # Of the synthesizer
     chosen: Any  # What the job tells it
@@ -265,7 +265,7 @@ class Synthesis:
 
     @property
     def draws_first(self) -> bool:
-        """Whether its noise depends on all draws, which are then counted beforehand."""
+        """Whether its noise depends on the scatter of all draws, which is then counted first."""
         return self.record.noise is not None and self.record.noise.draws_first(self.chosen)
 
 
@@ -328,7 +328,7 @@ def _counted(
 
 
 def _known(strata: StrataCounts, chosen: Synthesis, width: int) -> TableGroups:
-    """What follows from the counts of all strata: which share their noise, and its factors."""
+    """The noise scopes of all strata, and the factors of their noise."""
     grouped, noise = [counts.grouped for counts in strata.counts], chosen.record.noise
     scopes = [0] * len(grouped)
     if chosen.guarantee.scope != "table":
@@ -364,7 +364,7 @@ def _synthesized(
 
 @dataclass(frozen=True, eq=False)
 class GroupCounts:
-    """What is counted of some groups; none of them has records elsewhere."""
+    """Counts of whole groups."""
 
     grouped: GroupedMoments  # Moments of the records in their groups
     # sizes, groups: sizes that occur, ascending, and how many groups have each
@@ -389,7 +389,7 @@ class GroupCounts:
 
 @dataclass(frozen=True, eq=False)
 class StrataCounts:
-    """The same by stratum, and some records for the lower bound of the information loss."""
+    """Counts by stratum, and a sample of records for the lower bound of the information loss."""
 
     strata: tuple[int, ...]  # Those that have records here, ascending
     counts: tuple[GroupCounts, ...]  # Of each of them
@@ -419,7 +419,7 @@ class NearestOfPart:
 
 @dataclass(frozen=True, eq=False)
 class TableGroups:
-    """What is known of all groups of the table."""
+    """Counts of all groups of the table."""
 
     counts: tuple[GroupCounts, ...]  # Of each stratum
     # Of each stratum the scope it belongs to: strata of a scope share what is promised of means and covariances
@@ -436,7 +436,7 @@ class TableGroups:
 
     @property
     def spread(self) -> list[GroupSpread] | None:
-        """What errors of drawn moments depend on, one entry a stratum; None where they do not."""
+        """The spread that errors of drawn moments depend on, one entry a stratum; None if not needed."""
         spreads = [counts.spread for counts in self.counts if counts.spread is not None]
         return spreads if len(spreads) == len(self.counts) else None
 
@@ -462,7 +462,7 @@ class TableGroups:
         return factor
 
     def loss_bound(self, k: int) -> LossBound | None:
-        """What no grouping could lose less than; None where nothing was sampled, as several groupings are averaged."""
+        """A lower bound of the information loss; None where several groupings are averaged."""
         if self.distances is None:
             return None
         total = self.whole.grouped.total
@@ -470,7 +470,7 @@ class TableGroups:
 
 
 def sizes_of(groupings: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Sizes that occur in some groupings, each given by the sizes of its groups, and how often."""
+    """Distinct group sizes and their frequencies in several groupings."""
     return counted(np.concatenate(groupings))
 
 
@@ -481,7 +481,7 @@ FEWEST = 128  # Records measured of the largest tables
 
 
 def sampled_rows(rows: int, of: int, rng: np.random.Generator) -> IntArray:
-    """Rows of a part that the lower bound is estimated from: all of a small table, else a share at random."""
+    """A random sample of rows for the lower bound; all rows of a small table."""
     wanted = max(FEWEST, PAIRS // max(1, of))
     if wanted >= of:
         return np.arange(rows)

@@ -1,4 +1,4 @@
-"""What a job asks to be done with records, in one record: steps, decoder, and what all others must know of them.
+"""The procedure of a job as one record: steps, decoder, and their properties for the rest of a run.
 
 `anonpipe.pipeline.procedure.by_groups` and `anonpipe.pipeline.procedure.by_mask` make such records.
 """
@@ -38,20 +38,20 @@ from anonpipe.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Encoders:
-    """What was fitted to the scanned table, and a method is built on."""
+    """The encoders of a scanned table, on which a procedure is built."""
 
     scan: Scan  # The merged scan
     # cells, features: table to cells, and cells to features, and back
     cells: ColumnEncoder
     features: FeatureEncoder
-    conditioning: ConditioningEncoder  # The unchanged columns that features are drawn given, as numbers
+    conditioning: ConditioningEncoder  # The unchanged columns that condition the features, as numbers
     probabilities: ProbabilityDecoder | None  # Columns of probabilities in place of categories; None for none
     unit: UnitColumn | None = None  # What k counts where it may have several rows; None where k counts rows
     rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
 
     @property
     def dimension(self) -> Width:
-        """Of the columns whose moments a method keeps what decides how much these tell."""
+        """The effective number of variables whose moments are preserved."""
         numbers = len(self.features.numbers) + self.conditioning.width
         nulls = [block.null_share for block in self.features.numbers if block.stop - block.start == 2]
         shares = [np.array([share, 1.0 - share]) for share in nulls] + [
@@ -60,7 +60,7 @@ class Encoders:
         return width_of(numbers, shares)
 
     def describe_features(self, k: int, rows: int) -> Features:
-        """What methods are told of the table, of so many rows."""
+        """The description of the features that methods get."""
         numbers = (
             Number(block.name, block.start, block.mean, block.sd, block.on_other_scale)
             for block in self.features.numbers
@@ -122,13 +122,13 @@ class Procedure:
 
     @property
     def head(self) -> tuple[Pass, ...]:
-        """The passes whose outcome lies in the staging."""
+        """The passes whose results lie in the staging."""
         all_passes = self.passes
         return all_passes[:-1] if self.tail is not None else all_passes
 
     @property
     def tail(self) -> RowsPass | None:
-        """The last pass where it replaces rows: it is done with each part just before that is decoded."""
+        """The last pass if it replaces rows: it runs for each part just before decoding."""
         last = self.passes[-1]
         return last if isinstance(last, RowsPass) else None
 
@@ -139,7 +139,7 @@ class Procedure:
 
     @property
     def keeps_features(self) -> bool:
-        """Whether the features are asked for after the first step."""
+        """Whether the original features are needed after the first step."""
         used_later = any(isinstance(step, Columns | Reduce) and step.with_original for step in self.steps)
         return used_later or self.recounts_group_moments
 
@@ -150,7 +150,7 @@ class Procedure:
 
 
 def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
-    """What exact group moments give away in small groups."""
+    """Warn of the disclosure by exact group moments in small groups."""
     if k > width + 1:
         return []
     if k == 2:
@@ -166,7 +166,7 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
 
 
 def refuse(method: Method, options: MethodOptions, features: Features) -> None:
-    """Refuse a method that cannot be had of such features."""
+    """Refuse a method that does not fit the features."""
     if problem := method.refuses(options, features):
         raise JobError(problem)
 
@@ -182,14 +182,14 @@ class Decoded:
     """Released rows of a part, in the order of the original ones."""
 
     cells: FloatArray  # Shape (n_rows, n_cells)
-    added: FloatArray | None  # Ends of intervals, or probabilities, that are released besides; None for none
-    features: FloatArray  # What was decoded, shape (n_rows, width)
+    added: FloatArray | None  # Ends of intervals, or probabilities; None for none
+    features: FloatArray  # The decoded features, shape (n_rows, width)
     groupings: tuple[Groups, ...]  # The groups of each grouping, one or more; all rows as one where there are none
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredRows:
-    """Rows of a part whose columns that are carried by normal scores hold these still."""
+    """Rows of a part in which scored columns still hold normal scores."""
 
     decoded: Decoded  # The rows
     channels: FloatArray  # The last channel, which holds labels where there are any, shape (n_rows, 1)
@@ -197,14 +197,14 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class RestoredTimes:
-    """Survival times that are given back by their rank in the group: which column, its limits and the jitter."""
+    """Survival times restored by rank within the group: position, limits and jitter."""
 
     position: int
     limits: tuple[float, float]
     jitter: float
 
     def restore(self, released: FloatArray, cells: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
-        """The column of the released cells with the times of its groups."""
+        """The released times: those of the group, by rank."""
         ranks, times = released[:, self.position], cells[:, self.position]
         return restore_by_rank(
             ranks, times, groups.order, groups.starts, rng=rng, jitter=self.jitter, limits=self.limits
@@ -213,7 +213,7 @@ class RestoredTimes:
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """How a run decodes."""
+    """The decoder of a run."""
 
     features: FeatureEncoder  # The encoder
     conditioning: int  # Channels that follow the features: what these were drawn given
@@ -260,18 +260,18 @@ class Decoder:
         return Decoded(released, added, features, groupings)
 
     def _with_released_counts(self, cells: FloatArray, params: Any, part: int, draws: Draws) -> FloatArray:
-        """Cells whose counts of categories and nulls are those to be released."""
+        """Cells with the counts of categories and nulls to release."""
         if self.shares is not None:
             return self.shares.put(cells, params, part)
         return cells if self.rounded is None else self.rounded.put(cells, draws("rounded counts"))
 
     @property
     def restored(self) -> tuple[int, ...]:
-        """Where values stand that are given back as they were."""
+        """Positions of columns with restored values."""
         return () if self.times is None else (self.times.position,)
 
     def groupings(self, channels: FloatArray) -> tuple[Groups, ...]:
-        """The groups of a part, several where several groupings are averaged; all rows as one where there are none."""
+        """The groupings of a part; all rows as one group where there are none."""
         if self.groups != "labels":
             return (Groups(np.arange(len(channels)), np.array([0, len(channels)]), False),)
         labels = channels[:, self.labels_at :].astype(np.int64).T
@@ -279,7 +279,7 @@ class Decoder:
         return tuple(Groups(*sort_groups(np.ascontiguousarray(grouping)), identical) for grouping in labels)
 
     def _middles(self, channels: FloatArray) -> FloatArray:
-        """The features to decode: the first channels, or the middles of intervals whose ends the channels are."""
+        """The features to decode: the first channels, or the midpoints of intervals."""
         width = self.features.width
         low = channels[:, :width]
         return low if self.intervals is None else low + (channels[:, width:] - low) / 2
@@ -300,7 +300,7 @@ class Decoder:
     def _matched(
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
-        """Cells with the covariance of the features, moved by what these lack of the original ones' in the table."""
+        """Cells with the covariance of the features, corrected by its deviation from the original's."""
         joint = channels[:, : self.features.width + self.conditioning]
         with one_thread():  # the bits must not follow the machine's cores
             covariance = Moments.of(joint).covariance
@@ -314,7 +314,7 @@ def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:
 
 
 def options_text(options: Any) -> str:
-    """The options of a section that have a value, but its method and scenarios, which have lines of their own."""
+    """The options of a section that are set, without method and scenarios."""
     content = options.model_dump(mode="json", exclude={"method", "scenarios"})
     if content.get("units") == "split":  # of units of a row each there is nothing to say
         del content["units"]

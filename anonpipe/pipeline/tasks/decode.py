@@ -1,4 +1,4 @@
-"""Decoding a partition: released rows, counted and sampled beside the original ones, then sent to the output files."""
+"""Decode a partition to released rows, count and sample pairs of rows, and send the rows to output files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_sp
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Replace the records of a partition, and count the scores that these have."""
+    """Replace the records of a partition, and count their scores."""
     (scored, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
     save_record(work, _scored_file(index), scored)
     counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
@@ -53,14 +53,14 @@ def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[st
 
 
 def merge_scores(work: Work, cut: Cut) -> None:
-    """Merge what was counted of the scores of all partitions; done once, by the driver."""
+    """Merge the counts of scores of all partitions; the driver does it once."""
     if not work.staging.has(_COUNTED):
         parts = (load_record(work, _counted_file(index), _KINDS) for index in range(len(cut.partitions)))
         save_record(work, _COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
 
 
 def drop_scores(work: Work, cut: Cut) -> None:
-    """Delete what rows were decoded from."""
+    """Delete the scored rows and their counts."""
     for index in range(len(cut.partitions)):
         for file in (_scored_file(index), _counted_file(index)):
             work.staging.file(file).unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def _made(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[ScoredRows,
 def _with_values(
     work: Work, fitted: Fitted, cut: Cut, index: int
 ) -> tuple[ScoredRows, FloatArray, tuple[FloatArray, FloatArray]]:
-    """The same with values in the place of scores, by their ranks among those of the whole table; and `Scores.ties`."""
+    """The scored rows with values by rank in the whole table, the cells, and `Scores.ties`."""
     scored: ScoredRows = load_record(work, _scored_file(index), _KINDS)
     decoder = fitted.procedure.decoder
     rng, scores = None if decoder.identical else work.rng("ranks", index), _scores(fitted)
@@ -106,7 +106,7 @@ def _with_values(
 
 
 def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Replace the records of a partition, measure new ones beside old, and send each to a random output file."""
+    """Replace the records of a partition, measure them, and send each to a random output file."""
     if fitted.scores is None:
         (scored, cells), as_ties = _made(work, fitted, cut, index), None
     else:
@@ -132,7 +132,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 
 
 def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntArray) -> dict[str, Any]:
-    """Units of the group that has fewest, and the largest share of a group's rows; counted anew, of the staging."""
+    """The fewest units of a group, and a unit's largest share of a group's rows, recounted from the staging."""
     distinct, codes = np.unique(units, return_inverse=True)
     codes = codes.reshape(-1)
     labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
@@ -146,14 +146,14 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
 
 
 def split_units(work: Work, cut: Cut, by_group: int) -> int:
-    """How many more groups units have rows in than there are units; looked at in ranges of these of bounded size."""
+    """The number of (unit, group) pairs beyond one for each unit, counted in ranges of bounded size."""
     units_of_partitions = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
     ranges = max(1, sum(map(len, units_of_partitions)) // MOST_UNITS)
     parts = ([units[units % ranges == at] for units in units_of_partitions] for at in range(ranges))
     return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
 
 
-MOST_UNITS = 2**22  # Units that are looked at together, about
+MOST_UNITS = 2**22  # Units of one range, about
 
 
 def _units_file(index: int) -> str:
@@ -161,7 +161,7 @@ def _units_file(index: int) -> str:
 
 
 def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, units: IntArray | None) -> None:
-    """Leave which units have each combination of the columns that are released unchanged, up to k units."""
+    """Write the units of each combination of unchanged columns, up to k."""
     if units is None or not fitted.unchanged_names:
         return
     combinations = cells[:, [fitted.cells.names.index(name) for name in fitted.unchanged_names]]
@@ -171,7 +171,7 @@ def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, unit
 
 
 def key_units(work: Work, fitted: Fitted, cut: Cut) -> tuple[FloatArray, IntArray]:
-    """Combinations of the unchanged columns, in their order, and the units of each, k for more."""
+    """Sorted combinations of the unchanged columns, and the units of each, at most k."""
     parts = [work.staging.read_record(_key_units_file(at), UnitSets) for at in range(len(cut.partitions))]
     distinct, which = np.unique(
         np.concatenate([combinations for combinations, _ in parts]), axis=0, return_inverse=True
@@ -187,7 +187,7 @@ def _key_units_file(index: int) -> str:
 
 
 def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
-    """Released rows as their readers measure them: probabilities, where there are any, after the cells."""
+    """Released rows as recipients measure them: cells, then probabilities."""
     if fitted.probabilities is None or decoded.added is None:
         return decoded.cells
     return np.concatenate([decoded.cells, decoded.added], axis=1)
@@ -196,7 +196,7 @@ def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
 def members_of(
     fitted: Fitted, decoded: Decoded, channels: FloatArray, before: int, before_scope: int
 ) -> IntArray | None:
-    """The group of each record, by a number that no other group of the table has; None for no groups."""
+    """The group of each record, numbered uniquely in the table; None without groups."""
     members = fitted.procedure.members
     if members is None:
         return None
@@ -207,7 +207,7 @@ def members_of(
 
 
 def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
-    """All that was masked of the released rows: ends of intervals, too."""
+    """The masked columns of released rows, with ends of intervals."""
     masked = decoded.cells[:, fitted.synthesized]
     return masked if fitted.procedure.decoder.intervals is None else np.concatenate([masked, decoded.added], axis=1)
 
@@ -215,7 +215,7 @@ def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
 def counted_rows(
     fitted: Fitted, cells: FloatArray, decoded: Decoded, as_ties: tuple[FloatArray, FloatArray] | None
 ) -> dict[str, Any]:
-    """What the gates are told of a partition: original rows, features and released rows beside each other."""
+    """Counts of a partition for the gates."""
     method, columns = fitted.procedure, fitted.synthesized
     before, k = cells[:, columns], fitted.min_rows
     both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
@@ -228,7 +228,7 @@ def counted_rows(
     if method.forms_groups:
         smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
-    # Records of no person meet original ones as another sample would, unless a person has several rows.
+    # Without row-wise links, records equal original ones as another sample would, unless persons repeat.
     sampled = not method.row_for_row and fitted.unit is None and fitted.job.rows_per_unit != "many"
     chance = equal_by_chance(before, k) if sampled else ByChance(0, 0)
     return {
@@ -245,19 +245,19 @@ def counted_rows(
 
 
 def _fewest_alike(cells: FloatArray) -> int:
-    """How many rows there are of that which is rarest; nulls are equal to each other."""
+    """The frequency of the rarest row; nulls are equal to each other."""
     marked = np.concatenate([np.nan_to_num(cells, nan=0.0), np.isnan(cells)], axis=1)
     return int(np.unique(marked, axis=0, return_counts=True)[1].min())
 
 
 def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, synthetic: FloatArray, labels: IntArray) -> None:
-    """Count records and synthetic features of each group again, for the gate that holds them together."""
+    """Recount original and synthetic features of each group, for the gate on group moments."""
     features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : synthetic.shape[1]]
     save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels))
 
 
 def counted_groups(work: Work, index: int) -> RecordsAndDraws:
-    """What was counted of the groups that have records in a partition, before and after."""
+    """Counts of original and synthetic features by group in a partition."""
     record: RecordsAndDraws = load_record(work, _groups_file(index))
     return record
 

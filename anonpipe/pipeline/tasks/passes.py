@@ -1,4 +1,4 @@
-"""The steps of a method over partitions that lie in the staging: what the driver orders, and what a worker does.
+"""The passes of a procedure over staged partitions: the driver's loop and the worker's task.
 
 A pass over rows and a count have a piece a partition; a pass over columns a
 piece a scope and channel; what is learnt is learnt a scope.
@@ -55,7 +55,7 @@ MapStage = Callable[[str, int, str], None]  # `map_stage(stage, pieces, title)`:
 
 @dataclass(frozen=True)
 class PassTask:
-    """What the workers need to know of one pass, or of one turn of it."""
+    """One pass, or one turn of it, for the workers."""
 
     at: int  # Which of the method's passes it is
     # source, channels: the staged array that it reads, and how many channels that has
@@ -74,12 +74,12 @@ class PassTask:
     filled: tuple[int, ...] = ()
 
     def write(self, work: Work, stage: str) -> None:
-        """Leave it for the workers."""
+        """Write it for the workers."""
         work.staging.write_record(f"{FOLDER}/{stage}.npz", self)
 
     @classmethod
     def read(cls, work: Work, stage: str) -> PassTask:
-        """Read what the driver left."""
+        """Read it."""
         task: PassTask = work.staging.read_record(f"{FOLDER}/{stage}.npz", PassTask)
         return task
 
@@ -88,7 +88,7 @@ LAST = "last"  # The name of what `run_steps` leaves for decoding: the last stag
 
 
 def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:
-    """One pass over one partition, or for a step over columns over one channel of one scope."""
+    """Run a pass over one partition; a step over columns over one channel of one scope."""
     task = PassTask.read(work, stage)
     pass_ = fitted.procedure.head[task.at]
     if isinstance(pass_, ColumnsPass):
@@ -113,12 +113,12 @@ def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> di
 
 
 def _wants_more(step: Reduce, task: PassTask, params: Any) -> bool:
-    """Whether a turn still counts a scope of which so much is known."""
+    """Whether a turn still counts this scope."""
     return task.turn == 0 or (step.again is not None and step.again(params))
 
 
 def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: ColumnsPass, index: int) -> dict[str, Any]:
-    """One channel of one scope; its largest size, and the sum of what it is promised to hold."""
+    """Replace one channel of one scope; returns its largest size and the promised checksum."""
     number, place = divmod(index, task.channels)
     scope = scopes_of(fitted, cut)[number]
     column = read_column(work, fitted, cut, task.source, task.channels, place, scope)
@@ -140,7 +140,7 @@ def _column(work: Work, fitted: Fitted, cut: Cut, task: PassTask, pass_: Columns
 
 @dataclass
 class StagedTable:
-    """The channels of a run as a table of `anonpipe.methods.executor`: each pass is a stage of tasks.
+    """The channels of a run as a table of `anonpipe.methods.executor`; each pass is a stage of tasks.
 
     What a step learnt, and the channels that it made, stay in the staging
     until the pass after it has ended, so that a run goes on where it stopped.
@@ -181,7 +181,7 @@ class StagedTable:
         self.task = PassTask(task.at + 1, target, task.width, None, 0, task.params, seen=filled)
 
     def learn(self, pass_: ReducePass, turn: int) -> bool:
-        """Count all partitions; whether a scope wants another turn."""
+        """Count all partitions; returns whether a scope needs another turn."""
         name, work = f"{pass_.number}-{turn}", self.work
         task = replace(self.task, turn=turn)
         if not all(work.staging.has(params_file(name, scope)) for scope in self._scopes):
@@ -194,7 +194,7 @@ class StagedTable:
         return more
 
     def _finish_all(self, pass_: ReducePass, task: PassTask, name: str) -> None:
-        """Keep what follows from the counts of each scope, and delete these."""
+        """Finish the counts of each scope, and delete them."""
         if pass_.step.costly:
             stage = stage_name(f"{name}-finish")
             replace(task, finishes=name).write(self.work, stage)
@@ -207,7 +207,7 @@ class StagedTable:
 
 
 def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope, name: str) -> None:
-    """Merge what the partitions of a scope counted, in their order, and keep what follows from it."""
+    """Merge the counts of a scope's partitions in their order, and write the learnt parameters."""
     file = params_file(name, scope)
     if work.staging.has(file):
         return
@@ -222,18 +222,18 @@ def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope
 
 
 def stage_name(number: int | str) -> str:
-    """The stage of a pass that begins with this step; of a turn with its number, too."""
+    """The stage name of a pass that begins with this step, or of a turn."""
     return f"step-{number}"
 
 
 def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Make the staged array of the features, once it is known that no step asks for larger partitions."""
+    """Make the staged array of the features, after checking that partitions are large enough."""
     _check_lengths(fitted, cut)
     channel_array(work, fitted, cut, FEATURES, fitted.width)
 
 
 def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
-    """Run the passes of the procedure but the last, which is done where rows are decoded.
+    """Run all passes of the procedure but the last, which runs where rows are decoded.
 
     Every piece is as in `anonpipe.methods.executor.run_steps` with the key of
     its scope, the partitions being the parts, and so are the draws.
@@ -245,7 +245,7 @@ def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None
 
 
 def _check_lengths(fitted: Fitted, cut: Cut) -> None:
-    """Refuse before any step what a step cannot do."""
+    """Refuse partitions that are too small for a step."""
     least = max(getattr(step, "least", 0) for step in fitted.procedure.steps)
     if min(cut.lengths) < least:
         raise InputError(
@@ -255,7 +255,7 @@ def _check_lengths(fitted: Fitted, cut: Cut) -> None:
 
 
 def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[FloatArray, Any]:
-    """The channels of a partition after the last step, and what was learnt last of its scope."""
+    """The channels of a partition after the last step, and the parameters of its scope."""
     task, scope = PassTask.read(work, LAST), scope_of(fitted, cut, index)
     params = load_params(work, task.params, scope)
     part = read_channels(work, fitted, cut, task.source, task.channels, index)
@@ -266,7 +266,7 @@ def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[Flo
 
 
 def learnt_groups(work: Work, fitted: Fitted, cut: Cut) -> TableGroups | None:
-    """What was counted of the groups that form in partitions; None for methods without."""
+    """The counts of groups that form in partitions; None for other methods."""
     if not fitted.procedure.forms_groups:
         return None
     task = PassTask.read(work, LAST)

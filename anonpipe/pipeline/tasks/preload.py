@@ -1,4 +1,4 @@
-"""What all own workers need, loaded once by the process that they are forked from; nothing imports it.
+"""Modules of all own workers, loaded once by the process that they are forked from; nothing imports this.
 
 Beside the tasks these are what their first call would load: pandas, which
 pyarrow asks for at the first value of Python's, and what numba knows of types.

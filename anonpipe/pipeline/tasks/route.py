@@ -1,4 +1,4 @@
-"""Sending rows to their partitions: each to its leaf of the tree of its stratum, chunk by chunk."""
+"""Send rows to their partitions, by the tree of their stratum, and encode the partitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
-    """Send each row of a unit to its leaf: chunks sorted by leaf."""
+    """Send each row of an input split to its leaf: chunks sorted by leaf."""
     unit, contents, aside = work.source.units[index], unit_contents(work, index), HoldOut(work, fitted)
     staged, region = routed_array(work, fitted), sum(len(chunks) for chunks in chunk_rows(work.source)[:index])
     leaf_rows: list[list[int]] = []
@@ -76,7 +76,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
 
 
 def read_columns(work: Work, fitted: Fitted) -> list[str]:
-    """Columns that routing reads: those of the release, and the one that names the unit where somebody asks for it."""
+    """Columns that routing reads: those of the release, and the unit's column where it is needed."""
     name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.held_out > 0
     needed = fitted.unit is not None or held_by_unit
     return [*fitted.cells.names, *([name] if name is not None and needed else [])]
@@ -87,7 +87,7 @@ def _units_file(index: int) -> str:
 
 
 def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
-    """The units of each leaf in all input units together, up to k; None where each row is one."""
+    """The units of each leaf in all input splits, up to k; None where each row is a unit."""
     if fitted.unit is None:
         return None
     parts = (work.staging.read_record(_units_file(at), UnitSets) for at in range(len(work.source.units)))
@@ -101,7 +101,7 @@ _CHANGED = (
 
 
 class KeptRows(NamedTuple):
-    """Rows of the input, by what they are told apart where a tree splits, and their units (None: nobody asks)."""
+    """Rows of the input, the keys that break ties where a tree splits, and their units, if needed."""
 
     batch: pa.RecordBatch
     keys: Keys
@@ -110,7 +110,7 @@ class KeptRows(NamedTuple):
 
 @dataclass
 class HoldOut:
-    """Sets the hold-out aside while a unit is routed, and keeps a sample of it."""
+    """Separates the hold-out while an input split is routed, and keeps a sample of it."""
 
     work: Work
     fitted: Fitted
@@ -128,13 +128,13 @@ class HoldOut:
         return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
-        """Leave the sample of a unit."""
+        """Write the sample of an input split."""
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 
 
 def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
-    """The rows read..read+rows of a unit, cut where a chunk ends."""
+    """The ranges of rows read..read+rows, cut where a chunk ends."""
     borders = [read, *range((read // CHUNK_ROWS + 1) * CHUNK_ROWS, read + rows, CHUNK_ROWS), read + rows]
     return list(pairwise(borders))
 
@@ -198,7 +198,7 @@ def _write_chunk(staged: StagedArray, region: int, held: list[Routed], leaves: i
 
 
 def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Turn the cells of a partition into features, and count both."""
+    """Encode the cells of a partition as features, and count both."""
     cells, units = partition_rows(work, fitted, cut, index)
     encoded = encoded_cells(fitted, cells, work.draws(index), units)
     channel_array(work, fitted, cut, FEATURES, fitted.width).write(index, encoded)
@@ -212,7 +212,7 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 
 
 def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArray | None = None) -> FloatArray:
-    """Features, what they are drawn given, codes of classes and of units, shape (n_rows, fitted.width).
+    """Features, conditioning columns, codes of classes and of units, shape (n_rows, fitted.width).
 
     Missing numbers stand at the mean, unless the method has them filled first:
     then they are filled from records of which the other columns predict about

@@ -1,4 +1,4 @@
-"""Reading the input: what each record is by its content, counts, moments, identifiers, and a sample for the trees."""
+"""Read the input: keyed contents, counts, moments, identifiers, a sample for the trees; and the hold-out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from anonpipe.types import BoolArray, FloatArray
 
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
-    """Read a unit: first what each record is by its content, then counts, moments, identifiers and a keyed sample."""
+    """Read an input split twice: keyed contents, then counts, moments, identifiers and a sample."""
     unit, job = work.source.units[index], work.job
     contents = _first_pass(work, index)
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
@@ -66,14 +66,14 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
 
 
 def unit_in_strata(save: Save, job: Job, key: bytes, index: int) -> DigestWriter | None:
-    """What counts the strata that each unit has rows in; None where these may be several."""
+    """A writer of (unit, stratum) pairs; None where units may lie in several strata."""
     if not job.whole_units or not job.strata.by:
         return None
     return DigestWriter(save, f"{FOLDER}/{len(job.identifiers)}-{index}", str(job.unit_column), key)
 
 
 def unit_tracer(job: Job, key: bytes) -> UnitTracer | None:
-    """What counts the units that differ from earlier releases; None where nobody asks."""
+    """A tracer of the units that differ from earlier releases; None unless `repeat.growing` is set."""
     if job.fewest_changed is None or job.unit_column is None:
         return None
     columns = {**job.released, job.unit_column: job.columns[job.unit_column]}
@@ -81,7 +81,7 @@ def unit_tracer(job: Job, key: bytes) -> UnitTracer | None:
 
 
 def units_in(job: Job, start_key: bytes, batch: pa.RecordBatch) -> Units | None:
-    """The units of rows of the input, as keyed numbers; None where the job names none, or its column was not read."""
+    """The units of input rows as keyed numbers; None without a unit column."""
     name = job.unit_column
     if name is None or name not in batch.schema.names:
         return None
@@ -89,7 +89,7 @@ def units_in(job: Job, start_key: bytes, batch: pa.RecordBatch) -> Units | None:
 
 
 def _first_pass(work: Work, index: int) -> Contents:
-    """The keyed content of a unit's rows, and on the way what the release logs compare; both are left for later."""
+    """Write the keyed contents of an input split, and the sketches for the release logs."""
     unit = work.source.units[index]
     tracer = Tracer.of(work.source.schema, work.job.columns, bytes(work.staging.read("records.key")))
     lanes = (tracer.add(batch) for _, batch in read_batches(work.source, unit, tracer.names))
@@ -104,18 +104,18 @@ def _contents_file(index: int) -> str:
 
 
 def unit_contents(work: Work, index: int) -> Contents:
-    """The keyed content of a scanned unit's rows."""
+    """The keyed contents of a scanned input split."""
     contents: Contents = work.staging.read_record(_contents_file(index), Contents)
     return contents
 
 
 def route_keys(work: Work, contents: Contents) -> npt.NDArray[np.uint64]:
-    """By which rows with equal features are told apart where a tree splits."""
+    """The keys that break ties of equal features where a tree splits."""
     return contents.keys(keyed(work.start_key, "route"), LUMP)
 
 
 def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArray:
-    """The rows that trees are fitted to, by their content; none that are held out."""
+    """The rows that trees are fitted to, chosen by content; none of the hold-out."""
     share = min(1.0, work.job.partition.sample_rows / max(1, work.source.rows))
     limit = np.uint64(min(2**64 - 1, int(share * 2**64)))
     chosen: BoolArray = contents.keys(keyed(work.start_key, "sample"), LUMP) <= limit
@@ -123,7 +123,7 @@ def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArra
 
 
 def sampled_rows(work: Work) -> tuple[list[pa.RecordBatch], npt.NDArray[np.uint64]]:
-    """The rows that the scan has drawn, and their `route_keys`."""
+    """The sampled rows of the scan, and their `route_keys`."""
     drawn = [work.staging.read_record(_sample_file(unit)) for unit in range(len(work.source.units))]
     return [batch for batches, _ in drawn for batch in batches], np.concatenate([keys for _, keys in drawn])
 
@@ -158,7 +158,7 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
 
 
 def held_of_units(start_key: bytes, share: float, units: Units) -> BoolArray:
-    """Which rows are held out where the job names their units: all of a unit, or none, as the others tell of them.
+    """Which rows are held out where the job names units: all rows of a unit, or none.
 
     Examples
     --------
@@ -176,13 +176,13 @@ def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
-    """Leave the cells of an input unit's held-out records, as many as are looked for; their units in a last column."""
+    """Write the cells of a sample of an input split's held-out records; the last column holds units."""
     width = len(fitted.cells.names) + (fitted.unit is not None)
     work.staging.write_array(_file(unit), np.concatenate([np.empty((0, width)), *parts]))
 
 
 def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
-    """Which rows are in the keyed sample of held-out rows: as many as are looked for."""
+    """Which rows are in the keyed sample of held-out rows."""
     share = work.job.measure.held_out
     enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
     drawn = contents.keys(keyed(work.start_key, "of those held out"))
@@ -192,7 +192,7 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray
 def comparable_cells(
     fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, units: Units | None = None
 ) -> FloatArray:
-    """Cells of those chosen rows that a released record could be compared with.
+    """Cells of the chosen rows that are comparable with released records.
 
     A category that occurs in no other record, or a stratum that is left out,
     is none of the release, and such records are passed over. Rare categories
@@ -216,7 +216,7 @@ def comparable_cells(
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
-    """Rows whose categories the encoder knows."""
+    """Rows whose categories the encoder has."""
     in_encoder = np.ones(batch.num_rows, dtype=bool)
     for name, categories in fitted.cells.categories.items():
         values = plain(batch.column(name))
@@ -225,7 +225,7 @@ def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
 
 
 def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolArray:
-    """Rows whose categories and nulls in some columns other records have."""
+    """Rows whose categories and nulls in these columns occur in other records."""
     occurs = np.ones(len(cells), dtype=bool)
     for name in names:
         position = fitted.cells.names.index(name)

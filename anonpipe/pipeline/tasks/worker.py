@@ -1,4 +1,4 @@
-"""The tasks of all stages by name, and what a worker does around each: nothing twice, whole files, then a task result.
+"""The tasks of all stages by name, and the frame of each: nothing twice, whole files, then a task result.
 
 A task takes records of the run (`anonpipe.pipeline.context`), those that its
 signature names, and the number of its piece: an input unit, a partition, an
@@ -58,7 +58,7 @@ def work(task: Task) -> dict[str, Any]:
 
 
 def run_task(records: Context, stage: str, index: int) -> dict[str, Any]:
-    """What a task of a stage finds."""
+    """The result of a task."""
     result: dict[str, Any] = (
         records.call(TASKS[stage], index) if stage in TASKS else records.call(run_pass, stage, index)
     )

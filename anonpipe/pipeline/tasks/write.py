@@ -1,4 +1,4 @@
-"""Writing the output files: rows in random order as Parquet, then measured as a reader gets them."""
+"""Write the output files in random order as Parquet, measure them, and compare values with the original's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
-    """Write one output file in random order, then measure what a reader of it gets."""
+    """Write one output file in random order, then measure it as a reader."""
     rows, added = _gathered(work, fitted, cut, file_rows, index)
     name = f"{FILES}/part-{index:05d}.parquet"
     written = _write_parquet(work, fitted, name, rows, added)
@@ -55,7 +55,7 @@ def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]],
 def _gathered(
     work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int
 ) -> tuple[FloatArray, FloatArray | None]:
-    """The rows of an output file in random order, and what is released besides."""
+    """The rows of an output file in random order, and the added columns."""
     pieces = []
     for partition, counts in enumerate(file_rows):
         begin = sum(counts[:index])
@@ -68,7 +68,7 @@ def _gathered(
 
 
 def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, added: FloatArray | None) -> str:
-    """Write the file, whole or not at all; the SHA-256 of what was written."""
+    """Write the file, whole or not at all; returns its SHA-256."""
     step = fitted.job.release.row_group_rows
     with (
         work.staging.renamed(name) as draft,
@@ -92,7 +92,7 @@ def released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) -
 
 
 class _Hashing(io.FileIO):
-    """A file that is hashed as it is written, and on the disk when it is closed."""
+    """A file that is hashed while it is written, and synced when it is closed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "wb")
@@ -117,7 +117,7 @@ class _Hashing(io.FileIO):
 
 
 def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str, Any]:
-    """Read the written file again: its rows, moments by stratum, combinations, limits and, at last, its checksum."""
+    """Read a written file: rows, moments by stratum, combinations, limits and checksum."""
     parquet = pq.ParquetFile(str(path))
     if not parquet.schema_arrow.equals(fitted.schema, check_metadata=True):
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
@@ -148,7 +148,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
 
 
 def _read_back(fitted: Fitted, batch: pa.RecordBatch) -> tuple[FloatArray, dict[int, FloatArray], int]:
-    """Cells of written rows, the probabilities among them by position and code, and how many of these are none."""
+    """Cells of written rows, their probabilities by position and code, and how many are out of range."""
     if fitted.probabilities is None:
         return fitted.cells.to_cells(batch), {}, 0
     cells, shares = fitted.probabilities.read(fitted.cells, batch)
@@ -220,7 +220,7 @@ def unbounded_names(fitted: Fitted) -> list[str]:
 
 
 def _beyond_original(fitted: Fitted, name: str, values: FloatArray) -> tuple[int, int]:
-    """Values below or above all original ones on a side without bound, by more than half a step; and all values."""
+    """How many values lie outside the original range on a side without bound; and all values."""
     column, scanned = fitted.job.columns[name], fitted.scan.columns[name]
     low, high = column.numeric_bounds
     values = values[~np.isnan(values)]
@@ -252,7 +252,7 @@ def compared_names(job: Job) -> list[str]:
 
 
 def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Count what one masked column hands on of the values that may be of fewer than k records, or units."""
+    """Count the rare original values, of fewer than k records or units, that a masked column reproduces."""
     name = compared_names(fitted.job)[index]
     # no task but this one reads the runs: they go with it, and are not sealed
     with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
@@ -291,7 +291,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
 
 
 def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
-    """Distinct values with their records, in runs of bounded length; each is mapped from its file."""
+    """Distinct values with their frequencies, in memory-mapped runs of bounded length."""
     paths: list[Path] = []
     held: list[FloatArray] = []
 
@@ -330,7 +330,7 @@ def _some(runs: Runs) -> FloatArray:
 
 
 def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.NDArray[np.int64], FloatArray]]:
-    """One range of values after the other: distinct originals, their records, and distinct released values around."""
+    """By range of values: distinct originals, their frequencies, and distinct released values around."""
     edges = _edges(originals)
     for low, high in pairwise(edges):
         inside = np.concatenate([run[slice(*_place(run, low, high))] for run in originals])
@@ -345,7 +345,7 @@ def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.ND
 
 
 def _edges(runs: Runs) -> FloatArray:
-    """Borders between ranges that hold about as many entries each."""
+    """Borders of ranges with about equally many entries."""
     entries = sum(map(len, runs))
     count = max(1, -(-entries // RANGE_ENTRIES))
     sampled = np.concatenate([run["value"][:: max(1, len(run) // 256)] for run in runs] or [np.empty(0)])
@@ -354,13 +354,13 @@ def _edges(runs: Runs) -> FloatArray:
 
 
 def _place(run: npt.NDArray[np.void], low: float, high: float) -> tuple[int, int]:
-    """Where the entries of a range lie in a run: the low edge belongs to it, the high one to the next."""
+    """The slice of a run that holds a half-open range of values."""
     begin, end = np.searchsorted(run["value"], [low, high])
     return int(begin), int(end)
 
 
 def handed_on(job: Job, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
-    """The most values that a column hands on beyond chance, and which column it is; empty where none does."""
+    """The most values that a column reproduces above chance, and its name; empty where none does."""
     counted = {name: result["beyond"] for name, result in zip(compared_names(job), results, strict=True)}
     worst = max(counted, key=lambda name: counted[name], default="")
     return (counted[worst], worst) if worst and counted[worst] else (0, "")
