@@ -39,7 +39,7 @@ TaskResult = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What one task is told: where the run's staging is, which stage, which partition.
+    """One task: the staging of the run, stage and piece.
 
     `token` is fresh for every started run, so that a long-lived worker does
     not reuse what it remembers of an earlier run in the same folder.
@@ -53,7 +53,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Failure:
-    """A data-free account of what went wrong in a task, safe to store and print."""
+    """A data-free description of an error, safe to store and print."""
 
     message: str
     kind: str
@@ -67,11 +67,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a cluster may be of no use until the run gives up, in seconds."""
+    """Seconds until a run gives up on a cluster."""
 
     start: float = 60.0  # Until an own worker must have started
-    silence: float = 60.0  # Without a sign of life of any worker, or of the scheduler
-    look: float = 2.0  # Between two looks at the workers
+    silence: float = 60.0  # Without a heartbeat of any worker, or of the scheduler
+    look: float = 2.0  # Between two checks of the workers
 
 
 _TIMEOUTS = Timeouts()
@@ -85,12 +85,12 @@ _FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again canno
 
 
 def describe(error: BaseException, task: Task) -> Failure:
-    """The account of what went wrong in a task."""
+    """The description of an error of a task."""
     return account(error, f"stage {task.stage}, partition {task.index}")
 
 
 def account(error: BaseException, what: str) -> Failure:
-    """Keep our own messages (they hold no data), explain a full disk, and of any other error tell type and place."""
+    """Describe an error without data: own messages, errors of the disk, else type and place."""
     if isinstance(error, AnonpipeError):
         return Failure(str(error), type(error).__name__)
     if isinstance(error, OSError) or system_code(error) in FULL:
@@ -102,7 +102,7 @@ def account(error: BaseException, what: str) -> Failure:
 
 
 def no_core_dumps() -> None:
-    """Let no crash of this process, or of those it starts, write the rows in its memory to a disk.
+    """Forbid core dumps of this process and its children, as memory holds rows.
 
     A limit of 1 byte, not of 0: Linux heeds it also where cores are piped
     into a program, which a limit of 0 does not stop (core(5), core_pattern).
@@ -158,7 +158,7 @@ def default_workers() -> int:
 
 
 def allow_files(needed: int) -> None:
-    """See to it that this process may open so many files; short of them, Dask hangs or prints what it was doing."""
+    """Raise the limit on open files; short of them, Dask hangs or prints arguments."""
     timeouts = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in timeouts)
     if soft >= needed:
@@ -234,7 +234,7 @@ def _start_cluster(
 
 @contextlib.contextmanager
 def _forked_from_one(preload: Sequence[str]) -> Iterator[None]:
-    """Have workers forked from one process, which loads the modules once for all of them and ends with the block.
+    """Fork workers from one process that has loaded the modules; it ends with the block.
 
     A worker that is spawned loads them by itself, and again when it has died:
     2 s of computing and 150 MiB each. They are spawned all the same where
@@ -333,7 +333,7 @@ def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUT
 
 
 def _unequal(client: Any, timeouts: Timeouts) -> str | None:
-    """What is wrong with the installations of the workers that are there; others tell theirs with their first task."""
+    """A problem with the installed versions of the present workers; later ones are checked with their first task."""
     try:
         answers = client.sync(client._run, package_versions, on_error="return", callback_timeout=timeouts.silence)
     except Exception:  # of many types
@@ -441,14 +441,14 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Tim
 
 
 def _cancel(client: Any, futures: Sequence[Any]) -> None:
-    """Take back what has not run; a scheduler that does not answer is not waited for."""
+    """Cancel what has not run, unless the scheduler does not answer."""
     if client.status == "running":
         with contextlib.suppress(Exception):
             client.cancel(futures)
 
 
 class _Heartbeats:
-    """Looks whether anybody still works: a worker whose heartbeats reach the scheduler, whatever the clocks say."""
+    """Notices when no worker's heartbeat reaches the scheduler any more; it compares no clocks."""
 
     def __init__(self, client: Any, timeouts: Timeouts) -> None:
         self.client, self.timeouts = client, timeouts
@@ -456,7 +456,7 @@ class _Heartbeats:
         self.looked = self.alive = time.monotonic()
 
     def look(self) -> str | None:
-        """What is wrong once no worker has given a sign of life for too long; asks the scheduler now and then."""
+        """The problem once heartbeats have stopped for too long; asks the scheduler now and then."""
         now = time.monotonic()
         if now - self.looked < self.timeouts.look:
             return None
@@ -473,7 +473,7 @@ class _Heartbeats:
         return f"{silent}, for {self.timeouts.silence:.0f} s now; {_GO_ON}"
 
     def _ask(self) -> dict[str, float] | None:
-        """When each worker was heard of last, by the scheduler's clock; None where it does not answer."""
+        """Last heartbeat of each worker, by the scheduler's clock; None without an answer."""
         try:
             identity = self.client.sync(
                 self.client.scheduler.identity, n_workers=-1, callback_timeout=self.timeouts.look
@@ -506,7 +506,7 @@ _KILLED = (
 
 
 def _opaque(task: Task) -> str:
-    """Keys are shown in logs and dashboards: a stage, a number, and nothing of the paths."""
+    """A key for logs and dashboards: stage and number, without paths."""
     digest = hashlib.sha256(f"{task.staging}|{task.token}".encode()).hexdigest()[:12]
     return f"{task.stage}-{digest}-{task.index}"
 
@@ -536,7 +536,7 @@ def _quiet_logs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Keep a Ctrl-C until the end; threads and processes that are started meanwhile never hear one.
+    """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
 
     It is for the driver, which stops the workers: so the signal is blocked,
     which they inherit, also those started by such a thread later on. Threads

@@ -34,7 +34,7 @@ def _of(name: str) -> str:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """What another process has otherwise, in words; empty where it has the same.
+    """Differences of versions as text; empty without any.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What can go wrong, as the user should hear of it.
+"""The errors of anonpipe.
 
 Every message says what was given, what is allowed and what to do, and quotes
 no value of the data: messages end up in logs, schedulers and databases.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""Text with all that could steer a terminal, or turn its direction, written as an escape.
+    r"""Text with control and direction characters written as escapes.
 
     Names of columns and paths are others' and may hold any character.
 

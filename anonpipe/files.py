@@ -16,7 +16,7 @@ from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
 
 
 class StorageError(OSError):
-    """What a storage elsewhere did not do, in words without data; it has no number of the system."""
+    """An error of a remote storage in words without data; it has no errno."""
 
 
 def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) -> None:
@@ -50,7 +50,7 @@ def drafted(
 
 
 def why(error: OSError) -> str:
-    """What the system, or a storage elsewhere, says: its own words for its own numbers, and no text of a library.
+    """The reason of an error in the system's words, without texts of libraries.
 
     Examples
     --------
@@ -116,7 +116,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(error: BaseException, what: str) -> AnonpipeError:
-    """What an error of the file system means for the user."""
+    """The user's error for an error of the filesystem."""
     code, name = system_code(error), getattr(error, "filename", None)
     if code in FULL:
         return OutputError(
@@ -136,7 +136,7 @@ def disk_error(error: BaseException, what: str) -> AnonpipeError:
 
 
 def system_code(error: BaseException) -> int | None:
-    """The system's number of an error, which Arrow tells in the text alone, and other libraries in a cause alone."""
+    """The errno of an error; Arrow has it only in its text, other libraries in a cause."""
     link: BaseException | None = error
     while link is not None:
         number = re.search(r"\[errno (\d+)\]", str(link), re.IGNORECASE)

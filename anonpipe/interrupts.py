@@ -1,4 +1,4 @@
-"""Ctrl-C, raised where it can be heard, and held where it would hide that a release is out.
+"""Ctrl-C, raised at safe points, and held where it would hide that a release is out.
 
 Python raises a KeyboardInterrupt wherever the main thread happens to be. In a
 callback of the garbage collector (Dask has one) or in a `__del__` it is
@@ -42,7 +42,7 @@ def stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Only remember Ctrl-C, however often, until the end of the block or of the `stoppable` around it."""
+    """Only remember Ctrl-C until the end of the block or of the surrounding `stoppable`."""
     if _watch is not None:
         _watch.held = True
         yield
@@ -54,12 +54,12 @@ def held() -> Iterator[None]:
 
 
 def asked_to_stop() -> bool:
-    """Whether Ctrl-C came that has not been raised at once."""
+    """Whether a Ctrl-C is pending."""
     return _watch is not None and _watch.heard > 0
 
 
 def safe_point() -> None:
-    """Raise the Ctrl-C that came; for places where it is neither lost nor leaves anything half done."""
+    """Raise a pending Ctrl-C, at a place where nothing is half done."""
     if _watch is not None and _watch.heard and not _watch.held:
         raise KeyboardInterrupt
 

@@ -53,7 +53,7 @@ def _setting(name: str) -> str | None:
 
 @contextlib.contextmanager
 def secret_withheld() -> Iterator[None]:
-    """Keep the secret from processes that are started meanwhile, which would have it in their environment.
+    """Remove the secret from the environment of processes that are started in the block.
 
     This process still finds it; that of a process is open to all others of
     the same user (`/proc/<pid>/environ`), and may end in a core dump.
@@ -83,7 +83,7 @@ _TRIAL: ContextVar[bytes | None] = ContextVar("trial secret", default=None)
 
 @contextlib.contextmanager
 def trial_secret(secret: bytes) -> Iterator[None]:
-    """Draw with another secret in this thread: for trials, whose draws must not be those of a release.
+    """Use another secret in this thread, for trials that must not share draws with a release.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def home_key() -> bytes:
 
 
 def require_secret(what: str) -> None:
-    """Refuse a secret that the home would make up: another machine, or a container, makes another one every time."""
+    """Refuse a secret generated in the home folder, as other machines or containers generate another."""
     if _TRIAL.get() is None and not any(map(_setting, (SECRET_VARIABLE, SECRET_FILE_VARIABLE))):
         raise JobError(
             f"{what} needs a secret that stays: in a home that every container makes again each run would draw "
@@ -186,7 +186,7 @@ def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Gen
 
 
 def number_keys(key: bytes, numbers: npt.NDArray[np.int64 | np.uint64]) -> npt.NDArray[np.uint64]:
-    """A keyed 64-bit number for each of some numbers, by SplitMix64: the same wherever a number turns up.
+    """A keyed 64-bit number for each number, by SplitMix64; equal for equal numbers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Compile all kernels ahead: for images of containers, and for machines whose first run is to start at once.
+"""Compile all kernels ahead, for container images and fast first runs.
 
 Every method works once on a small made-up table, so that what is compiled is
 what runs call. Nothing is released, and no secret is made.

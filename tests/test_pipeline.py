@@ -143,7 +143,7 @@ def test_small_strata_share_their_noise(tmp_path, form):
     outcome = small.run(given)
     assert failed(outcome) == []
     assert any("3 of 4 strata share the covariance of their noise" in note for note in outcome.verdict.notes)
-    said = "3 of 4 strata may share the covariance of their noise, as fewer than 30 records"
+    said = "3 of 4 strata may share the covariance of their noise, as its estimate needs 30 records"
     assert any(said in told for told in outcome.warnings) and any(said in told for told in preview(given).warnings)
     made, frame = small.released(given).to_pandas(), table.to_pandas()
     if form == "exact":  # before decoding; the columns have no steps

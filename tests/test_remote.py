@@ -127,9 +127,9 @@ def test_a_log_that_cannot_be_asked_for_is_not_replaced(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(MemoryFileSystem, "cat_file", unheard)
         patched.setattr(MemoryFileSystem, "exists", lambda self, path, **options: False)  # as fsspec's own says then
-        assert not release_log._read_beside(where).readable
+        assert not release_log._read_output(where).readable
         with pytest.raises(StorageError):
-            release_log._append_beside(where, {"version": "v000001-00000000"})
+            release_log._append_to_output(where, {"version": "v000001-00000000"})
     assert where.filesystem.cat_file(log) == b'{"anonpipe_log": 1}\n'
 
 

@@ -25,9 +25,9 @@ from anonpipe.storage.staging import StagedArray, Staging, create_staged_array
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.view import View
 
-FILES = "files"  # The folder of the output files, which are not sealed: their task results tell their SHA-256
+FILES = "files"  # The folder of the output files; not sealed, as their task results hold their SHA-256
 
-VALUES = "values"  # The folder of what one task writes and deletes again, not sealed either
+VALUES = "values"  # The folder of temporary files of one task; not sealed
 
 MEASURE_ROWS = 65_536
 
@@ -77,7 +77,7 @@ def released_array(work: Work, cut: Cut, name: str, columns: int) -> StagedArray
 
 
 def make_released(work: Work, fitted: Fitted, cut: Cut) -> None:
-    """Make the staged arrays that `assign_to_files` fills; done by the driver, before any worker asks for them."""
+    """Make the staged arrays that `assign_to_files` fills; for the driver, before workers need them."""
     released_array(work, cut, SYNTHETIC, len(fitted.cells.names))
     if fitted.added:
         released_array(work, cut, ADDED, len(fitted.added))
@@ -140,7 +140,7 @@ def verified_moments(view: View, cells: FloatArray) -> PairwiseMoments:
 
 FEATURES = "features"  # The staged array that the first pass sees
 
-FOLDER = "channels"  # Of all that the steps leave in the staging; what later passes do not need is deleted
+FOLDER = "channels"  # The folder of all results of passes in the staging; later ones replace earlier ones
 
 RECORDS: tuple[type, ...] = (*masking.RECORDS, *part_shares.RECORDS, *group_steps.RECORDS)
 
@@ -183,7 +183,7 @@ def _whole(values: FloatArray) -> FloatArray:
     return values
 
 
-_GONE = "masked records are missing from the staging; run again, and the run starts from the input"
+_GONE = "masked records are missing from the staging; run again, which starts from the input"
 
 
 def save_record(work: Work, file: str, record: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a run would do, told without running it: the content of `anonpipe plan`."""
+"""A preview of a run from one scan of the input: the content of `anonpipe plan`."""
 
 from __future__ import annotations
 
@@ -66,10 +66,9 @@ class Preview:
     peak_bytes: int
     warnings: tuple[str, ...]  # What the run would warn of
     methods: tuple[tuple[str, str], ...]  # What would be done with the records: labels and texts
-    # What the original gives away to who knows the columns of the job's scenarios, before rare categories are
-    # suppressed: for the steward alone
+    # Risk of the original in the job's scenarios, before suppression of rare categories; for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
-    # What the run would end with, as far as the scan tells: 0, or that of what `warnings` say it is refused for
+    # Predicted exit code of the run: 0, or the one of the refusal in `warnings`
     exit_code: int = 0
 
     def lines(self) -> list[str]:
@@ -95,7 +94,7 @@ class Preview:
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
             *(
-                _wrapped("scenario", f"{section.name}: who knows {', '.join(section.described)}: told by the run")
+                _wrapped("scenario", f"{section.name}: who knows {', '.join(section.described)}: measured by the run")
                 for section in job.measure.scenarios
                 if section.within
             ),
@@ -179,7 +178,7 @@ def _size(count: float) -> str:
 
 
 def preview(job: Job) -> Preview:
-    """Read the input once, in this process, and work out the cut, the costs and the warnings."""
+    """Read the input once in this process, and predict cut, costs and warnings."""
     release.check_writable(release.place(job.output, job.report.internal))
     refuse_other_table(job)
     with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
@@ -236,26 +235,26 @@ def preview(job: Job) -> Preview:
 
 
 def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:
-    """What the run would end with: it looks for earlier releases before it works, and at the gates at its end."""
+    """The exit code of the run, as far as release logs and scan predict it."""
     if overlaps.problems and job.repeat.allow is None:
         return refusal_error(overlaps).exit_code
     return GateError.exit_code if failing else 0
 
 
 def _too_rare(fitted: Fitted) -> list[str]:
-    """What the gate on local suppression will say, which is known from the scan."""
+    """A failure of the gate on local suppression, predicted from the scan."""
     suppression, limit = fitted.suppression, fitted.job.gates.of_every_run["local_suppression_rate"]
     if suppression.largest_share <= limit:
         return []
     return [
         f"the run will be refused: {suppression.largest_share:.1%} of the records have a category of column "
-        f"{suppression.largest_in!r} that fewer than k={fitted.job.k} of their stratum have, and "
+        f"{suppression.largest_in!r} with fewer than k={fitted.job.k} records in their stratum, and "
         f"gates.local_suppression_rate is {limit:g}; {kind_of('local_suppression_rate').remedy}"
     ]
 
 
 def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
-    """What the gate on inference of the stratum will say, whatever is released, which is known from the scan."""
+    """A failure of the gate on stratum inference, predicted from the scan."""
     job, limit = fitted.job, fitted.job.limits["stratum_inference"]
     if limit is None or not job.strata.by:
         return []
@@ -263,7 +262,7 @@ def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
     if held < FEWEST_HELD and fitted.unit is not None:
         if "stratum_inference" not in job.gates.given:  # a default limit is of what can be measured
             return []
-        return [f"{refused} cannot be measured where units have several rows and none are set aside: {_NO_HELD}"]
+        return [f"{refused} needs a hold-out where units have several rows: {_NO_HELD}"]
     members = wanted_queries(job, sum(fitted.strata.rows))
     controls, warnings = held if held >= FEWEST_HELD else members, []
     for name in job.strata.by:
@@ -281,13 +280,13 @@ def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
 
 _NO_HELD = "give measure.hold_out, such as 0.05, or set no such gate"
 _FEW_OTHERS = (
-    "take the column out of strata.by with role masked (its survival time, too), look for more (measure.queries, and "
-    "of a hold-out measure.hold_out), or set no such gate"
+    "give the column role: masked and take it out of strata.by (its survival time, too), raise measure.queries (and "
+    "measure.hold_out), or set no such gate"
 )
 
 
 def _repeats(job: Job, overlaps: Overlaps) -> list[str]:
-    """What the release logs say of a run."""
+    """Warnings and problems from the release logs."""
     problems = list(overlaps.problems)
     if problems and job.repeat.allow is None:
         problems = [*(f"the run will be refused: {problem}" for problem in problems), REMEDY]
@@ -296,7 +295,7 @@ def _repeats(job: Job, overlaps: Overlaps) -> list[str]:
 
 @dataclass(frozen=True)
 class _Scanned:
-    """The scan, conditions of analyses that no row meets, rows of identifiers by unit, and what the logs compare."""
+    """The scan, unmet conditions of analyses, repeats of identifiers, and sketches for the release logs."""
 
     scan: Scan
     unmet: list[_Condition]
@@ -359,10 +358,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
 def _classes(
     job: Job, batch: pa.RecordBatch, kept: BoolArray | None, units: Units | None, key: bytes, of: int
 ) -> IntArray:
-    """Of those who are alike in a scenario's columns a number, and their count; of units each pair of both once.
-
-    Of tables with more rows than `COUNTED_CLASSES` only a random choice of the classes, each of them whole.
-    """
+    """Numbers and sizes of a scenario's equivalence classes; with units, distinct pairs of class and unit."""
+    # Of tables with more rows than `COUNTED_CLASSES` a random sample of whole classes.
     lanes = row_lanes(batch, job.columns)
     numbers = (keyed_rows(lanes, keyed(key, "classes"), keyed(key, "classes, too")) >> np.uint64(1)).astype(np.int64)
     chosen = numbers < min(1.0, COUNTED_CLASSES / max(1, of)) * 2.0**63
@@ -374,7 +371,7 @@ def _classes(
 
 
 def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) -> Iterator[ScenarioRisk]:
-    """What each scenario makes of the original."""
+    """The risk of the original in each scenario."""
     measure = job.measure
     for scenario, parts in zip(measure.scenarios, classes, strict=True):
         if scenario.within:
@@ -389,7 +386,7 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
 
 
 def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bool_]:
-    """Which rows of a unit a run would hold out."""
+    """Which rows of an input split a run would hold out."""
     lanes = (row_lanes(batch, job.columns) for _, batch in read_batches(source, unit, list(job.released)))
     return held_rows(key, job.measure.held_out, contents_of(lanes, key))
 
@@ -403,14 +400,14 @@ class _Condition:
 
 
 def _met(job: Job, wanted: _Condition, batch: pa.RecordBatch) -> bool:
-    """Whether a row meets the condition, or it cannot be judged here."""
+    """Whether a row meets the condition, or the condition cannot be evaluated here."""
     analysis = wanted.wanted.analysis
     conditions = dict.fromkeys((("subset",) if analysis.subset else ()) + ((wanted.what,)))
     names = job.columns_of(wanted.wanted)
     try:
         part = plain(_frame(job, batch, names), names)
         held = [condition(part, analysis, what) == 1.0 for what in conditions]
-    except JobError:  # it is told by the run, which has all columns in their released form
+    except JobError:  # the run, which has all columns in their released form, will report it
         return True
     return bool(np.logical_and.reduce(held).any())
 

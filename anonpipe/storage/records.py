@@ -1,4 +1,4 @@
-"""Records as bytes and back, without pickle: what a file says is built only of the kinds that are allowed."""
+"""Records to bytes and back, without pickle; a file can only build objects of allowed classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 _RECORD = "record"
 _LENGTH = np.dtype("<u8")
-_ALIGNED = 64  # Bytes; at multiples of it begins an array, as compiled loops want it
+_ALIGNED = 64  # Bytes; arrays begin at multiples of it, for compiled loops
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -25,7 +25,7 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as an npz file: all but arrays as JSON, which keeps every bit of a float, and arrays below each other.
+    """A value as an npz file: JSON, which keeps every bit of a float, then the arrays.
 
     A run reads thousands of small records. All is therefore one member of the
     file, and begins with the length of the JSON: to open a member costs more
@@ -53,7 +53,7 @@ def _form(array: npt.NDArray[Any]) -> list[Any]:
 
 
 def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
-    """In which its values follow each other."""
+    """The memory order of an array."""
     return "F" if array.flags.fnc else "C"
 
 
@@ -73,7 +73,7 @@ def _room(size: int) -> int:
 
 
 def _taken_apart(content: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list[int], Any]]) -> Arrays:
-    """The arrays again, each with memory of its own: what keeps one of them does not keep all."""
+    """The arrays, copied so that keeping one does not keep all."""
     arrays: Arrays = []
     at = 0
     for kind, shape, order in forms:
@@ -129,7 +129,7 @@ def _names(record: Any) -> Iterable[str]:
 
 
 def _kept(array: npt.NDArray[Any], arrays: Arrays) -> int:
-    """The number under which an array stands in the file."""
+    """Append an array; returns its number in the file."""
     arrays.append(array)
     return len(arrays) - 1
 

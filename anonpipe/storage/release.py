@@ -1,4 +1,4 @@
-"""Atomic publication: a new versioned folder, then one switch of the pointer.
+"""Atomic publication: a new versioned folder, then one switch of the pointer; checks of releases; signatures.
 
     output/versions/<version>/part-00000.parquet ... _manifest.json _manifest.json.sig _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
@@ -64,7 +64,7 @@ from anonpipe.storage.versions import (
     with_os_errors,
 )
 
-FAILED_RUN = "failed"  # What the files of a failed run are called in there, where others have the name of their version
+FAILED_RUN = "failed"  # Prefix of internal documents of a failed run; others begin with their version
 _BLOCK = 2**22
 
 
@@ -75,12 +75,12 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
 
 
 def place(url: str, internal: str | None = None) -> OutputPlace:
-    """Resolve an output path or fsspec URL, and the place of the steward's reports where it has one of its own."""
+    """Resolve an output path or fsspec URL, and the separate place of internal documents, if any."""
     if internal is not None:
         outside = place(internal)
         return replace(place(url), internal=outside)
     filesystem, root = None, ""
-    with contextlib.suppress(Exception):  # of drivers, some of which look for credentials here
+    with contextlib.suppress(Exception):  # some drivers look for credentials here
         filesystem, root = fsspec.core.url_to_fs(url)
     if filesystem is None:
         scheme = url.split("://", 1)[0]
@@ -91,7 +91,7 @@ def place(url: str, internal: str | None = None) -> OutputPlace:
 
 
 def check_writable(where: OutputPlace) -> None:
-    """Write a probe into the output folder, before any work starts; nothing of it stays.
+    """Write and remove a probe in the output folder, before any work starts.
 
     The steward's own place is probed too, where there is one.
     """
@@ -104,7 +104,7 @@ def check_writable(where: OutputPlace) -> None:
 
 
 def _probed(where: OutputPlace, what: str) -> set[str]:
-    """What there is in a folder that can be written."""
+    """The content of a folder, after a test that it can be written."""
     reason, missing = None, missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
@@ -112,7 +112,7 @@ def _probed(where: OutputPlace, what: str) -> set[str]:
         probe = where.path(f".probe-{secrets.token_hex(8)}")
         with where.filesystem.open(probe, "wb") as out:
             out.write(b"")
-        with contextlib.suppress(FileNotFoundError):  # a run that publishes here took it for one of a dead run
+        with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
             where.filesystem.rm_file(probe)
     except OSError as error:
         reason = why(error)
@@ -128,7 +128,7 @@ def _probed(where: OutputPlace, what: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Published:
-    """A version that readers are led to: its path, and what failed after that was so."""
+    """A published version: its path, and failures after publication."""
 
     path: str
     warnings: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def _publish(
         switch(where, version)
     except OSError as error:
         reason = why(error)
-    except BaseException:  # whatever stopped it, half a version is no use
+    except BaseException:  # half a version is useless
         _discard(where, version)
         raise
     if reason is not None and not (moving and _is_out(where, version, reason)):
@@ -192,7 +192,7 @@ def _publish(
 
 
 def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
-    """Whether readers are led to a version though something failed: the pointer may move, and its answer get lost."""
+    """Whether a version is published in spite of an error: a pointer may move and its answer get lost."""
     try:
         return current_version(where) == version
     except OSError:
@@ -204,7 +204,7 @@ def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
 
 
 def late_interrupt_warning() -> tuple[str, ...]:
-    """The warning that a Ctrl-C came when the release was out already; nothing where none came."""
+    """The warning that Ctrl-C came after publication; nothing without one."""
     return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
 
 
@@ -216,7 +216,7 @@ def _entry(name: str, content: bytes) -> dict[str, Any]:
 
 
 def keep_private(where: OutputPlace, run: str, documents: Mapping[str, bytes]) -> list[str]:
-    """Put documents for the steward beside the releases; on a disk only their owner can read them."""
+    """Write internal documents; on a disk only their owner can read them."""
     folder = where.steward
     if folder.local:
         Path(folder.root).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -268,7 +268,7 @@ def _copy_version(
 
 
 def _open_to_readers(folder: Path) -> None:
-    """Release files follow the usual rights of the machine, not the staging's private ones."""
+    """Give release files the default permissions, not the staging's private ones."""
     mask = os.umask(0)
     os.umask(mask)
     for path in folder.iterdir():
@@ -286,7 +286,7 @@ def _sync(handle: Any) -> None:
 
 
 def _discard(where: OutputPlace, version: str) -> None:
-    """Delete what there is of a version, unless readers are led to it; what withstands is left to the next run."""
+    """Delete an unpublished version; the next run removes the rest."""
     with contextlib.suppress(OSError, BusyError):
         refuse_lost_lease(where)
         if current_version(where) != version:
@@ -309,7 +309,7 @@ def resolve(url: str) -> OutputPlace:
 
 @contextlib.contextmanager
 def _readable(where: OutputPlace) -> Iterator[None]:
-    """A storage that does not answer is told as such, not as damage."""
+    """Report a storage that does not answer as such, not as damage."""
     reason = None
     try:
         yield
@@ -320,7 +320,7 @@ def _readable(where: OutputPlace) -> Iterator[None]:
 
 
 def _refuse_strays(where: OutputPlace) -> None:
-    """Pointers and versions may be links, but no link may lead elsewhere than to a version of this output."""
+    """Refuse links of pointers or versions that lead out of the versions of this output."""
     stray = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if not is_plain_name(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
@@ -343,7 +343,7 @@ def read_manifest(where: OutputPlace) -> dict[str, Any]:
 
 
 def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
-    """The manifest as it is written, for its signature, and what it says."""
+    """The manifest as bytes, for its signature, and parsed."""
     try:
         written: bytes = where.filesystem.cat_file(where.path(MANIFEST))
         manifest: dict[str, Any] = json.loads(written)
@@ -358,22 +358,22 @@ def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
 
 
 class Checked(NamedTuple):
-    """A version that was compared with its manifest: the folder, the manifest, and what is wrong."""
+    """The result of checking a version: folder, manifest and problems."""
 
     where: OutputPlace
     manifest: dict[str, Any]
-    origin: list[str]  # Why the manifest is not shown to be the steward's
-    order: list[str]  # Why it is not the version that it stands for, or the newest
-    damage: list[str]  # Which files are not those of the manifest
+    origin: list[str]  # Problems with the signature
+    order: list[str]  # Problems with name and age of the version
+    damage: list[str]  # Files that differ from the manifest
 
     @property
     def problems(self) -> list[str]:
-        """All that is wrong; nothing where all is well."""
+        """All problems."""
         return [*self.origin, *self.order, *self.damage]
 
 
 def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> list[str]:
-    """What is wrong with a published release, as `checked` finds it; nothing where all is well."""
+    """Problems of a published release; see `checked`."""
     return checked(url, key, seen).problems
 
 
@@ -394,7 +394,7 @@ def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = No
 
 
 def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
-    """How the files differ from the manifest."""
+    """Differences of the files from the manifest."""
     documents = manifest.get("documents", [])
     listed = {entry["name"] for entry in [*manifest["files"], *documents]}
     present = {path.rstrip("/").rsplit("/", 1)[-1] for path in where.filesystem.ls(where.root, detail=False)}
@@ -415,7 +415,7 @@ def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
 def _check_origin(
     where: OutputPlace, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None
 ) -> list[str]:
-    """What speaks against the steward having published this manifest, in the very bytes that were parsed."""
+    """Problems with the signature of the manifest, on the bytes that were parsed."""
     if key is None:
         return []
     try:
@@ -432,7 +432,7 @@ def _check_origin(
 def _check_order(
     where: OutputPlace, manifest: dict[str, Any], key: Ed25519PublicKey | None, seen: str | None
 ) -> list[str]:
-    """What speaks against this being the version that it stands for, and the newest."""
+    """Problems with the name of the version, and with an older version than before."""
     name = os.path.basename(os.path.realpath(where.root)) if where.local else where.root.rstrip("/").rsplit("/", 1)[-1]
     named = manifest.get("version")
     problems = []
@@ -463,7 +463,7 @@ def describe_schema(schema: pa.Schema) -> list[dict[str, Any]]:
 
 
 def clean_up(url: str, internal: str | None = None) -> None:
-    """Delete what dead runs left in an output; nothing where a live run publishes there."""
+    """Clean up an output after dead runs, unless a live run publishes there."""
     where = place(url, internal)
     with contextlib.suppress(AnonpipeError, OSError):
         if list_names(where):
@@ -505,9 +505,9 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
 
 # --- Signatures of manifests
 #
-# A manifest lists the checksums of all files of its version, and its version's name; one Ed25519 signature of its bytes
-# (RFC 8032) binds them all. The private key follows from the steward's secret, so that there is no second thing to
-# keep; the public key is for recipients, who must have it from the steward and not from the place of the release. The
+# A manifest lists its version and the checksums of all files, so one Ed25519 signature of its bytes (RFC 8032) binds
+# them all. The private key is derived from the steward's secret. Recipients must get the public key from the steward,
+# not from the place of the release. The
 # signature is 64 raw bytes, the key PEM: other tools check them, too:
 #
 #     openssl pkeyutl -verify -pubin -inkey steward.pub -rawin -in _manifest.json -sigfile _manifest.json.sig
@@ -533,7 +533,7 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """SHA-256 of the 32 bytes of a public key, hexadecimal: what persons compare."""
+    """SHA-256 of the 32 bytes of a public key, in hexadecimal digits."""
     return hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 

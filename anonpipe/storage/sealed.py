@@ -1,10 +1,10 @@
-"""Files of a run's staging that are bound to the run: whole, in their place, and of the start that may write.
+"""Sealed files of a staging: whole, in their place, and written by the current start of the run.
 
 A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its
 content. The key follows from the steward's secret and the name of the folder,
-which is fresh for every run, so that a byte that changed on the disk, a file
-in the place of another, and a file of another run are all noticed by whoever
-reads them. What is missing is an error too, never an empty value.
+which is new for every run. So a reader notices a changed byte, a file
+in the place of another, and a file of another run. A missing file is an error,
+never an empty value.
 
 Only one start of a run may write. A task of an earlier start, whose driver was
 killed, may still be at work: each write first looks whether the folder is
@@ -37,7 +37,7 @@ _written: ContextVar[dict[str, str] | None] = ContextVar("files written", defaul
 
 @contextlib.contextmanager
 def recorded() -> Iterator[dict[str, str]]:
-    """Collect names and digests of the files that are sealed inside the block, also by threads that it waits for."""
+    """Collect names and digests of the files sealed in the block, also by its threads."""
     files: dict[str, str] = {}
     token = _written.set(files)
     try:
@@ -63,7 +63,7 @@ def write(root: Path, start: str | None, name: str, content: Content) -> None:
 
 @contextlib.contextmanager
 def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
-    """A draft that is renamed to `name` at the end, if its start may still write; a failure leaves nothing."""
+    """A draft that is renamed to `name` at the end, if its start is current; a failure leaves nothing."""
     check_start(root, start)
     _make_parents(root, PurePosixPath(name))
 
@@ -76,7 +76,7 @@ def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
 
 
 def _make_parents(root: Path, name: PurePosixPath) -> None:
-    """Make the folders between, never the staging itself: who removed it wants it gone."""
+    """Make the parent folders, but never the staging itself, which may have been removed on purpose."""
     for parent in reversed(name.parents[:-1]):
         with contextlib.suppress(FileExistsError):
             (root / parent).mkdir(mode=0o700)
@@ -133,7 +133,7 @@ def _key(root: Path) -> bytes:
 
 
 def sync_folders(root: Path, names: Iterable[str]) -> None:
-    """Bring the names of these files to the disk; those of their folders got there when they were made."""
+    """Sync the folders of these files, so that their names reach the disk."""
     for folder in {PurePosixPath(name).parent for name in names}:
         sync_path(root / folder)
 

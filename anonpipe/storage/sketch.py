@@ -26,15 +26,15 @@ HashArray = npt.NDArray[np.uint64]
 class Sketch:
     """Distinct contents of a table, by keyed numbers."""
 
-    level: int  # How many zero bits the numbers begin with at least
+    level: int  # Leading zero bits of all numbers, at least
     # numbers, counts: the contents, ascending, and the records of each; shapes (n,)
     numbers: HashArray
     counts: IntArray
-    most: int  # Contents above which the level rises
+    most: int  # Largest number of contents; above it the level rises
 
     @classmethod
     def empty(cls, most: int) -> Sketch:
-        """Of no record."""
+        """The sketch of no record."""
         return cls(0, np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), most)
 
     def add(self, numbers: HashArray, counts: IntArray | None = None, level: int = 0) -> Sketch:
@@ -80,7 +80,7 @@ def merge_sketches(parts: Iterable[Mapping[str, Sketch]]) -> dict[str, Sketch]:
 
 
 def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
-    """At most how likely two disjoint samples of one population have counts that agree so well.
+    """Upper bound of the probability that disjoint samples of one population agree so well.
 
     Given how many of both tables together have a content, those of the first
     are then binomial. Of tables of like size (neither has more than twice the
@@ -121,7 +121,7 @@ def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
 
 
 def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: float) -> float:
-    """At most how likely so many contents are in both tables, by Chernoff's bound."""
+    """Chernoff bound of the probability of so many common contents."""
     apart = np.power(share, totals) + np.power(1.0 - share, totals)
     expected = float(times @ (1.0 - apart))
     if common <= expected:
@@ -132,7 +132,7 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
 
 
 def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int, int]) -> float:
-    """About how many records two tables share, from their counts in a sketch.
+    """Estimated number of records that two tables share, from their counts in a sketch.
 
     Counts of what they do not share differ as independent Poisson numbers do,
     whose squared differences add up to their sums; so what is missing of that
@@ -190,7 +190,7 @@ MOST = 2**22  # Sums that are kept: buckets, times columns, times combinations o
 
 
 def buckets_for(units: int) -> int:
-    """Buckets in which so many changed units fall together by chance once in thirty, a power of two.
+    """The number of buckets, a power of two, for a collision chance of 1 in 30 of changed units.
 
     Examples
     --------
@@ -205,12 +205,12 @@ class UnitSums:
     """Sums of a table."""
 
     marks: MarkArray  # A keyed number of each column in each combination, ascending, shape (n,)
-    columns: IntArray  # Which column it is of, by its place among those that were counted, shape (n,)
+    columns: IntArray  # Position of its column among those counted, shape (n,)
     sums: SumArray  # Modulo 2^32, shape (n, buckets)
 
     @classmethod
     def empty(cls, buckets: int) -> UnitSums:
-        """Of no record."""
+        """The sketch of no record."""
         none = np.empty(0, dtype=np.uint64)
         return cls(none, np.empty(0, dtype=np.int64), np.empty((0, buckets), dtype=np.uint32))
 
@@ -236,7 +236,7 @@ class UnitSums:
         return cls(marks[order], np.full(len(marks), column, dtype=np.int64), shaped)
 
     def changed(self, other: UnitSums) -> tuple[IntArray, IntArray]:
-        """At least how many units differ in each count that either has, and the column of each; -1 for one of `other`.
+        """A lower bound of the units that differ in each count, and its column; -1 for a count of `other`.
 
         Examples
         --------
@@ -257,7 +257,7 @@ class UnitSums:
 
 
 def _folded(sums: SumArray, buckets: int) -> SumArray:
-    """The same in fewer buckets: a bucket is the last binary digits of a number."""
+    """Fold sums into fewer buckets; a bucket is the last bits of a number."""
     return np.asarray(sums.reshape(len(sums), -1, buckets).sum(axis=1, dtype=np.uint32))
 
 

@@ -44,7 +44,7 @@ from anonpipe.types import FloatArray
 
 _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
 
-zarr.config.set({"array.write_empty_chunks": True})  # a chunk that is not there is an error, whatever its content
+zarr.config.set({"array.write_empty_chunks": True})  # so that a missing chunk is an error
 
 
 def staging_root(chosen: str | None) -> Path:
@@ -55,7 +55,7 @@ def staging_root(chosen: str | None) -> Path:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether only this user can enter a folder, or nobody yet: the rights of others' folders are not changed."""
+    """Whether a folder is missing or private to this user; permissions of other folders are not changed."""
     try:
         status = folder.stat()
     except OSError:
@@ -94,10 +94,10 @@ def read_json(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Staging:
-    """The staging folder of one run, as one start of it sees it."""
+    """The staging folder of one run, for one start of it."""
 
     root: Path  # The folder
-    start: str | None = None  # The start on whose behalf files are written; None where there can be only one
+    start: str | None = None  # The start that writes; None where there is only one
 
     def results(self, stage: str) -> TaskResults:
         """The task results of a stage."""
@@ -124,7 +124,7 @@ class Staging:
         return sealed.renamed(self.root, self.start, name)
 
     def checked(self, name: str) -> Path:
-        """The path of a sealed file that was found whole, for readers that map it; the seal follows the content."""
+        """The path of a verified sealed file, for memory mapping; the seal follows the content."""
         self.read(name)
         return self.file(name)
 
@@ -141,7 +141,7 @@ class Staging:
         self.write(name, to_bytes(record))
 
     def read_record(self, name: str, *kinds: type) -> Any:
-        """Read what `write_record` wrote, and build no other kinds of records than these."""
+        """Read what `write_record` wrote; `kinds` are the allowed classes."""
         return from_bytes(self.read(name), kinds)
 
     def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
@@ -181,23 +181,23 @@ class TaskResults:
         return {index for index in range(count) if self.has(index)}
 
     def write(self, index: int, result: dict[str, Any], files: Mapping[str, str] | None = None) -> None:
-        """Record that task `index` has finished, when the files that it sealed have reached the disk."""
+        """Record that a task has finished, after its sealed files have reached the disk."""
         sealed.sync_folders(self.staging.root, files or ())
         self.staging.write_record(self.name(index), {**result, "files": dict(files or {})})
         sealed.sync_folders(self.staging.root, [self.name(index)])
 
     def read(self, index: int, *kinds: type) -> dict[str, Any]:
-        """The task result of task `index`, records of these kinds built again; all others are given as dictionaries."""
+        """The result of a task; records of `kinds` as objects, others as dictionaries."""
         result: dict[str, Any] = from_bytes(self.staging.read(self.name(index)), kinds or None)
         return result
 
     def read_all(self, count: int, *kinds: type) -> list[dict[str, Any]]:
-        """All task results in the order of the indices; reductions run in this order."""
+        """All task results in the order of the indices, in which reductions run."""
         return [self.read(index, *kinds) for index in range(count)]
 
 
 class SealedChunks(LocalStore):
-    """The files of one zarr array, each sealed; a chunk that is not there is an error."""
+    """The sealed files of one zarr array; a missing chunk is an error."""
 
     def __init__(self, staging: Staging, name: str, *, read_only: bool = False) -> None:
         super().__init__(staging.file(name), read_only=read_only)
@@ -325,7 +325,7 @@ def create_staged_array(
     pieces: int = 1,
     by_column: bool = False,
 ) -> StagedArray:
-    """Make an empty staged array, or find the same one again, with what was written to it."""
+    """Make an empty staged array, or open the existing one with its content."""
     chunk = _chunk_rows(max(region_rows, default=1), pieces)
     padded = [-(-rows // chunk) * chunk for rows in region_rows]
     starts = tuple(int(start) for start in np.concatenate([[0], np.cumsum(padded[:-1])]))
@@ -350,7 +350,7 @@ def _chunk_rows(region_rows: int, pieces: int) -> int:
 
 @contextlib.contextmanager
 def lock(staging: Staging) -> Iterator[None]:
-    """Hold the run's lock; it is released by the kernel when the process dies."""
+    """Hold the run's lock, which the kernel releases when the process dies."""
     handle = _try_lock(staging.root)
     if handle is None:
         raise BusyError(f"another process is running this job (staging {staging.root}); wait for it, or stop it first")
@@ -362,7 +362,7 @@ def lock(staging: Staging) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch(what: str, chosen: str | None) -> Iterator[Path]:
-    """A private folder in the staging, deleted at the end; what a crash leaves there is purged as that of a run."""
+    """A private folder in the staging, deleted at the end, or purged after a crash."""
     staging = Staging(make_private(staging_root(chosen)) / f"{what}-{secrets.token_hex(8)}")
     with lock(staging):
         try:
@@ -372,7 +372,7 @@ def scratch(what: str, chosen: str | None) -> Iterator[Path]:
 
 
 def _lock_path(root: Path) -> Path:
-    """Beside the run's folder, and the same for all folders of a job: deleting a folder keeps the lock."""
+    """The lock file of a job, outside its folders: deleting a folder keeps the lock."""
     return root.with_name(f"{_job_of(root)}.lock")
 
 
@@ -391,12 +391,12 @@ def _try_lock(root: Path) -> IO[bytes] | None:
 
 
 def new_root(folder: Path, job: str) -> Path:
-    """A name that no run of the job had: what a task of an earlier run still writes cannot get into this one."""
+    """A new folder name, so that late tasks of an earlier run cannot write into this one."""
     return folder / f"{job}.{secrets.token_hex(8)}"
 
 
 def roots_of(folder: Path, job: str) -> list[Path]:
-    """The folders of all runs of a job below `folder`, those whose removal was interrupted among them."""
+    """The folders of all runs of a job below `folder`, including half-removed ones."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and _job_of(path) == job)
 
 
@@ -404,7 +404,7 @@ _GONE = ".gone"
 
 
 def is_gone(root: Path) -> bool:
-    """Whether a folder was to be removed: whatever is left in it is good for nothing."""
+    """Whether a folder is half removed."""
     return root.name.endswith(_GONE)
 
 

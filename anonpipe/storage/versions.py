@@ -4,13 +4,13 @@
     output/versions/.v000013-…          a draft, or what remains of a version that is being deleted
     output/versions/.pending            the version that is being published, until a pointer leads to it
     output/CURRENT, output/release      the pointers
-    output/.lock                        there while somebody publishes or prunes
+    output/.lock                        exists while a process publishes or prunes
 
-Whoever holds the lock is alone: a draft, a pending version or a probe that it
-finds is of a run that died, and is deleted. A version is deleted under a
-hidden name, and never while a pointer leads to it. So a reader finds whole
+With the lock held exclusively, any draft, pending version or probe that is
+present belongs to a run that died, and is deleted. A version is deleted under a
+hidden name, and never while a pointer leads to it. So readers see whole
 versions only, and a death at any step leaves nothing that the next run does
-not clean up.
+not clean up. Object stores and their errors are at the end.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from anonpipe.errors import AnonpipeError, BusyError, OutputError
 from anonpipe.files import NO_LOCKS, StorageError, drafted, sync_path, try_lock, why, write_atomic
 
 MANIFEST = "_manifest.json"  # Readers of Parquet folders pass over names that begin with an underscore
-SIGNATURE = "_manifest.json.sig"  # Of the manifest's bytes, see `anonpipe.storage.release`
+SIGNATURE = "_manifest.json.sig"  # Of the bytes of the manifest, see `anonpipe.storage.release`
 POINTER = "CURRENT"
 LINK = "release"
 FAILED = "failed-verdict.json"
-STEWARD = "steward"  # The folder of what is not for recipients; beside the releases, never inside one
+STEWARD = "steward"  # The folder of internal documents, in the output but never in a release
 VERSIONS = "versions"
 _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
@@ -53,13 +53,13 @@ _STRAY = re.compile(
 _STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+(\.draft)?")
 
 PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same output
-# On an object store: seconds between signs of life, and without one until a run counts as dead
+# On an object store: seconds between heartbeats, and without one until a run counts as dead
 BEAT, SILENCE = 10.0, 60.0
 
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """Where releases live: a filesystem and a root path on it; and where what only the steward may see lives."""
+    """An output: a filesystem, a root path, and the place of internal documents if it has its own."""
 
     filesystem: Any
     root: str
@@ -67,7 +67,7 @@ class OutputPlace:
 
     @property
     def steward(self) -> OutputPlace:
-        """The folder of the steward's reports: its own place, or a folder beside the releases."""
+        """The folder of internal documents: its own place, or a folder of the output."""
         return self.internal or OutputPlace(self.filesystem, self.path(STEWARD))
 
     @property
@@ -77,7 +77,7 @@ class OutputPlace:
 
     @property
     def local(self) -> bool:
-        """Whether it is a disk of this machine."""
+        """Whether it is on a local disk."""
         return isinstance(self.filesystem, LocalFileSystem)
 
     def path(self, *parts: str) -> str:
@@ -85,24 +85,24 @@ class OutputPlace:
         return "/".join([self.root.rstrip("/"), *parts])
 
     def url(self, *parts: str) -> str:
-        """The same as it is given and told: with the protocol, where it is no disk of this machine."""
+        """The path for messages, with the protocol unless it is local."""
         path = self.path(*parts)
         return path if self.local else str(self.filesystem.unstrip_protocol(path))
 
 
-# What a file that is not there raises; where a storage elsewhere fails otherwise, it may be there
+# Errors that mean a missing file; other errors of a remote storage do not
 _ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
 
 
 def exists(where: OutputPlace, *parts: str) -> bool:
-    """Whether there is such a file; asked for anew, and never no because nobody answered."""
+    """Whether a file exists, without caches; a storage that does not answer is an error."""
     if where.local:
         return os.path.exists(where.path(*parts))
     return parts[-1] in list_names(where, *parts[:-1])
 
 
 def list_names(where: OutputPlace, *folder: str) -> set[str]:
-    """What there is in a folder of the output; nothing where there is no such folder."""
+    """Names in a folder of the output; none if it does not exist."""
     try:
         where.filesystem.invalidate_cache(where.path(*folder))
         listed = where.filesystem.ls(where.path(*folder), detail=False)
@@ -112,7 +112,7 @@ def list_names(where: OutputPlace, *folder: str) -> set[str]:
 
 
 def version_order(version: str) -> tuple[int, str]:
-    """What sorts versions by publication; those that earlier releases of anonpipe named by the time come first.
+    """Sort key of versions by publication; names by time, of older formats, come first.
 
     Examples
     --------
@@ -137,24 +137,24 @@ def is_version(name: str) -> bool:
 
 
 def list_versions(where: OutputPlace) -> list[str]:
-    """The versions of an output in the order of publication; other folders do not count."""
+    """The versions of an output in the order of publication."""
     versions = [name for name in list_names(where, VERSIONS) if is_version(name)]
     return sorted(versions, key=version_order)
 
 
 def new_version(where: OutputPlace) -> str:
-    """A name for a new version: the next number, and chance; to be asked for under the lock."""
+    """A name for a new version: next number and random digits; call it under the lock."""
     used = {name.lstrip(".") for name in list_names(where, VERSIONS)} | set(pointers(where))
     return f"v{max((version_order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a pointer's content is a mere name, which cannot lead out of the versions."""
+    """Whether a pointer's content is a plain name, which cannot lead out of the versions."""
     return _PLAIN.fullmatch(name) is not None
 
 
 def pointers(where: OutputPlace) -> list[str]:
-    """The versions that pointers name, the decisive pointer first; whether they are there is another matter."""
+    """The versions that pointers name, the decisive pointer first; they may be missing."""
     targets = []
     if where.local:
         with contextlib.suppress(OSError):
@@ -195,13 +195,13 @@ def switch(where: OutputPlace, version: str) -> None:
 
 
 def clear_pending(where: OutputPlace) -> None:
-    """Forget the note: a pointer leads to the version, or nothing of it is there."""
+    """Delete the note, once a pointer leads to the version or nothing of it is left."""
     with contextlib.suppress(FileNotFoundError):
         where.filesystem.rm_file(where.path(VERSIONS, _PENDING))
 
 
 def note_pending(where: OutputPlace, version: str) -> None:
-    """Note which version is going to be published, before anything of it is there."""
+    """Note the version to be published, before anything of it is written."""
     where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
     path = where.path(VERSIONS, _PENDING)
     if where.local:
@@ -235,7 +235,7 @@ def forget_private(where: OutputPlace, run: str) -> None:
 
 
 def clean(where: OutputPlace) -> None:
-    """Set right what a run left that died while it published or pruned; to be called under the lock.
+    """Clean up after a run that died while publishing or pruning; call it under the lock.
 
     What cannot be deleted stays, as nothing depends on it.
     """
@@ -276,13 +276,13 @@ def _pending(where: OutputPlace) -> str | None:
     return noted if is_plain_name(noted) else None
 
 
-# The outputs that may be changed here, by URL: the owner of the lease, or None where the kernel holds the lock
+# Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
 _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
 
 
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
-    """Keep all others from changing the versions of an output, and tidy it; nested calls are one.
+    """Lock an output against all other processes, and clean it up; nested calls count as one.
 
     The steward's own place, with the release log, may serve several outputs: it is locked after the output.
     On a disk the kernel takes the lock from a process that dies. On an object
@@ -323,7 +323,7 @@ def _places(where: OutputPlace) -> list[OutputPlace]:
 
 @contextlib.contextmanager
 def _folder(where: OutputPlace) -> Iterator[None]:
-    """Make the output's folder; it goes again where nothing came into it."""
+    """Make the output's folder; it is removed again if it stays empty."""
     missing = missing_folders(where)
     where.filesystem.makedirs(where.root, exist_ok=True)
     try:
@@ -335,7 +335,7 @@ def _folder(where: OutputPlace) -> Iterator[None]:
 
 
 def missing_folders(where: OutputPlace) -> list[Path]:
-    """The folders that must be made for the output, the innermost first; an object store has none."""
+    """The missing folders of the output, the innermost first; none on an object store."""
     if not where.local:
         return []
     root = Path(where.root)
@@ -344,7 +344,7 @@ def missing_folders(where: OutputPlace) -> list[Path]:
 
 @contextlib.contextmanager
 def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
-    """Hold the lock; the owner of the lease where one stands for it."""
+    """Hold the lock, or a lease in its place; yields the owner of the lease."""
     if not where.local:
         with _leased(where, deadline) as owner:
             yield owner
@@ -368,7 +368,7 @@ def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
         yield None
     finally:
         with contextlib.suppress(OSError):
-            path.unlink()  # while it is held: who waits for this file finds that it is not the file any more
+            path.unlink()  # while it is held: a waiting process then finds that its file is gone
         handle.close()
 
 
@@ -383,7 +383,7 @@ def _wait_or_give_up(where: OutputPlace, deadline: float, pause: float) -> None:
 
 @contextlib.contextmanager
 def _leased(where: OutputPlace, deadline: float) -> Iterator[str]:
-    """Own the lease object: made where there is none, taken over where its owner gives no sign of life."""
+    """Own the lease object: create it, or take it over from an owner without heartbeat."""
     path, owner = where.path(_LEASE), secrets.token_hex(8)
     seen, since = None, time.monotonic()
     while not _made_lease(where, path, f"{owner} 0".encode()):
@@ -403,18 +403,18 @@ def _leased(where: OutputPlace, deadline: float) -> Iterator[str]:
     finally:
         over.set()
         beats.join()
-        with contextlib.suppress(OSError):  # who comes next takes it over
+        with contextlib.suppress(OSError):  # the next process takes it over
             if _is_owned(where, owner):
                 where.filesystem.rm_file(path)
 
 
 def refuse_lost_lease(where: OutputPlace) -> None:
-    """Stop before the pointer moves where the lease has gone to another run: this one was taken for dead."""
+    """Stop before the pointer moves if another run has taken over the lease."""
     for place in _places(where):
         owner = _HELD.get().get(place.url())
         if owner is not None and not _is_owned(place, owner):
             raise BusyError(
-                f"another run has taken over at {place.url()}, as this one gave no sign of life for {SILENCE:.0f} s; "
+                f"another run has taken over at {place.url()}, as this one had no heartbeat for {SILENCE:.0f} s; "
                 "nothing was published; run with --resume"
             )
 
@@ -447,18 +447,18 @@ def _beat(where: OutputPlace, path: str, owner: str, over: threading.Event) -> N
     count = 0
     while not over.wait(BEAT):
         count += 1
-        with contextlib.suppress(Exception):  # one sign of life less
+        with contextlib.suppress(Exception):  # one heartbeat less
             if _is_owned(where, owner):
                 where.filesystem.pipe_file(path, f"{owner} {count}".encode())
 
 
-# --- File systems that are no disk of this machine
+# --- Remote filesystems
 #
-# What their libraries raise is often no OSError (botocore's errors of connections and of missing credentials, say), and
-# its text may hold addresses with keys: only its type is told.
+# Their libraries often raise no OSError (botocore on connections or missing credentials), and the text of an error may
+# hold addresses with keys. So only its type is shown.
 
 
-# Protocols of stores without folders, where making one would make the bucket that a typing error names
+# Protocols of stores without folders, where makedirs would create a bucket from a typing error
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
 
 _UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
@@ -467,7 +467,7 @@ _PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryE
 
 @contextlib.contextmanager
 def as_os_errors() -> Iterator[None]:
-    """Whatever a library raises leaves as an OSError without its text, or as what callers understand already."""
+    """Turn errors of a library into OSErrors without their text, except those that callers handle."""
     try:
         yield
         return
@@ -483,12 +483,12 @@ def as_os_errors() -> Iterator[None]:
 
 
 def with_os_errors(filesystem: Any) -> Any:
-    """A file system of fsspec whose errors can be told: a disk of this machine as it is."""
+    """A filesystem of fsspec whose errors are safe to show; a local one as it is."""
     return filesystem if isinstance(filesystem, LocalFileSystem) else Remote(filesystem)
 
 
 class _WithOsErrors:
-    """What a library gives, as it is but for its errors."""
+    """An object of a library, with its errors turned into OSErrors."""
 
     def __init__(self, wrapped: Any) -> None:
         self._given = wrapped
@@ -499,7 +499,7 @@ class _WithOsErrors:
 
 
 class Remote(_WithOsErrors):
-    """A file system of fsspec as it is, but for its errors and for folders that it does not need."""
+    """A remote filesystem of fsspec, with OSErrors, and without folders in buckets."""
 
     def __init__(self, filesystem: Any) -> None:
         super().__init__(filesystem)
@@ -507,13 +507,13 @@ class Remote(_WithOsErrors):
         self.protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a folder where there are folders."""
+        """Make a folder, except on stores without folders."""
         if not self.protocols & _BUCKETS:
             with as_os_errors():
                 self._given.makedirs(path, exist_ok=exist_ok)
 
     def open(self, path: str, mode: str = "rb") -> Any:
-        """A file whose errors are OSErrors, too."""
+        """Open a file whose errors are OSErrors, too."""
         with as_os_errors():
             return _RemoteFile(self._given.open(path, mode))
 

@@ -257,9 +257,8 @@ def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
     if share <= REPEATED:
         return []
     return [
-        f"in a group of k units or more one unit has {100 * share:.0f} % of the rows, and the group's means are nearly "
-        f"its own; column {unit.name!r} names units of up to {unit.most:,} rows: make fewer rows of those with most "
-        "(aggregate them, or take a sample)"
+        f"one unit has {100 * share:.0f} % of the rows of a group, whose means are nearly its own. Column "
+        f"{unit.name!r} has units of up to {unit.most:,} rows: aggregate or sample the rows of the largest units"
     ]
 
 
@@ -279,7 +278,9 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
         for name in worst[:MOST_TOLD]
     ]
     if len(worst) > MOST_TOLD:
-        warnings.append(f"of {len(worst) - MOST_TOLD} more columns without bounds fewer values do; declare them, too")
+        warnings.append(
+            f"{len(worst) - MOST_TOLD} more columns without bounds have fewer such values; declare their bounds, too"
+        )
     return warnings
 
 
@@ -296,8 +297,8 @@ def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
     noise = len(groups.factors) > 0 and repeated < rows
     how = "with no more than the noise that the other groups ask for" if noise else "nearly as they are"
     return [
-        f"{100 * share:.0f} % of the rows lie in groups without any spread, as the same row occurs again and again: "
-        f"they are released {how}; where one person has several rows, make one row per person first"
+        f"{100 * share:.0f} % of the rows lie in groups without any spread, as rows repeat, and are released {how}. "
+        "Where one person has several rows, make one row per person first"
     ]
 
 

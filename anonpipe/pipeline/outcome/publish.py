@@ -41,11 +41,8 @@ class RunOutcome:
 
 
 def finish(run: Run, verdict: Verdict) -> RunOutcome:
-    """Publish a run that passed, or keep its verdict, with a report; the staging is deleted.
-
-    Once readers are led to the release, nothing is an error any more: what
-    fails then is a warning, and Ctrl-C is only noted.
-    """
+    """Publish a run that passed, or keep its verdict, with a report; the staging is deleted."""
+    # Once pointers lead to the release, failures are warnings only, and Ctrl-C is only noted.
     where = release.place(run.job.output, run.job.report.internal)
     with versions.exclusive_lock(where), contextlib.ExitStack() as quiet:
         return _finish(run, verdict, where, quiet)
@@ -106,17 +103,15 @@ def _withheld(cut: Cut) -> list[str]:
     if cut.released == cut.rows:
         return []
     return [
-        f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} made rows are withheld, so that the size of each "
-        "stratum is rounded; do not tell recipients this number"
+        f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes of "
+        "strata are rounded; do not disclose this number to recipients"
     ]
 
 
 def _note_release(run: Run, name: str) -> list[str]:
-    """Enter the release in the logs before it is out; returns warnings.
-
-    Another release may have come out since the scan, so that the logs are
-    looked into once more. Returns warnings.
-    """
+    """Enter the release in the logs before it is out; returns warnings."""
+    # Another release may have come out since the scan, so the logs are compared once more. An entry too many is taken
+    # back; one too few would hide a repetition.
     if run.repeats != "refuse":
         return []
     check_overlaps(run)

@@ -99,7 +99,7 @@ def _synthesis(job: Job, features: Features) -> Synthesis:
     chosen = job.by_groups.synthesize
     record = SYNTHESIZERS[chosen.method]
     if record.guarantee is None:
-        raise TypeError(f"{record.name} guarantees nothing, and is none that a job can ask for")
+        raise TypeError(f"{record.name} guarantees nothing and is not for jobs")
     arguments = record.own(chosen) | record.follows(chosen, features)
     return Synthesis(record, chosen, arguments, record.guarantee(chosen), features.rows)
 
@@ -151,9 +151,9 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
         counts_rows.append("measure.scenarios with within")
     if counts_rows:
         raise JobError(
-            f"{' and '.join(counts_rows)} would look at rows, and column {unit.name!r} names units of up to "
-            f"{unit.most:,} rows: make one row of each unit, or leave it out (a grouping method without classes, such "
-            "as mdav, forms groups of k units)"
+            f"{' and '.join(counts_rows)} would count rows, but column {unit.name!r} has units of up to "
+            f"{unit.most:,} rows. Make one row of each unit, or leave the option out (methods without classes, such as "
+            "mdav, form groups of k units)"
         )
 
 
@@ -161,7 +161,7 @@ def _check_whole(job: Job, features: Features) -> None:
     """Refuse a method that cannot take the number of a unit's rows as one more column."""
     options = job.by_groups.cluster
     if problem := GROUPINGS[options.method].refuses(options, replace(features, width=features.width + 1)):
-        raise JobError(f"cluster.units: whole takes how many rows a unit has as one more column: {problem}")
+        raise JobError(f"cluster.units: whole adds the rows of a unit as a column: {problem}")
 
 
 def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> list[str]:
@@ -173,9 +173,9 @@ def _shared_noise(job: Job, chosen: Synthesis, strata: Strata, width: int) -> li
     if not shared:
         return []
     return [
-        f"{shared:,} of {len(strata.rows):,} strata may share the covariance of their noise, as fewer than "
-        f"{least_free(width)} records beyond its groups are too few for a stratum's own, and the next larger strata "
-        "join until they are enough; means and covariances are then expected of these strata together"
+        f"{shared:,} of {len(strata.rows):,} strata may share the covariance of their noise, as its estimate "
+        f"needs {least_free(width)} records beyond the groups of a stratum. Small strata join the next larger ones; "
+        "means and covariances are then preserved for these strata together"
     ]
 
 
@@ -191,8 +191,8 @@ def _check_classes(job: Job, encoders: Encoders, strata: Strata) -> None:
             if problem:
                 where = f"stratum {stratum + 1} ({rows:,} records)" if len(strata.rows) > 1 else "the whole table"
                 raise InputError(
-                    f"column {column.name!r}: {where} breaks classes as one group already: {problem}; "
-                    "loosen the condition, or take the column out of what the strata follow"
+                    f"column {column.name!r}: {where} breaks the condition on classes even as one group: {problem}; "
+                    "loosen the condition, or stratify without this column"
                 )
 
 

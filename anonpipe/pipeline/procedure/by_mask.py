@@ -24,9 +24,9 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     """The steps, the decoder and the expected moments of the job's mask."""
     if encoders.unit is not None:
         raise JobError(
-            f"mask {job.replacing.name} counts rows, and column {encoders.unit.name!r} names units of up to "
-            f"{encoders.unit.most:,} rows: make one row of each unit, or replace records in groups "
-            f"({_IN_GROUPS}), which then hold k={job.k} units"
+            f"mask {job.replacing.name} counts rows, but column {encoders.unit.name!r} has units of up to "
+            f"{encoders.unit.most:,} rows. Make one row of each unit, or replace records in groups ({_IN_GROUPS}) of "
+            f"k={job.k} units"
         )
     masker, features = MASKERS[job.replacing.name], encoders.describe_features(job.k, sum(strata.rows))
     _check(job, masker, features, strata, encoders.dimension)
@@ -101,13 +101,9 @@ _IN_GROUPS = "cluster: {method: mdav} in place of any mask"
 
 
 def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: Width) -> None:
-    """Refuse what the columns or the strata do not allow, before any work.
-
-    Masked records must not be mixed from so few that they are these: with
-    fewer records than feature columns (and two more) a regression fits each
-    record exactly, and permuted components stay in the span of the originals:
-    the release would say of records of no person, as it does, what is not true.
-    """
+    """Refuse options that the columns or the strata do not allow."""
+    # With fewer records than feature columns (and two more) a regression fits each record exactly, and permuted
+    # components stay in the span of the originals: "synthetic" records would be original ones.
     refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
@@ -133,12 +129,11 @@ def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
     if expected <= limit:
         return
     raise JobError(
-        f"{what} has {rows:,} records and {width.columns} independent feature columns, so that the means and "
-        f"covariances which mask.method {job.replacing.name} keeps tell who is in the table to an area under the curve "
-        f"of {expected:.2f} expected, and gates.membership_auc is {limit:g}: "
-        f"{rows_that_tell_no_more(width, limit):,} records would do. Drop columns, join "
-        "categories, give those with an order kind: ordinal, or take fewer strata (strata.small: merge joins small "
-        "ones); with gates.membership_auc: null it is released all the same"
+        f"{what} has {rows:,} records and {width.columns} independent feature columns. Means and covariances, which "
+        f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC {expected:.2f}, and "
+        f"gates.membership_auc is {limit:g}. {rows_that_tell_no_more(width, limit):,} records would do. Drop columns, "
+        "join categories, declare ordered ones kind: ordinal, or take fewer strata (strata.small: merge). "
+        "gates.membership_auc: null removes the limit"
     )
 
 
@@ -147,7 +142,7 @@ def _least(features: Features) -> int:
     return features.width + features.conditioning + 2
 
 
-# Times 1 / n, in standard deviations squared, how near categories that are exchanged bring covariances of n records.
+# Precision of covariances after exchanges of categories, in standard deviations squared, is about EXCHANGED / n.
 # One exchange moves the covariance of two dummies by up to 4 / (n - 1). Measured of three numbers and two categories:
 # 0.35 off at 8 records, 0.2 at 20, 0.1 at 40, 0.05 at 80.
 EXCHANGED = 5.0
@@ -156,13 +151,9 @@ EXCHANGED = 5.0
 def needed(
     masker: Masker, features: Features, covariance: float, width: Width, membership: float | None
 ) -> tuple[int, str] | None:
-    """Records that a stratum needs, with a text; None where k is enough, as records belong to persons.
-
-    As many as moments need, also for masks that keep those of groups: of fewer
-    who knows part of a record can solve for the rest (`small_groups` of `procedure`); and as
-    many as it takes that decoding can stay within the limit on covariances, and that
-    moments tell no more of who is in the table than the limit on `membership`.
-    """
+    """Records that a stratum needs, with a text; None where k is enough, as records belong to persons."""
+    # The most of three numbers: for moments (of fewer records part of one discloses the rest, see `small_groups`), for
+    # decoding within the limit on covariances, and for moments within the limit on `membership`.
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
     least = max(_least(features), math.ceil(EXCHANGED / covariance))

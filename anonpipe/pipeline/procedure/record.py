@@ -155,13 +155,13 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
         return []
     if k == 2:
         raise JobError(
-            f"{method} keeps the moments of every group exactly, and with "
-            f"k=2 the synthetic records are the original ones; raise k, or take {instead}"
+            f"{method} preserves the moments of every group exactly, and with k=2 the synthetic records are the "
+            f"original ones; raise k, or take {instead}"
         )
     return [
-        f"a group may be as small as k={k}, and in one of up to {width + 1} records, the feature columns plus "
-        "one, exact moments keep the synthetic records in the span of the originals: who knows part of a record can "
-        f"solve for the rest; raise k above {width + 1}, or take {instead}"
+        f"a group may be as small as k={k}. In groups of up to {width + 1} records, the feature columns plus one, "
+        "exact moments keep the synthetic records in the span of the originals: part of a record discloses the rest. "
+        f"Raise k above {width + 1}, or take {instead}"
     ]
 
 

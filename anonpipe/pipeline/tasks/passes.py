@@ -64,12 +64,12 @@ class PassTask:
     # target, width: the one that it fills, and its channels; None and 0 where it only learns
     target: str | None
     width: int
-    params: str | None  # The name of what was learnt before, None for nothing
-    turn: int = 0  # Of a step that learns, from 0: in later turns scopes that have learnt all they want are passed over
-    # The name under which workers keep what follows from the counts, a piece a scope; None where they count
+    params: str | None  # The name of the learnt parameters; None for none
+    turn: int = 0  # Of a step that learns, from 0; later turns skip scopes that need no more
+    # The name under which workers write parameters, a piece a scope; None where they count
     finishes: str | None = None
-    # seen, filled: of each scope, how many of the channels it sees, and fills: scopes may differ, as ranks of
-    # covariances do. The rest of an array is zeros.
+    # seen, filled: channels that each scope reads and fills; they may differ, as ranks of covariances do. The rest of
+    # an array is zeros.
     seen: tuple[int, ...] = ()
     filled: tuple[int, ...] = ()
 
@@ -84,7 +84,7 @@ class PassTask:
         return task
 
 
-LAST = "last"  # The name of what `run_steps` leaves for decoding: the last staged array, and what was learnt last
+LAST = "last"  # The record for decoding: the last staged array and the last parameters
 
 
 def run_pass(work: Work, fitted: Fitted, cut: Cut, stage: str, index: int) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The tasks of all stages by name, and the frame of each: nothing twice, whole files, then a task result.
 
-A task takes records of the run (`anonpipe.pipeline.context`), those that its
-signature names, and the number of its piece: an input unit, a partition, an
+A task takes the records of the run (`anonpipe.pipeline.context`) that its
+signature names, and the number of its piece: an input split, a partition, an
 output file, a column. It can run twice, or on any worker, with the same
-outcome; its task result is small and holds no row.
+result; its task result is small and holds no row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anonpipe.pipeline.tasks.scan import scan_unit
 from anonpipe.pipeline.tasks.write import compare_values, write_file
 from anonpipe.storage import sealed
 
-# Those of the steps of a method are called after the step; see `anonpipe.pipeline.tasks.passes.stage_name`
+# Stages of passes are named after their step; see `anonpipe.pipeline.tasks.passes.stage_name`
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "scan": scan_unit,
     "route": route_unit,
@@ -39,7 +39,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def work(task: Task) -> dict[str, Any]:
-    """Do one task, unless its task result says that it is done."""
+    """Do one task, unless it has a task result."""
     records = context(task.staging, task.token)
     staging = records.work.staging
     results = staging.results(task.stage)

@@ -277,11 +277,11 @@ def test_limits_of_what_is_known_have_to_make_sense(tmp_path):
             job(tmp_path, measure={"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": wrong}}]})
     columns = COLUMNS | {"person": {"kind": "integer", "role": "unit"}}
     measure = {"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": 1}}]}
-    with pytest.raises(JobError, match="scenarios with within would look at rows"):
+    with pytest.raises(JobError, match="scenarios with within would count rows"):
         preview.preview(job(tmp_path, table(units=300), columns, measure, cluster={"method": "mdav"}))
     planned = preview.preview(job(tmp_path, measure=measure))
     told = " ".join(" ".join(planned.lines()).split())
-    assert "scenario a: who knows age within 1: told by the run" in told and "scenarios=" not in told
+    assert "scenario a: who knows age within 1: measured by the run" in told and "scenarios=" not in told
 
 
 @pytest.mark.parametrize("of", ["rows", "those not held out", "units", "files"])
