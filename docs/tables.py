@@ -65,6 +65,10 @@ def rows() -> list[tuple[str, ...]]:
         if kind.key in UNMEASURED or (kind.gate is not None and kind.gate.name in MEASURED):
             continue
         name = f"`gates.{kind.gate.name}`" if kind.gate else f"`{kind.key}`"
+        family = f"`{kind.key.split('.')[0]}."
+        if kind.key.endswith((".stratum", ".group")) and table[-1][0].startswith(family):
+            table[-1] = (table[-1][0][:-1] + f", .{kind.scope}`", *table[-1][1:])
+            continue
         limit = _number(kind.gate.default) if kind.gate else BY_JOB
         if name not in [row[0] for row in table]:
             table.append((name, _title(kind), kind.unit, limit, ""))
@@ -75,8 +79,20 @@ def rows() -> list[tuple[str, ...]]:
             if about["part"] in gate.needs
             and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.beside))
         ]
-        table.append((f"`{name}`", about["title"], about["unit"], ", ".join(limits), about["source"]))
+        row = (f"`{name}`", about["title"], about["unit"], ", ".join(limits), about["source"])
+        table.append(row) if not table or not _joined(table, row) else None
     return table
+
+
+def _joined(table: list[tuple[str, ...]], row: tuple[str, ...]) -> bool:
+    """Whether the row is the last one for another percentage: `surest_1` and `surest_5` share a row."""
+    last, percent = table[-1], re.search(r"_(\d+)`$", row[0])
+    stem = re.sub(r"(, _\d+)*`$", "", last[0])
+    if not percent or re.sub(r"_\d+$", "", stem) != row[0][: percent.start()] or last[2:] != row[2:]:
+        return False
+    title = re.sub(r"((?:\d+, )*\d+) %", rf"\1, {percent[1]} %", last[1], count=1)
+    table[-1] = (last[0].removesuffix("`") + f", _{percent[1]}`", title, *row[2:])
+    return True
 
 
 def as_table(table: list[tuple[str, ...]]) -> str:

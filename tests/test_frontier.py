@@ -230,10 +230,12 @@ def test_tables_and_map_are_made_of_what_was_judged(tmp_path):
     assert failed == ["column shapes", "singling out, one column: low end beyond control"]
     assert f"{first}, k=5" in show.criteria_text(found)
     told = page(cells(made))
-    assert f"| {first}, k=5 (r) | **0.9945±0.0572** | 0.500 |" in told
+    assert f"| {first}, k=5 | 1/1 | 0.9945 | 0.500 |" in told
     assert f"| {first}, k=5 | 0/1 | 1/1 |" in told
     assert "| cart | 0/1 | 1/1 |" in told
-    assert "**0.002" not in told
+    own_cells = cells(made).set_index(["method", "measure"])
+    assert [*own_cells.loc[(first, "shapes"), ["value", "half", "outcome"]]] == ["0.9945", "0.0572", "missed"]
+    assert own_cells.loc[(first, "linked"), "outcome"] == "met"
     show.draw_map(made, tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -34,7 +34,7 @@ def page(cells: pd.DataFrame) -> str:
         "met": str((own == "met").sum()),
         "criteria": str((own != "").sum()),
         "totals": totals(cells),
-        "tables": "\n\n".join(_table(str(name), part) for name, part in cells.groupby("table", sort=False)),
+        "ranges": ranges(cells),
     }.items():
         text = text.replace(f"{{{name}}}", value)
     return text
@@ -90,31 +90,31 @@ def totals(cells: pd.DataFrame) -> str:
     for (method, k), part in decided.groupby(["method", "k"], sort=False):
         counts = [part[part["measure"] == measure]["outcome"] for measure in measures]
         shown = [f"{(count == 'met').sum()}/{len(count)}" if len(count) else "–" for count in counts]
-        lines.append(_row(_title(method, k, "false"), shown))
+        lines.append(_row(_title(method, k), shown))
     return "\n".join(lines)
 
 
-def _table(name: str, part: pd.DataFrame) -> str:
-    """The settings of one table: criteria only; the file has the other measures."""
-    measures = [measure for measure in dict.fromkeys(part["measure"]) if measure not in WITHOUT_CRITERION]
-    lines = [f"### {name}", "", _row("", [SHOWN[measure] for measure in measures]), _rule(len(measures))]
-    for (method, k, refused), own in part.groupby(["method", "k", "refused"], sort=False):
-        by_measure = {row["measure"]: row for row in own.to_dict("records")}
-        shown = [_cell(by_measure.get(measure)) for measure in measures]
-        lines.append(_row(_title(method, k, refused), shown))
+def ranges(cells: pd.DataFrame) -> str:
+    """Lowest and highest mean over the tables; and the share of tables whose gates refuse the setting."""
+    judged = [measure for measure in dict.fromkeys(cells["measure"]) if measure not in WITHOUT_CRITERION]
+    measures = [*judged, "told_from_control"]
+    lines = [_row("", ["refused", *(SHOWN[measure] for measure in measures)]), _rule(len(measures) + 1)]
+    for (method, k), own in cells.groupby(["method", "k"], sort=False):
+        refused = own.drop_duplicates("table")["refused"]
+        shown = [_range(own[own["measure"] == measure]["value"]) for measure in measures]
+        lines.append(_row(_title(method, k), [f"{(refused == 'true').sum()}/{len(refused)}", *shown]))
     return "\n".join(lines)
 
 
-def _cell(cell: Mapping[str, str] | None) -> str:
-    """Mean and half of its interval; bold where the criterion is missed."""
-    if cell is None:
+def _range(values: pd.Series) -> str:
+    if values.empty:
         return "–"
-    text = cell["value"] + (f"±{cell['half']}" if cell["half"] else "")
-    return f"**{text}**" if cell["outcome"] == "missed" else text
+    low, high = min(values, key=float), max(values, key=float)
+    return low if low == high else f"{low}–{high}"
 
 
-def _title(method: str, k: str, refused: str) -> str:
-    return title({"method": method, "k": int(k) if k else 0, "refused": refused == "true"})
+def _title(method: str, k: str) -> str:
+    return title({"method": method, "k": int(k) if k else 0, "refused": False})
 
 
 def _row(name: str, shown: list[str]) -> str:
