@@ -1,7 +1,6 @@
-"""Pages of the site that are no files of docs/: README, other documents, the tutorial.
+"""Pages of the site outside of docs/: README, other documents, the tutorial.
 
-Each text is written once. Links between files of the checkout become links
-between pages; to files that are no pages they become plain names.
+Links between files of the checkout become links between pages, or plain names of files that are no pages.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages, and the pictures that they show."""
-    found = {page: (source, (ROOT / source).read_text(encoding="utf-8")) for source, page in WHOLE.items()}
-    found["tutorial.md"] = (
+    texts = {page: (source, (ROOT / source).read_text(encoding="utf-8")) for source, page in WHOLE.items()}
+    texts["tutorial.md"] = (
         "docs/tutorial.py",
         as_markdown((ROOT / "docs" / "tutorial.py").read_text(encoding="utf-8")),
     )
-    for page, (source, text) in found.items():
+    for page, (source, text) in texts.items():
         files.append(File.generated(config, page, content=_linked(text, source)))
     for picture in sorted((ROOT / "data").glob("*.png")):
         files.append(File.generated(config, f"data/{picture.name}", abs_src_path=str(picture)))
@@ -39,14 +38,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links of the files of docs/ that lead out of it."""
+    """Resolve links that lead out of docs/."""
     if page.file.generated_by is not None:
         return markdown
     return _linked(markdown, f"docs/{page.file.src_uri}")
 
 
 def as_markdown(script: str) -> str:
-    """A script in cells (`# %%`) as a page: comments of its Markdown cells as text, the others as code."""
+    """Convert a script with cells (`# %%`) to Markdown: Markdown cells as text, others as code."""
     parts = re.split(r"^# %%(.*)\n", script, flags=re.MULTILINE)[1:]
     pages = []
     for kind, body in zip(parts[::2], parts[1::2], strict=True):
@@ -58,12 +57,12 @@ def as_markdown(script: str) -> str:
 
 
 def _linked(text: str, source: str) -> str:
-    """The text with its links as they are on the site."""
+    """Rewrite the links of a text for the site."""
 
-    def link(found: re.Match[str]) -> str:
-        picture, shown, target, place = found[1], found[2], found[3], found[4] or ""
+    def link(match: re.Match[str]) -> str:
+        picture, shown, target, place = match[1], match[2], match[3], match[4] or ""
         if not target or re.match(r"[a-z]+:", target):
-            return found[0]
+            return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if path in WHOLE:
             return f"[{shown}]({WHOLE[path]}{place})"
