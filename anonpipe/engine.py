@@ -276,7 +276,7 @@ def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
             server._stop()
 
 
-# Set in Dask once it has told the server what to load: all that it may use itself, and nothing of ours
+# Dask sets it once it has chosen the modules that the server loads, which would not be ours
 _LOADS_ITS_OWN = "_forkserver_preload_set"
 
 
@@ -337,7 +337,7 @@ def _unequal(client: Any, timeouts: Timeouts) -> str | None:
     try:
         answers = client.sync(client._run, package_versions, on_error="return", callback_timeout=timeouts.silence)
     except Exception:  # of many types
-        return f"the workers have not told their versions within {timeouts.silence:.0f} s; {_GO_ON}"
+        return f"the workers did not report their versions within {timeouts.silence:.0f} s; {_GO_ON}"
     if lacking := sum(isinstance(installed, BaseException) for installed in answers.values()):
         return _LACKING.format(workers=_counted(lacking, len(answers)))
     others = [other for installed in answers.values() if (other := differences(package_versions(), installed))]

@@ -33,7 +33,7 @@ def drafted(
     place: Callable[[Path, Path], object] | None = None,
     sync: bool = True,
 ) -> Iterator[Path]:
-    """A draft beside `path` that takes its name at the end, on the disk by then."""
+    """A synced draft in the same folder that is renamed to `path` at the end."""
     if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
         yield path
         return

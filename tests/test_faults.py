@@ -98,7 +98,7 @@ def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
             stage(run, executor)
         records, rows = run.context, run.context.cut.lengths[0]
         last = PassTask.read(records.work, LAST)
-        staged = channel_array(records.work, records.fitted, records.cut, last.given, last.channels)
+        staged = channel_array(records.work, records.fitted, records.cut, last.source, last.channels)
         good = staged.read(0, 0, rows)
         for bad in (-1, rows, 2**60):
             channels = good.copy()

@@ -336,7 +336,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
         records = run.context
         work, fitted, cut = records.work, records.fitted, records.cut
         last, (scope, *_) = PassTask.read(work, LAST), scopes_of(fitted, cut)
-        staged = channel_array(work, fitted, cut, last.given, last.channels)
+        staged = channel_array(work, fitted, cut, last.source, last.channels)
         before = staged.read_column(0, cut.lengths)
         with pytest.raises(EngineError, match="missing from the staging"):
             run_task(records, "step-3", 0)  # whose input was deleted when step 4 was done

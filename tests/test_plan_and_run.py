@@ -41,7 +41,7 @@ def refusal(function, job) -> str:
             {"k": 28, "strata": {"by": ["w"], "small": "drop"}},
             "each of the 2 strata of 'w' has fewer than k=28",
         ),
-        ("c", 60, {"k": 50}, "no masked column has two values that k=50 records hold"),
+        ("c", 60, {"k": 50}, "no masked column has two values that k=50 records share"),
         ("c", 60, {"mask": {"method": "local_synthesis"}}, "needs a column of numbers"),
         ("x", 60, {"mask": {"method": "suppression"}}, "one feature column has one component"),
         ("xy", 60, {"cluster": {"method": "optimal_univariate"}}, "takes one feature column"),

@@ -292,13 +292,13 @@ def test_the_distribution_of_a_column_shows_nothing_of_fewer_units_than_k(tmp_pa
 )
 def test_what_counts_rows_is_refused_by_plan(tmp_path, changes):
     columns = COLUMNS | {"place": {"kind": "categorical", "role": "sensitive"}} if "sensitive" in changes else COLUMNS
-    with pytest.raises(JobError, match=r"units of up to 4 rows: make one row of each unit"):
+    with pytest.raises(JobError, match=r"units of up to 4 rows\. Make one row of each unit"):
         preview(small.job(tmp_path, _table(), columns, **changes))
 
 
 def test_a_hold_out_takes_whole_units(tmp_path):
     columns = COLUMNS | {"person": {"role": "identifier"}}
-    with pytest.raises(InputError, match="give the column role: unit"):
+    with pytest.raises(InputError, match="Give the column role: unit"):
         preview(small.job(tmp_path, _table(), columns, measure={"hold_out": 0.2}))
     job = small.job(tmp_path, _table(300), COLUMNS, measure={"hold_out": 0.3, "queries": 300, "utility": False})
 

@@ -74,7 +74,7 @@ class Work:
         return lambda stage: self.rng(stage, index)
 
 
-def read_fitted(work: Work) -> Fitted:
+def _read_fitted(work: Work) -> Fitted:
     """Read the results of the stage `scan`."""
     staging = work.staging
     return Fitted(
@@ -108,7 +108,7 @@ class Context:
     @cached_property
     def fitted(self) -> Fitted:
         """The results of the fit to the scanned input."""
-        return read_fitted(self.work)
+        return _read_fitted(self.work)
 
     @cached_property
     def cut(self) -> Cut:
@@ -256,7 +256,7 @@ class Fitted:
     @cached_property
     def view(self) -> View:
         """The variables on which the release is verified."""
-        return view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
+        return _view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
 
     @cached_property
     def synthesized(self) -> list[int]:
@@ -285,7 +285,7 @@ class Fitted:
         return features
 
 
-def view_of(
+def _view_of(
     encoder: ColumnEncoder,
     scan: Scan,
     as_probabilities: Collection[str] = (),

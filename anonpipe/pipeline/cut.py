@@ -11,12 +11,12 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.job.model import Job
 from anonpipe.partition.unit_sets import UnitSets
 
-PARTITION_BYTES = 96 * 2**20  # Most bytes of features that one partition may hold; wide tables get fewer rows
+_PARTITION_BYTES = 96 * 2**20  # Most bytes of features that one partition may hold; wide tables get fewer rows
 
 
 def partition_rows(job: Job, width: int) -> int:
-    """Target rows of a partition: the job's, or fewer where features would exceed `PARTITION_BYTES`."""
-    return max(3 * job.k, 1_000, min(job.partition.rows, PARTITION_BYTES // (8 * max(1, width))))
+    """Target rows of a partition: the job's, or fewer where features would exceed `_PARTITION_BYTES`."""
+    return max(3 * job.k, 1_000, min(job.partition.rows, _PARTITION_BYTES // (8 * max(1, width))))
 
 
 def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
@@ -142,17 +142,17 @@ def withhold(cut: Cut, rounding: Rounding, rng: np.random.Generator) -> Cut:
     return replace(cut, partitions=tuple(partitions))
 
 
-PROCESS_BYTES = 230 * 2**20  # Memory of one process before it holds data: Python and the libraries
+_PROCESS_BYTES = 230 * 2**20  # Memory of one process before it holds data: Python and the libraries
 
-COPIES = 3  # Arrays of the size of a partition's features and cells that are alive at once
+_COPIES = 3  # Arrays of the size of a partition's features and cells that are alive at once
 
 
-COLUMN_COPIES = 8  # Arrays of the length of the table that a mask's step over columns has alive at once
+_COLUMN_COPIES = 8  # Arrays of the length of the table that a mask's step over columns has alive at once
 
 
 def predicted_peak_bytes(rows: int, width: int, cells: int, workers: int, job: Job, column_rows: int = 0) -> int:
     """Predicted memory of all processes together (summed PSS) at the peak of a run."""
-    partition = 8 * rows * (width * COPIES + cells * 3)
+    partition = 8 * rows * (width * _COPIES + cells * 3)
     file = 8 * job.release.file_rows * cells * 3
-    column = 8 * column_rows * COLUMN_COPIES
-    return PROCESS_BYTES * (workers + 1) + workers * max(partition, file, column)
+    column = 8 * column_rows * _COLUMN_COPIES
+    return _PROCESS_BYTES * (workers + 1) + workers * max(partition, file, column)

@@ -54,7 +54,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
-    strata = strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
+    strata = _strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
@@ -63,13 +63,13 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
-    warnings += suppressed + list(fitted.procedure.warnings) + stratum_warnings(job, encoder, scan, strata)
+    warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     warnings += unpreserved_moments(fitted)
     return Resolved(fitted, digest, warnings)
 
 
 # Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
-SMALLEST_ROUNDED = 10
+_SMALLEST_ROUNDED = 10
 
 
 def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
@@ -88,10 +88,10 @@ def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
             "share a stratum or are dropped (strata.small, strata.use_event). Coarsen the columns in the input until "
             "each combination is a stratum of its own"
         )
-    least = SMALLEST_ROUNDED * job.fewest_changed
+    least = _SMALLEST_ROUNDED * job.fewest_changed
     if min(strata.rows) < least:
         raise InputError(
-            f"a stratum has fewer than {least} records, {SMALLEST_ROUNDED} times the rounding base of repeat.growing; "
+            f"a stratum has fewer than {least} records, {_SMALLEST_ROUNDED} times the rounding base of repeat.growing; "
             "take fewer or coarser strata columns"
         )
 
@@ -130,7 +130,7 @@ def fit(work: Work) -> None:
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     staging.write_json("warnings.json", repeats + resolved.warnings)
-    staging.write_record("trees.npz", fit_trees(fitted, batches, drawn))
+    staging.write_record("trees.npz", _fit_trees(fitted, batches, drawn))
 
 
 def job_digest(job: Job, unit: UnitColumn | None) -> str:
@@ -219,7 +219,7 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
     # With all categories: without the rare ones, which differ by stratum, it can only need fewer.
     if job.mask is None or not job.masks_strata or not job.strata.by or job.strata.small == "error":
         return None
-    unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata_of(job, encoder, scanned, None))
+    unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), _strata_of(job, encoder, scanned, None))
     return by_mask.needed(
         MASKERS[job.mask.method],
         unsuppressed.encoders.describe_features(job.k, scanned.rows),
@@ -229,7 +229,7 @@ def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) 
     )
 
 
-def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int, str] | None) -> Strata:
+def _strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int, str] | None) -> Strata:
     """The strata of the job, from the counts of the scan."""
     names = job.strata.by
     positions = [encoder.names.index(name) for name in names]
@@ -246,7 +246,7 @@ def strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int
     return build_strata(counts, positions, sizes, job.k, small, event, split, names, needed, units)
 
 
-def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:
+def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:
     """Warnings on records of small strata: columns and counts, no value."""
     if not job.strata.by:
         return []
@@ -263,7 +263,7 @@ def stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: St
     return warnings
 
 
-def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
+def _fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[np.uint64]) -> list[Tree]:
     """One tree for each stratum, fitted to its sampled rows in an order that follows from their content."""
     names, encoder = list(fitted.cells.names), fitted.cells
     sampled = [encoder.to_cells(batch.select(names)) for batch in batches]
@@ -285,7 +285,7 @@ def fit_trees(fitted: Fitted, batches: list[pa.RecordBatch], drawn: npt.NDArray[
 
 
 # Warn where a mean moves by more standard deviations of the release, or a standard deviation by a larger share
-MOST_MOVED = 0.1
+_MOST_MOVED = 0.1
 
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
@@ -300,7 +300,7 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
 
 
 # Columns that one line names: wide tables with long tails have dozens
-MOST_NAMED = 5
+_MOST_NAMED = 5
 
 # What a column lost and how many columns one line names; None for all, as nobody may add them up
 _LOST = {
@@ -317,12 +317,12 @@ _LOST = {
     "spread": (
         "few records make up much of its standard deviation. Normal scores release means of k or more in their place: "
         "standard deviation, variance and correlations are not preserved. Tell the recipients",
-        MOST_NAMED,
+        _MOST_NAMED,
     ),
 }
 
 
-def _named(names: Sequence[str], most: int | None = MOST_NAMED) -> str:
+def _named(names: Sequence[str], most: int | None = _MOST_NAMED) -> str:
     """The columns of a line.
 
     Examples
@@ -353,7 +353,7 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
     """Warnings on extremes of columns without normal scores."""
     few = f"of fewer than {fitted.min_rows} records" + (" of a stratum" if fitted.job.strata.by else "")
     moved = fitted.extremes.moved
-    for much, most in ((True, None), (False, MOST_NAMED)):
+    for much, most in ((True, None), (False, _MOST_NAMED)):
         if names := [name for name in moved if _much(fitted, name, moved[name]) == much]:
             share = "They made up much of its mean. " if much else ""
             yield (
@@ -370,15 +370,15 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
 
 def _much(fitted: Fitted, name: str, moved: float) -> bool:
     """Whether the mean of a column without normal scores is moved by much."""
-    return bool(abs(moved) > MOST_MOVED * fitted.scan.columns[name].sd)
+    return bool(abs(moved) > _MOST_MOVED * fitted.scan.columns[name].sd)
 
 
 def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
     """Why a scored column loses its mean (top-coding, bounds) or, else, its standard deviation."""
     spread, original = column.released_moments[1], fitted.scan.columns[column.name].sd
-    drawn, clipped = (abs(moved) > MOST_MOVED * spread for moved in column.moved)
+    drawn, clipped = (abs(moved) > _MOST_MOVED * spread for moved in column.moved)
     reasons = {what for what, much in (("drawn", drawn), ("clipped", clipped)) if much}
-    return reasons or ({"spread"} if abs(spread - original) > MOST_MOVED * original else set())
+    return reasons or ({"spread"} if abs(spread - original) > _MOST_MOVED * original else set())
 
 
 def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:

@@ -198,20 +198,20 @@ class _Log:
 def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Overlaps:
     """Compare an input with all earlier releases in the logs."""
     warnings: list[str] = []
-    beside, home = _Log() if where is None else _read_output(where), _read_home()
-    for log, what in ((beside, "beside the output"), (home, "in the steward's home")):
+    in_output, home = _Log() if where is None else _read_output(where), _read_home()
+    for log, what in ((in_output, "in the output"), (home, "in the steward's home")):
         if not log.readable:
             warnings.append(f"the release log {what} cannot be read, so its releases are not compared")
         if log.foreign:
             counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
             warnings.append(f"the release log {what} has {counted} that cannot be read")
     releases = {
-        str(line["version"]): line for line in (*home.lines, *beside.lines) if line["secret"] == secret_mark(secret)
+        str(line["version"]): line for line in (*home.lines, *in_output.lines) if line["secret"] == secret_mark(secret)
     }
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
     if any((line["job"], line["population"]) == (job, population) for line in releases.values()):
         return Overlaps((), tuple(warnings))  # it comes out again as it was
-    problems = [_OTHER_SECRET] if _has_other_secret(beside, where, secret) else []
+    problems = [_OTHER_SECRET] if _has_other_secret(in_output, where, secret) else []
     others = [line for line in home.lines if line["secret"] != secret_mark(secret)]
     if others:
         everywhere = _anywhere(trace.digest)
@@ -313,9 +313,9 @@ def refusal_error(overlaps: Overlaps) -> InputError:
     return InputError("\n".join((*overlaps.problems, REMEDY)))
 
 
-def _has_other_secret(beside: _Log, where: OutputPlace | None, secret: bytes) -> bool:
+def _has_other_secret(in_output: _Log, where: OutputPlace | None, secret: bytes) -> bool:
     """Whether the output has a release by another secret, by its log or its current manifest."""
-    if any(line["secret"] != secret_mark(secret) for line in beside.lines):
+    if any(line["secret"] != secret_mark(secret) for line in in_output.lines):
         return True
     if where is None:
         return False

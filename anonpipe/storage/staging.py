@@ -470,5 +470,5 @@ _NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.
 
 
 def _is_staging(folder: Path) -> bool:
-    """Whether a run made this folder: by its name, the lock beside it, or its first file in it."""
+    """Whether a run made this folder: by its name, its lock file, or its first file."""
     return bool(_NAMED.fullmatch(folder.name)) or _lock_path(folder).exists() or (folder / "run.json").exists()

@@ -10,7 +10,7 @@ With the lock held exclusively, any draft, pending version or probe that is
 present belongs to a run that died, and is deleted. A version is deleted under a
 hidden name, and never while a pointer leads to it. So readers see whole
 versions only, and a death at any step leaves nothing that the next run does
-not clean up. Object stores and their errors are at the end.
+not _clean up. Object stores and their errors are at the end.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def forget_private(where: OutputPlace, run: str) -> None:
                 where.steward.filesystem.rm_file(where.steward.path(name))
 
 
-def clean(where: OutputPlace) -> None:
+def _clean(where: OutputPlace) -> None:
     """Clean up after a run that died while publishing or pruning; call it under the lock.
 
     What cannot be deleted stays, as nothing depends on it.
@@ -282,7 +282,7 @@ _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", de
 
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock an output against all other processes, and clean it up; nested calls count as one.
+    """Lock an output against all other processes, and _clean it up; nested calls count as one.
 
     The steward's own place, with the release log, may serve several outputs: it is locked after the output.
     On a disk the kernel takes the lock from a process that dies. On an object
@@ -299,7 +299,7 @@ def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[N
             for place in _places(where):
                 stack.enter_context(_folder(place))
                 owners[place.url()] = stack.enter_context(_locked(place, deadline))
-            clean(where)
+            _clean(where)
         except OSError as error:
             reason = why(error)
         if reason is not None:
@@ -466,7 +466,7 @@ _PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryE
 
 
 @contextlib.contextmanager
-def as_os_errors() -> Iterator[None]:
+def _as_os_errors() -> Iterator[None]:
     """Turn errors of a library into OSErrors without their text, except those that callers handle."""
     try:
         yield
@@ -509,12 +509,12 @@ class Remote(_WithOsErrors):
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Make a folder, except on stores without folders."""
         if not self.protocols & _BUCKETS:
-            with as_os_errors():
+            with _as_os_errors():
                 self._given.makedirs(path, exist_ok=exist_ok)
 
     def open(self, path: str, mode: str = "rb") -> Any:
         """Open a file whose errors are OSErrors, too."""
-        with as_os_errors():
+        with _as_os_errors():
             return _RemoteFile(self._given.open(path, mode))
 
 
@@ -523,14 +523,14 @@ class _RemoteFile(_WithOsErrors):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with as_os_errors():
+        with _as_os_errors():
             self._given.close()
 
 
 def _with_os_errors(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with as_os_errors():
+        with _as_os_errors():
             return function(*args, **kwargs)
 
     return call

@@ -114,7 +114,7 @@ def test_a_report_that_cannot_be_kept_is_a_warning(tmp_path, table, monkeypatch)
     monkeypatch.setattr(release, "keep_private", full)
     outcome = small.run(small.job(tmp_path, table, gates=LOOSE))
     assert outcome.version is not None and outcome.report is None
-    assert outcome.warnings[-1] == "the internal report could not be written beside the releases"
+    assert outcome.warnings[-1] == "the internal report could not be written into the output"
     assert small.stagings() == []
 
 

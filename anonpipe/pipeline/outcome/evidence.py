@@ -235,7 +235,7 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
 
 
-MOST_TOLD = 10  # Columns whose released values beyond the original ones are told one by one
+_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
 
 # Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
 REPEATED = 0.5
@@ -275,11 +275,11 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
         f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
         "declare bounds from the code book"
         + ("" if fitted.job.columns[name].scored else ", or leave out transform: normal scores keep the distribution")
-        for name in worst[:MOST_TOLD]
+        for name in worst[:_MOST_NAMED]
     ]
-    if len(worst) > MOST_TOLD:
+    if len(worst) > _MOST_NAMED:
         warnings.append(
-            f"{len(worst) - MOST_TOLD} more columns without bounds have fewer such values; declare their bounds, too"
+            f"{len(worst) - _MOST_NAMED} more columns without bounds have fewer such values; declare their bounds, too"
         )
     return warnings
 

@@ -95,7 +95,7 @@ def warnings_of(run: Run) -> list[str]:
     """Warnings for the steward."""
     settled = run.staging.read_json("warnings.json")
     warnings = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
-    return [*warnings, *_withheld(run.context.cut), *read_overlaps(run).warnings, *read_overlaps(run).problems]
+    return [*warnings, *_withheld(run.context.cut), *_read_overlaps(run).warnings, *_read_overlaps(run).problems]
 
 
 def _withheld(cut: Cut) -> list[str]:
@@ -118,12 +118,12 @@ def _note_release(run: Run, name: str) -> list[str]:
     reason = None
     try:
         where = release.place(run.job.output, run.job.report.internal)
-        uncounted = read_overlaps(run).uncounted
+        uncounted = _read_overlaps(run).uncounted
         return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name, uncounted)
     except OSError as error:
         reason = why(error)
     raise OutputError(
-        f"the release log beside the output cannot be written: {reason}; nothing was "
+        f"the release log in the output cannot be written: {reason}; nothing was "
         "published; free space or correct its permissions, then --resume"
     )
 
@@ -154,7 +154,7 @@ def _missing(report: str | None) -> list[str]:
 
 
 _NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw data: delete it by hand"
-_NO_REPORT = "the internal report could not be written beside the releases"
+_NO_REPORT = "the internal report could not be written into the output"
 
 
 def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]) -> str | None:
@@ -194,7 +194,7 @@ def check_overlaps(run: Run) -> None:
     run.staging.write_record(_FILE, overlaps)
 
 
-def read_overlaps(run: Run) -> Overlaps:
+def _read_overlaps(run: Run) -> Overlaps:
     """The overlaps that `check_overlaps` wrote."""
     overlaps: Overlaps = run.staging.read_record(_FILE, Overlaps) if run.staging.has(_FILE) else Overlaps()
     return overlaps
@@ -202,13 +202,13 @@ def read_overlaps(run: Run) -> Overlaps:
 
 def has_overlaps(run: Run) -> bool:
     """Whether earlier releases share records, allowed by the steward or by `repeat.growing`."""
-    overlaps = read_overlaps(run)
+    overlaps = _read_overlaps(run)
     return bool(overlaps.held) or (bool(overlaps.problems) and run.job.repeat.allow is not None)
 
 
 def overlap_notes(run: Run) -> tuple[str, ...]:
     """Notes of the verdict on earlier releases."""
-    overlaps, notes = read_overlaps(run), []
+    overlaps, notes = _read_overlaps(run), []
     if overlaps.problems and run.job.repeat.allow is not None:
         notes.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
     elif overlaps.held:

@@ -212,7 +212,7 @@ def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> Fl
 # --- Synthesis
 
 
-SYNTHESIZE = "synthesize"  # The stream of what synthesizers draw
+_SYNTHESIZE = "synthesize"  # The stream of what synthesizers draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +295,7 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
         return _synthesized(part, layout, chosen, params, stratum, rng)
 
     counting = Reduce("count groups", count, finish, again, with_stratum=True, with_draws=True)
-    return counting, Rows("synthesize", make, with_stratum=True, stream=SYNTHESIZE)
+    return counting, Rows("synthesize", make, with_stratum=True, stream=_SYNTHESIZE)
 
 
 def _counted(
@@ -307,7 +307,7 @@ def _counted(
 ) -> StrataCounts:
     grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]
-    exact = noise_scatter(starts, layout.width, rng=draws(SYNTHESIZE)) if chosen.draws_first else None
+    exact = noise_scatter(starts, layout.width, rng=draws(_SYNTHESIZE)) if chosen.draws_first else None
     grouping_of = (
         range(layout.n_sensitive) if grouped.averaged else [0] * layout.n_sensitive
     )  # of several groupings that of the column

@@ -116,7 +116,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     _count_units(work, fitted, index, decoded.cells, units)
     if fitted.procedure.recounts_group_moments:
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
-    members = members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
+    members = _members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
     order, file_rows = shuffled(work, cut, index)
     sample_counts = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order, units))
     arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
@@ -148,12 +148,12 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
 def split_units(work: Work, cut: Cut, by_group: int) -> int:
     """The number of (unit, group) pairs beyond one for each unit, counted in ranges of bounded size."""
     units_of_partitions = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
-    ranges = max(1, sum(map(len, units_of_partitions)) // MOST_UNITS)
+    ranges = max(1, sum(map(len, units_of_partitions)) // _MOST_UNITS)
     parts = ([units[units % ranges == at] for units in units_of_partitions] for at in range(ranges))
     return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
 
 
-MOST_UNITS = 2**22  # Units of one range, about
+_MOST_UNITS = 2**22  # Units of one range, about
 
 
 def _units_file(index: int) -> str:
@@ -193,7 +193,7 @@ def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
     return np.concatenate([decoded.cells, decoded.added], axis=1)
 
 
-def members_of(
+def _members_of(
     fitted: Fitted, decoded: Decoded, channels: FloatArray, before: int, before_scope: int
 ) -> IntArray | None:
     """The group of each record, numbered uniquely in the table; None without groups."""

@@ -57,10 +57,10 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     held: list[Routed] = []
     leaf_units = UnitSets.none(work.job.k)
     read, fingerprints = 0, (0, 0)
-    for first_row, batch in read_batches(work.source, unit, read_columns(work, fitted)):
+    for first_row, batch in read_batches(work.source, unit, _read_columns(work, fitted)):
         fingerprints = add_fingerprints(fingerprints, fingerprint(row_lanes(batch, work.job.columns), first_row))
         for low, high in _cuts(read, batch.num_rows):
-            held.append(routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
+            held.append(_routed_cells(fitted, aside.without(batch.slice(low - read, high - low), contents[low:high])))
             if fitted.unit is not None:
                 leaf_units = leaf_units.merge(_units_of(fitted, *held[-1]))
             if high % CHUNK_ROWS == 0 or high == unit.rows:
@@ -75,7 +75,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
 
 
-def read_columns(work: Work, fitted: Fitted) -> list[str]:
+def _read_columns(work: Work, fitted: Fitted) -> list[str]:
     """Columns that routing reads: those of the release, and the unit's column where it is needed."""
     name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.held_out > 0
     needed = fitted.unit is not None or held_by_unit
@@ -139,7 +139,7 @@ def _cuts(read: int, rows: int) -> list[tuple[int, int]]:
     return list(pairwise(borders))
 
 
-def routed_cells(fitted: Fitted, kept: KeptRows) -> Routed:
+def _routed_cells(fitted: Fitted, kept: KeptRows) -> Routed:
     """Cells of rows, of small strata and rare categories as they are released, and the leaf of each; -1 for none.
 
     Where k counts units, these are a last column.
@@ -218,9 +218,9 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
     then they are filled from records of which the other columns predict about
     the same. `draws(stream)` is the partition's generator of a stream.
 
-    Equal values get scores at random where records stay of one person or
-    group, who would be told by them, and the middle one, which loses nothing
-    of how columns go together, where they are of no person.
+    Tied values get random scores where a released row belongs to a person or
+    group, as a shared score would identify it; else their mean score, which
+    preserves associations.
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
     split = fitted.procedure.row_for_row

@@ -77,11 +77,11 @@ def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, adde
     ):
         for at in range(0, len(rows), step):
             ends = None if added is None else added[at : at + step]
-            writer.write_batch(released_batch(fitted, rows[at : at + step], ends), row_group_size=step)
+            writer.write_batch(_released_batch(fitted, rows[at : at + step], ends), row_group_size=step)
     return out.digest.hexdigest()
 
 
-def released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) -> pa.RecordBatch:
+def _released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) -> pa.RecordBatch:
     """Released rows as they are written."""
     arrays, intervals = list(fitted.cells.from_cells(rows).columns), fitted.procedure.decoder.intervals
     if intervals is not None and added is not None:
@@ -123,7 +123,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
-    outside = {name: [0, 0] for name in unbounded_names(fitted)}
+    outside = {name: [0, 0] for name in _unbounded_names(fitted)}
     for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
         cells, shares, out_of_range = _read_back(fitted, batch)
         stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, shares)
@@ -210,7 +210,7 @@ def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
     return count
 
 
-def unbounded_names(fitted: Fitted) -> list[str]:
+def _unbounded_names(fitted: Fitted) -> list[str]:
     """Masked numbers and dates that have no bound on at least one side."""
     return [
         name
@@ -241,7 +241,7 @@ Runs = list[npt.NDArray[np.void]]
 RUN_ROWS = 2**19
 RANGE_ENTRIES = 2**19  # Entries of the original runs that are compared at once, about
 
-SAMPLED = 20_000  # Released values that tell whether rounded values or means are released
+_SAMPLED = 20_000  # Released values that tell whether rounded values or means are released
 
 _ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
 
@@ -324,8 +324,8 @@ def _fineness(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Fin
 
 
 def _some(runs: Runs) -> FloatArray:
-    """Values of all runs, about `SAMPLED` of them, evenly."""
-    step = max(1, sum(map(len, runs)) // SAMPLED)
+    """Values of all runs, about `_SAMPLED` of them, evenly."""
+    step = max(1, sum(map(len, runs)) // _SAMPLED)
     return np.concatenate([run["value"][::step] for run in runs] or [np.empty(0)])
 
 
