@@ -82,17 +82,11 @@ def merge_sketches(parts: Iterable[Mapping[str, Sketch]]) -> dict[str, Sketch]:
 def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
     """Upper bound of the probability that disjoint samples of one population agree so well.
 
-    Given how many of both tables together have a content, those of the first
-    are then binomial. Of tables of like size (neither has more than twice the
-    other's rows) the sum of squared standardised deviations is held against
-    that: for records of one table only it says nothing, and each content that
-    both have once halves the chance. Of others, where one record in each is a
-    large deviation, the number of contents that both have is: each of two
-    records multiplies the chance by 2 p (1 - p). Which of both is used depends
-    on the sizes alone. By Chernoff's bound, from the exact distribution of
-    each count; so the chance is overstated.
+    Chernoff's bound, given how many records of both tables have a content: then those of the first are binomial. For
+    tables of similar size the statistic is the sum of squared standardised deviations; for others, in which one record
+    is a large deviation, it is the number of common contents. The choice depends on the sizes alone.
 
-    Shapes: one, other (n,).
+    Shapes: ours, theirs (n,).
 
     Examples
     --------
@@ -134,16 +128,10 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
 def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int, int]) -> float:
     """Estimated number of records that two tables share, from their counts in a sketch.
 
-    Counts of what they do not share differ as independent Poisson numbers do,
-    whose squared differences add up to their sums; so what is missing of that
-    is shared. Where every record is another one, this counts what both have.
-    What a sample of contents tells is a share of its records, and is taken for
-    that of all: how many records a sample happens to have does not matter. Of
-    the shares of both tables that counts which has more: none is missing of a
-    table to which records were added, or from which some were taken.
-    Records without the identifier that a sketch is of count as the others.
+    Counts of records that are not shared differ as independent Poisson numbers do: their squared differences add up to
+    their sums, and what is missing of that is shared. Of a sample of contents the larger of both tables' shares counts.
 
-    Shapes: one, other (n,).
+    Shapes: ours, theirs (n,).
 
     Examples
     --------

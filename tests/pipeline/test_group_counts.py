@@ -21,7 +21,7 @@ from anonpipe.pipeline.outcome.evidence import COUNTED
 from anonpipe.pipeline.procedure.group_steps import (
     FEWEST,
     GroupedPart,
-    GroupingOptions,
+    GroupingChoice,
     Layout,
     Synthesis,
     group_steps,
@@ -68,7 +68,7 @@ def learnt(features, steps, parts, strata):
 @given(st.lists(st.integers(40, 60), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_what_parts_count_is_what_the_table_has(parts, seed):
     features, strata = table(parts, seed), sorted(at % 2 for at in range(len(parts)))
-    asked = GroupingOptions("mdav", {"block_rows": None}, None, {})
+    asked = GroupingChoice("mdav", {"block_rows": None}, None, {})
     own = layout()
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
     groups, seen = learnt(features, steps, parts, strata)
@@ -92,7 +92,7 @@ def test_exact_noise_of_parts_has_the_scatter_that_groups_lost():
     """Also over parts of which each draws its own: the covariance of the stratum comes out, to rounding."""
     parts, strata = [60, 45, 80], [0, 0, 1]
     features, own = table(parts, 3), layout()
-    asked = GroupingOptions("mdav", {"block_rows": None}, "quick", {})
+    asked = GroupingChoice("mdav", {"block_rows": None}, "quick", {})
     steps = (*group_steps(own, asked, np.ones(2)), *synthesis_steps(own, chosen(sum(parts))))
     made = run_steps(features, steps, key=KEY, parts=parts, strata=strata)
     for rows in (slice(0, 105), slice(105, 185)):
@@ -109,7 +109,7 @@ def test_missing_numbers_are_filled_from_the_groups():
     own = layout(width=3, shares=(), n_sensitive=0, numbers=((0, 1), (2, None)))
     made = run_steps(
         features,
-        group_steps(own, GroupingOptions("mdav", {"block_rows": None}, None, {}), np.ones(3)),
+        group_steps(own, GroupingChoice("mdav", {"block_rows": None}, None, {}), np.ones(3)),
         key=KEY,
         parts=[90],
     )
@@ -148,7 +148,7 @@ def test_records_of_two_kinds_have_two_names():
 def test_what_was_learnt_of_groups_survives_the_disk():
     features, own = table([50], 2), layout()
     steps = (
-        *group_steps(own, GroupingOptions("mdav", {"block_rows": None}, None, {}), np.ones(2)),
+        *group_steps(own, GroupingChoice("mdav", {"block_rows": None}, None, {}), np.ones(2)),
         *synthesis_steps(own, chosen(50)),
     )
     groups, _ = learnt(features, steps, [50], [0])

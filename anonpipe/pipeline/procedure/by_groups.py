@@ -18,7 +18,7 @@ from anonpipe.methods.record import Features, Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import least_free, scopes_of
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.procedure.group_steps import GroupingOptions, Layout, Synthesis, group_steps, synthesis_steps
+from anonpipe.pipeline.procedure.group_steps import GroupingChoice, Layout, Synthesis, group_steps, synthesis_steps
 from anonpipe.pipeline.procedure.record import (
     Decoder,
     Encoders,
@@ -40,7 +40,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     method_options = {"block_rows": None if rows is None else max(rows, 3 * job.k), **options.own}
     before = group_steps(
         layout,
-        GroupingOptions(options.method, method_options, options.effort, job.by_groups.sensitive.conditions),
+        GroupingChoice(options.method, method_options, options.effort, job.by_groups.sensitive.conditions),
         weights,
     )
     return Procedure(

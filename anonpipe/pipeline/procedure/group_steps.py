@@ -108,7 +108,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class GroupingOptions:
+class GroupingChoice:
     """The grouping method and its options."""
 
     # method, options: of `anonpipe.methods.grouping.cluster`
@@ -118,7 +118,7 @@ class GroupingOptions:
     conditions: Mapping[str, Any]  # What groups must meet; empty for nothing
 
 
-def group_steps(layout: Layout, grouping: GroupingOptions, weights: FloatArray) -> tuple[Rows, ...]:
+def group_steps(layout: Layout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
     """The steps that form groups in a part, and then fill missing numbers from the groups."""
     steps = [Rows("group", _step(_form, layout, grouping, weights), channels=_with_labels(layout), stream="cluster")]
     if grouping.effort is not None:
@@ -144,7 +144,7 @@ def _with_labels(layout: Layout) -> Callable[[int, Any], int]:
 
 
 def _form(
-    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Label groups by the chosen method, in one grouping or several."""
     points, point_of = layout.points(part, weights)
@@ -158,7 +158,7 @@ def _form(
 
 
 def _refined(
-    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
@@ -173,7 +173,7 @@ def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
 
 
 def _constrained(
-    part: FloatArray, layout: Layout, grouping: GroupingOptions, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Merge groups until every class column meets the conditions; merging for one can undo another."""
     features, groupings = layout.features(part) * np.sqrt(weights), []

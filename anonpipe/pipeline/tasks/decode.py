@@ -42,40 +42,39 @@ from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
+# Files in the staging, by partition or input split
+_SCORED = FOLDER + "/scored-{}.npz"
+_SCORES = FOLDER + "/scores-{}.npz"
+_UNITS = "units/whole-{}.npy"
+_KEY_UNITS = "units/keys-{}.npz"
+_GROUPS = FOLDER + "/groups-{}.npz"
+
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Replace the records of a partition, and count their scores."""
     (scored, cells), scores = _made(work, fitted, cut, index), _scores(fitted)
-    save_record(work, _scored_file(index), scored)
+    save_record(work, _SCORED.format(index), scored)
     counted = scores.count(scored.decoded.cells, fitted.procedure.decoder.restored)
-    save_record(work, _counted_file(index), counted)
+    save_record(work, _SCORES.format(index), counted)
     return {"rows": len(cells)}
 
 
 def merge_scores(work: Work, cut: Cut) -> None:
     """Merge the counts of scores of all partitions; the driver does it once."""
     if not work.staging.has(_COUNTED):
-        parts = (load_record(work, _counted_file(index), _KINDS) for index in range(len(cut.partitions)))
+        parts = (load_record(work, _SCORES.format(index), _KINDS) for index in range(len(cut.partitions)))
         save_record(work, _COUNTED, reduce(lambda merged, part: merged.merge(part), parts))
 
 
 def drop_scores(work: Work, cut: Cut) -> None:
     """Delete the scored rows and their counts."""
     for index in range(len(cut.partitions)):
-        for file in (_scored_file(index), _counted_file(index)):
+        for file in (_SCORED.format(index), _SCORES.format(index)):
             work.staging.file(file).unlink(missing_ok=True)
 
 
 _COUNTED = f"{FOLDER}/scores.npz"
 _KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
-
-
-def _scored_file(index: int) -> str:
-    return f"{FOLDER}/scored-{index}.npz"
-
-
-def _counted_file(index: int) -> str:
-    return f"{FOLDER}/scores-{index}.npz"
 
 
 def _scores(fitted: Fitted) -> Scores:
@@ -96,7 +95,7 @@ def _with_values(
     work: Work, fitted: Fitted, cut: Cut, index: int
 ) -> tuple[ScoredRows, FloatArray, tuple[FloatArray, FloatArray]]:
     """The scored rows with values by rank in the whole table, the cells, and `Scores.ties`."""
-    scored: ScoredRows = load_record(work, _scored_file(index), _KINDS)
+    scored: ScoredRows = load_record(work, _SCORED.format(index), _KINDS)
     decoder = fitted.procedure.decoder
     rng, scores = None if decoder.identical else work.rng("ranks", index), _scores(fitted)
     cells = partition_cells(work, fitted, cut, index)
@@ -137,7 +136,7 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
     codes = codes.reshape(-1)
     labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
     if work.job.whole_units:
-        work.staging.write_array(_units_file(index), distinct)
+        work.staging.write_array(_UNITS.format(index), distinct)
     return {
         "units_by_group": max(int(units_in_groups(each, codes).sum()) for each in labels),
         "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
@@ -147,17 +146,13 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
 
 def split_units(work: Work, cut: Cut, by_group: int) -> int:
     """The number of (unit, group) pairs beyond one for each unit, counted in ranges of bounded size."""
-    units_of_partitions = [work.staging.read_array(_units_file(index)) for index in range(len(cut.partitions))]
+    units_of_partitions = [work.staging.read_array(_UNITS.format(index)) for index in range(len(cut.partitions))]
     ranges = max(1, sum(map(len, units_of_partitions)) // _MOST_UNITS)
     parts = ([units[units % ranges == at] for units in units_of_partitions] for at in range(ranges))
     return by_group - sum(len(np.unique(np.concatenate(part))) for part in parts)
 
 
 _MOST_UNITS = 2**22  # Units of one range, about
-
-
-def _units_file(index: int) -> str:
-    return f"units/whole-{index}.npy"
 
 
 def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, units: IntArray | None) -> None:
@@ -167,12 +162,12 @@ def _count_units(work: Work, fitted: Fitted, index: int, cells: FloatArray, unit
     combinations = cells[:, [fitted.cells.names.index(name) for name in fitted.unchanged_names]]
     distinct, which = np.unique(combinations, axis=0, return_inverse=True)
     sets = UnitSets.of(which.reshape(-1), units.astype(np.uint64), fitted.job.k)
-    work.staging.write_record(_key_units_file(index), (distinct, sets))
+    work.staging.write_record(_KEY_UNITS.format(index), (distinct, sets))
 
 
 def key_units(work: Work, fitted: Fitted, cut: Cut) -> tuple[FloatArray, IntArray]:
     """Sorted combinations of the unchanged columns, and the units of each, at most k."""
-    parts = [work.staging.read_record(_key_units_file(at), UnitSets) for at in range(len(cut.partitions))]
+    parts = [work.staging.read_record(_KEY_UNITS.format(at), UnitSets) for at in range(len(cut.partitions))]
     distinct, which = np.unique(
         np.concatenate([combinations for combinations, _ in parts]), axis=0, return_inverse=True
     )
@@ -180,10 +175,6 @@ def key_units(work: Work, fitted: Fitted, cut: Cut) -> tuple[FloatArray, IntArra
     for places, (_, unit_sets) in zip(np.split(which.reshape(-1), ends[:-1]), parts, strict=True):
         sets = sets.merge(unit_sets.moved(places))
     return distinct, sets.counts(len(distinct))
-
-
-def _key_units_file(index: int) -> str:
-    return f"units/keys-{index}.npz"
 
 
 def _read(fitted: Fitted, decoded: Decoded) -> FloatArray:
@@ -253,14 +244,10 @@ def _fewest_alike(cells: FloatArray) -> int:
 def _count_groups(work: Work, fitted: Fitted, cut: Cut, index: int, synthetic: FloatArray, labels: IntArray) -> None:
     """Recount original and synthetic features of each group, for the gate on group moments."""
     features = read_channels(work, fitted, cut, FEATURES, fitted.width, index)[:, : synthetic.shape[1]]
-    save_record(work, _groups_file(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels))
+    save_record(work, _GROUPS.format(index), RecordsAndDraws.of(features, np.ascontiguousarray(synthetic), labels))
 
 
 def counted_groups(work: Work, index: int) -> RecordsAndDraws:
     """Counts of original and synthetic features by group in a partition."""
-    record: RecordsAndDraws = load_record(work, _groups_file(index))
+    record: RecordsAndDraws = load_record(work, _GROUPS.format(index))
     return record
-
-
-def _groups_file(index: int) -> str:
-    return f"{FOLDER}/groups-{index}.npz"

@@ -45,6 +45,9 @@ from anonpipe.source import read_batches
 from anonpipe.storage.staging import StagedArray
 from anonpipe.types import FloatArray, IntArray
 
+# Files in the staging, by partition or input split
+_UNITS = "units/{}.npz"
+
 Routed = tuple[FloatArray, IntArray]
 Keys = npt.NDArray[np.uint64]
 
@@ -71,7 +74,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
         raise InputError(_CHANGED.format(path=unit.path))
     aside.keep(index)
     if fitted.unit is not None:
-        work.staging.write_record(_units_file(index), leaf_units)
+        work.staging.write_record(_UNITS.format(index), leaf_units)
     return {"rows": unit.rows, "leaf_rows": leaf_rows}
 
 
@@ -82,15 +85,11 @@ def _read_columns(work: Work, fitted: Fitted) -> list[str]:
     return [*fitted.cells.names, *([name] if name is not None and needed else [])]
 
 
-def _units_file(index: int) -> str:
-    return f"units/{index}.npz"
-
-
 def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
     """The units of each leaf in all input splits, up to k; None where each row is a unit."""
     if fitted.unit is None:
         return None
-    parts = (work.staging.read_record(_units_file(at), UnitSets) for at in range(len(work.source.units)))
+    parts = (work.staging.read_record(_UNITS.format(at), UnitSets) for at in range(len(work.source.units)))
     return reduce(UnitSets.merge, parts, UnitSets.none(fitted.job.k))
 
 

@@ -24,6 +24,11 @@ from anonpipe.rng import keyed, number_keys
 from anonpipe.source import read_batches
 from anonpipe.types import BoolArray, FloatArray
 
+# Files in the staging, by partition or input split
+_CONTENTS = "contents/{}.npz"
+_SAMPLES = "samples/{}.npz"
+_HELD = "held/{}.npy"
+
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
     """Read an input split twice: keyed contents, then counts, moments, identifiers and a sample."""
@@ -56,7 +61,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         keys.append(route_keys(work, part)[chosen])
     scan = merge_scans(scans)
     work.staging.write_record(f"scans/{index}.npz", scan)
-    work.staging.write_record(_sample_file(index), (sample, np.concatenate(keys)))
+    work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     if tracer is not None:
         work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
@@ -94,18 +99,14 @@ def _first_pass(work: Work, index: int) -> Contents:
     tracer = Tracer.of(work.source.schema, work.job.columns, bytes(work.staging.read("records.key")))
     lanes = (tracer.add(batch) for _, batch in read_batches(work.source, unit, tracer.names))
     contents = contents_of(lanes, work.start_key)
-    work.staging.write_record(_contents_file(index), contents)
+    work.staging.write_record(_CONTENTS.format(index), contents)
     work.staging.write_record(f"sketches/{index}.npz", tracer.sketches)
     return contents
 
 
-def _contents_file(index: int) -> str:
-    return f"contents/{index}.npz"
-
-
 def unit_contents(work: Work, index: int) -> Contents:
     """The keyed contents of a scanned input split."""
-    contents: Contents = work.staging.read_record(_contents_file(index), Contents)
+    contents: Contents = work.staging.read_record(_CONTENTS.format(index), Contents)
     return contents
 
 
@@ -124,12 +125,8 @@ def _sampled(work: Work, contents: Contents, kept: BoolArray | None) -> BoolArra
 
 def sampled_rows(work: Work) -> tuple[list[pa.RecordBatch], npt.NDArray[np.uint64]]:
     """The sampled rows of the scan, and their `route_keys`."""
-    drawn = [work.staging.read_record(_sample_file(unit)) for unit in range(len(work.source.units))]
+    drawn = [work.staging.read_record(_SAMPLES.format(unit)) for unit in range(len(work.source.units))]
     return [batch for batches, _ in drawn for batch in batches], np.concatenate([keys for _, keys in drawn])
-
-
-def _sample_file(index: int) -> str:
-    return f"samples/{index}.npz"
 
 
 # --- Held-out records
@@ -178,7 +175,7 @@ def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
     """Write the cells of a sample of an input split's held-out records; the last column holds units."""
     width = len(fitted.cells.names) + (fitted.unit is not None)
-    work.staging.write_array(_file(unit), np.concatenate([np.empty((0, width)), *parts]))
+    work.staging.write_array(_HELD.format(unit), np.concatenate([np.empty((0, width)), *parts]))
 
 
 def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
@@ -244,13 +241,9 @@ def held_cells(work: Work, fitted: Fitted) -> FloatArray:
     """
     if not work.job.measure.held_out:
         return np.empty((0, len(fitted.cells.names)))
-    cells = np.concatenate([work.staging.read_array(_file(unit)) for unit in range(len(work.source.units))])
+    cells = np.concatenate([work.staging.read_array(_HELD.format(unit)) for unit in range(len(work.source.units))])
     width = len(fitted.cells.names)
     order = canonical_order(cells[:, :width], column_keys(work.key, fitted.cells.names))
     if fitted.unit is not None:
         order = order[np.sort(np.unique(cells[order, width], return_index=True)[1])]
     return np.ascontiguousarray(cells[order, :width])
-
-
-def _file(unit: int) -> str:
-    return f"held/{unit}.npy"

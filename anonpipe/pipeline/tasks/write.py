@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Files in the staging, by partition or input split
+_COMBINATIONS = "combinations/{}.parquet"
+
+
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
     """Write one output file in random order, then measure it as a reader."""
     rows, added = _gathered(work, fitted, cut, file_rows, index)
@@ -177,18 +181,14 @@ def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.
     frame = count_combinations(frames, fitted.unchanged_names)
     out = io.BytesIO()
     frame.to_parquet(out)
-    work.staging.write(_combinations_file(index), out.getbuffer())
+    work.staging.write(_COMBINATIONS.format(index), out.getbuffer())
 
 
 def read_combinations(work: Work, index: int) -> pd.DataFrame:
     """Rows of each combination of unchanged columns in one output file (column `rows`)."""
     import pandas as pd
 
-    return pd.read_parquet(io.BytesIO(work.staging.read(_combinations_file(index))))
-
-
-def _combinations_file(index: int) -> str:
-    return f"combinations/{index}.parquet"
+    return pd.read_parquet(io.BytesIO(work.staging.read(_COMBINATIONS.format(index))))
 
 
 def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
