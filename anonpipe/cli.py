@@ -47,6 +47,7 @@ Setting = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
+Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 
 
@@ -168,6 +169,7 @@ def run(
     prune: Annotated[int, typer.Option(min=0, help="Afterwards keep only so many versions; 0 keeps all")] = 1,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of the release alone, and warnings")] = False,
+    details: Details = False,
     verbose: Verbose = False,
 ) -> None:
     """Anonymise: publish a verified release, or nothing."""
@@ -176,7 +178,7 @@ def run(
     if verbose:
         display.show_log()
     with interrupts.stoppable():
-        _finish(loaded, _execute(loaded, resume, form), prune, form)
+        _finish(loaded, _execute(loaded, resume, form), prune, form, details)
 
 
 @app.command()
@@ -228,28 +230,31 @@ def demo(
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of the invented registry")] = 50_000,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     workers: Workers = None,
+    details: Details = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make a cancer-registry-like table and anonymise it: the whole main job on invented data."""
+    """Anonymise a simulated cancer registry: the main job, from data to report."""
     from anonpipe.propose.demo import demo_job, write_registry
 
     folder.mkdir(parents=True, exist_ok=True)
     data, job_file = folder / "registry.parquet", folder / "job.yaml"
     write_registry(data, rows)
     job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k, drawn=True))
-    display.line(f"generated {data} ({rows:,} invented persons) and {job_file}")
+    display.line(f"{data}: {rows:,} simulated cancer patients, 12 columns")
     loaded = _load(job_file, None, {"run.workers": workers})
     if verbose:
         display.show_log()
     with interrupts.stoppable():
-        _finish(loaded, _execute(loaded, resume=False), None)
-    made = _compared(loaded.output, loaded.report.internal)
-    display.show_compared(made)
+        _finish(loaded, _execute(loaded, resume=False), None, details=details)
+    both = _compared(loaded.output, loaded.report.internal)
+    if details:
+        display.show_compared(both)
     from anonpipe.report.before_after import draw_comparison
 
     picture = folder / "before-after.png"
-    draw_comparison(made, picture)
-    display.line(f"picture: {picture}")
+    draw_comparison(both, picture)
+    display.line(f"picture  {picture}")
+    display.line(f"next     anonpipe init YOUR.parquet --k {k} > job.yaml")
 
 
 @app.command()
@@ -639,9 +644,9 @@ def _lasting() -> bool:
     return lasting() is not None
 
 
-def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES) -> None:
+def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES, details: bool = False) -> None:
     if form is not Form.JSON:
-        display.show_outcome(outcome, form)
+        display.show_outcome(outcome, form, details)
     pruned = _prune(job, prune) if outcome.version is not None and prune else []
     if form is Form.JSON:
         display.as_json(display.outcome_content(outcome, pruned))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -98,21 +99,43 @@ def plain_table(title: str) -> Table:
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
-def show_outcome(outcome: RunOutcome, form: Form) -> None:
-    """Warnings, then the verdict, where the report is, and what was released or what helps."""
+def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None:
+    """The summary of a run, or with `details` all checks; warnings; where report and release are."""
     for warning in outcome.warnings:
         warn(warning)
-    if form is Form.TABLES:
-        show_verdict(outcome.verdict)
-        if outcome.report is not None:
-            line(f"internal report, for the data steward only: {outcome.report}")
-        for remedy in outcome.remedies:
-            out.print("[cyan]remedy:[/] ", end="")
-            line(remedy)
+    if form is Form.QUIET:
         if outcome.version is not None:
-            out.print(f"[bold green]released[/] {outcome.rows:,} rows: ", end="")
+            line(outcome.version)
+        return
+    show_summary(outcome.summary)
+    if details:
+        show_verdict(outcome.verdict)
     if outcome.version is not None:
-        line(outcome.version)
+        line(f"release  {_short(outcome.version)}")
+    if outcome.report is not None:
+        line(f"report   {_short(outcome.report)}")
+    if not details:
+        notes = len(outcome.verdict.notes)
+        also = f" and {counted(notes, 'note')}" if notes else ""
+        line(f"details  all checks{also}: in this internal report, or with --details")
+
+
+def show_summary(lines: Sequence[str]) -> None:
+    """The lines of a summary; the first, and those of failures, in colour."""
+    for text in lines:
+        first, _, rest = text.partition(" ")
+        colour = _COLOURS.get(first)
+        out.print(f"[{colour}]{first}[/] " if colour else f"{first} ", end="")
+        line(rest)
+
+
+_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
+
+
+def _short(path: str) -> str:
+    """A path relative to this folder, if it lies below."""
+    here = f"{os.getcwd()}/"
+    return path.removeprefix(here)
 
 
 def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any]:

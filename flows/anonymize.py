@@ -59,7 +59,7 @@ from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.storage import release
 from anonpipe.verify import words
 from anonpipe.verify.check import Check
-from anonpipe.verify.check import RunOutcome as CheckOutcome
+from anonpipe.verify.check import Outcome as CheckOutcome
 from anonpipe.verify.verdict import Verdict
 
 from .parameters import JobParameter
@@ -285,19 +285,10 @@ def _list(texts: Iterable[str]) -> list[str]:
 
 def in_words(outcome: RunOutcome) -> str:
     """The outcome of a run as Markdown."""
-    checks = outcome.verdict.lines
-    passed = sum(check.outcome is CheckOutcome.PASSED for check in checks)
-    unchecked, unlimited = (
-        _text("; ".join(check.name for check in checks if check.outcome is one)) or "nothing"
-        for one in (CheckOutcome.NOT_CHECKED, CheckOutcome.NO_LIMIT)
-    )
-    if outcome.version is None:
-        lines = ["# Nothing was released", "", "Failed:", "", *_list(map(_line, outcome.verdict.failed))]
-        lines += ["", "What helps:", "", *_list(outcome.remedies)] if outcome.remedies else []
-    else:
-        lines = ["# Released", "", f"{outcome.rows:,} rows in `{outcome.version}`"]
-    lines += ["", *_report_line(outcome.report)]
-    lines += ["", f"{passed} of {len(checks)} checks passed. Not checked: {unchecked}. Without a limit: {unlimited}."]
+    released = outcome.version is not None
+    lines = ["# Released" if released else "# Nothing was released", "", "```text"]
+    lines += [printable(text).replace("`", "'") for text in outcome.summary]
+    lines += ["```", "", *([f"Release: `{outcome.version}`", ""] if released else []), *_report_line(outcome.report)]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *_list(outcome.warnings)]
     lines += ["", "## Verdict", "", "| outcome | measured | limit | check |", "|---|---|---|---|"]

@@ -9,8 +9,8 @@ import pytest
 from anonpipe.storage.staging import StagedArray
 from tests import small
 
-LOST = "rows, nulls or categories in the staging that the scan did not count"
-MOVED = "means and variances of the rows in the staging: as in the input"
+LOST = "staged data differ from the input: rows, nulls, categories"
+MOVED = "staged data differ from the input: means and variances"
 COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "cost": {"kind": "continuous"},

@@ -113,7 +113,7 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
     )
     outcome = small.run(given)
     assert outcome.version
-    assert all(line.outcome == "passed" for line in checks(outcome, "agrees with its expectation"))
+    assert all(line.outcome == "passed" for line in checks(outcome, "deviation from its expected value"))
     assert "averaged" in outcome.verdict.notes[0]
     single = small.run(job(tmp_path / "one", cluster={"method": "crest", "block_rows": 300}))
     assert "lower bound of any grouping with this k" in single.verdict.notes[0]

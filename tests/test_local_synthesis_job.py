@@ -100,13 +100,13 @@ def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_pa
     assert any(f"formed {groups} groups across partitions" in note for note in outcome.verdict.notes)
     for name in (
         "smallest group",
-        "mean in each group: agrees with its expectation",
-        "covariance in each group: agrees with its expectation",
+        "mean in each group, deviation from its expected value",
+        "covariance in each group, deviation from its expected value",
     ):
         assert checks(outcome)[name].outcome == "passed" and checks(outcome)[name].mandatory
     assert {
-        "mean in each stratum: agrees with its expectation",
-        "covariance in each stratum: agrees with its expectation",
+        "mean in each stratum, deviation from its expected value",
+        "covariance in each stratum, deviation from its expected value",
     } <= set(checks(outcome))
 
 
@@ -149,8 +149,8 @@ def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monke
     outcome = small.run(job_of(tmp_path, table))
     assert outcome.version is None
     assert failed(outcome) == {
-        "mean in each group: agrees with its expectation",
-        "covariance in each group: agrees with its expectation",
+        "mean in each group, deviation from its expected value",
+        "covariance in each group, deviation from its expected value",
     }
 
 

@@ -151,7 +151,7 @@ def test_generalized_rows_are_alike_k_by_k(tmp_path, registry):
     given = registry_job(tmp_path, registry, mask, k=7, gates={**GATES, "mean": 5, "covariance": 5})
     outcome = small.run(given)
     assert outcome.version
-    assert next(c for c in outcome.verdict.lines if "alike" in c.name).limit == "at least 7 rows"
+    assert next(c for c in outcome.verdict.lines if "rows equal" in c.name).limit == "at least 7 rows"
     made = small.released(given).to_pandas().astype(object)
     masked = [name for name, column in given.released.items() if column.role.synthesized]
     assert made.groupby(masked, dropna=False).size().min() >= 7
@@ -302,7 +302,7 @@ def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, mo
     monkeypatch.setattr(_noise, "add", lambda part, *, params, rng: part * 1.5)
     outcome = small.run(registry_job(tmp_path, registry, {"method": "noise"}))
     failed = [check.name for check in outcome.verdict.lines if check.outcome == "failed"]
-    assert outcome.version is None and "covariance: agrees with its expectation" in failed
+    assert outcome.version is None and "covariance, deviation from its expected value" in failed
 
 
 def test_a_column_step_that_loses_a_value_publishes_nothing(tmp_path, registry, monkeypatch):

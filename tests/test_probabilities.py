@@ -78,7 +78,7 @@ def test_methods_release_probabilities(method):
     table, verdict, _ = anonymize(original, job(**method, gates=GATES))
     assert verdict.passed
     check_release(table, original)
-    assert float(line(verdict, "share of a category").measured) < 0.001
+    assert float(line(verdict, "category shares").measured) < 0.001
     told = line(verdict, "covariance of category probabilities with other columns")
     assert told.outcome.value == "no limit set" and float(told.measured.split()[0]) > 0.02
     assert line(verdict, "covariance (all but category probabilities)").mandatory
@@ -124,7 +124,7 @@ def test_a_wrong_share_fails(monkeypatch):
     )
     assert table is None
     failed = {check.name for check in verdict.lines if check.outcome.value == "failed"}
-    assert {"mean", "share of a category"} <= failed
+    assert {"mean", "category shares"} <= failed
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_no_old_word_in_what_a_run_says(call, job_file, tmp_path):
     assert {"_manifest.json", "_report.json", "_report.html"} <= {Path(name).name for name in said}
     assert any("steward" in name and name.startswith("failed: ") for name in said)
     assert {name: found for name, text in said.items() if (found := old_words(text))} == {}
-    for word in ("agrees with its expectation", "key variables", "internal report", "reidentification_rate"):
+    for word in ("deviation from its expected value", "key variables", "internal report", "reidentification_rate"):
         assert any(word in " ".join(text.split()) for text in said.values()), word
     pages = [text for name, text in said.items() if name.endswith(".html")]
     assert any("Internal report" in page for page in pages) and any("External report" in page for page in pages)

@@ -100,7 +100,7 @@ class Picture(Part):
     # `of_all_rows`
     original: tuple[float, ...]
     released: tuple[float, ...]
-    # nulls_original, nulls_released: share of nulls; None where it is not told
+    # nulls_original, nulls_released: null shares; None where it is not told
     nulls_original: float | None = None
     nulls_released: float | None = None
     note: str = ""  # What is not drawn

@@ -140,6 +140,13 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
     return advice
 
 
+def _or_mask(on: Collection[str], advice: str) -> str:
+    """Advice for a disclosure risk: the default mask first, unless the job has it."""
+    if "local_synthesis" in on:
+        return "fewer columns, joined categories, or fewer and larger strata"
+    return f"mask: {{method: local_synthesis}}; otherwise {advice}, or more noise"
+
+
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
 
 
@@ -149,7 +156,7 @@ def _whom(about: About) -> str:
 
 
 def _rows_lost(about: About) -> str:
-    return f"rows lost or added (beyond declared {'drops and the hold-out' if about.get('held_out') else 'drops'})"
+    return f"rows lost or added (after {'drops and hold-out' if about.get('held_out') else 'drops'})"
 
 
 def _covariance(about: About) -> str:
@@ -169,7 +176,7 @@ def _of_measure(
     """A gate on a measure of `risk` or `utility`, whose audience and unit it has; without unit a share of records."""
     return Kind(
         f"{part}.{gate.name}",
-        f"{part}, {gate.name}: {title}",
+        title,
         lambda about: (
             "{records:,} of {of:,} records" + (", upper end of the 95 % interval" if about.get("end") else "")
         ),
@@ -183,7 +190,7 @@ def _of_measure(
     )
 
 
-_CHANCE = "x chance"
+_CHANCE = "× split-half"
 
 _BESIDE_CHANCE = (
     "how much further {} may be from the original than that of another sample of the population: 1 is what two random "
@@ -225,7 +232,7 @@ _COVARIANCE = Kind(
 )
 _EXPECTED_MEAN = Kind(
     "expectation.mean",
-    "mean{where}: agrees with its expectation",
+    "mean{where}, deviation from its expected value",
     _BEFORE_DECODING,
     Audience.SEVERAL,
     unit="sd",
@@ -233,7 +240,7 @@ _EXPECTED_MEAN = Kind(
 )
 _EXPECTED_COVARIANCE = Kind(
     "expectation.covariance",
-    "covariance{where}: agrees with its expectation",
+    "covariance{where}, deviation from its expected value",
     _BEFORE_DECODING,
     Audience.SEVERAL,
     unit="sd",
@@ -264,7 +271,7 @@ _GATED = (
     ),
     Kind(
         "category_share",
-        "share of a category",
+        "category shares",
         _FILES,
         Audience.SEVERAL,
         gate=Gate(
@@ -278,7 +285,7 @@ _GATED = (
     ),
     Kind(
         "null_share",
-        "share of nulls",
+        "null shares",
         _FILES,
         Audience.SEVERAL,
         gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0),
@@ -286,12 +293,8 @@ _GATED = (
     Kind(
         "keys.rare",
         lambda about: (
-            "records whose key variables ({names}) "
-            + (
-                "are of fewer than {k} units together"
-                if _whom(about) == "units"
-                else "occur fewer than {k} times together"
-            )
+            "records below k = {k} on key variables ({names})"
+            + (", counted by units" if _whom(about) == "units" else "")
         ),
         _FILES,
         Audience.OPEN,
@@ -310,8 +313,8 @@ _GATED = (
     Kind(
         "records.unchanged",
         lambda about: (
-            "unchanged-record rate: records that equal an original one of their {inside}, "
-            + ("which may be of fewer than {k} units" if _whom(about) == "units" else "shared by fewer than {k}")
+            "replicated records (of the same {inside}, "
+            + ("of fewer than {k} units)" if _whom(about) == "units" else "shared by fewer than {k})")
         ),
         "all {inside}s, after decoding",
         Audience.OPEN,
@@ -332,7 +335,7 @@ _GATED = (
     ),
     Kind(
         "local_suppression",
-        "local-suppression rate: records changed because their category is rare, in the column with most",
+        "local-suppression rate, worst column",
         "the input",
         Audience.OPEN,
         scope=Scope.COLUMN,
@@ -350,9 +353,8 @@ _GATED = (
     Kind(
         "mean.own_unit",
         lambda about: (
-            "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand"
-            + (f", which of {about['lost']} is not the original's" if about.get("lost") else "")
-            + ")"
+            "mean in original units (transformed columns)"
+            + (f"; {about['lost']}: mean not preserved" if about.get("lost") else "")
         ),
         _FILES,
         Audience.SEVERAL,
@@ -370,7 +372,7 @@ _GATED = (
     ),
     Kind(
         "variance.own_unit",
-        "variance, in its own unit, of a column masked by normal scores: as known beforehand, not the original's",
+        "variance in original units (columns by normal scores)",
         _FILES,
         Audience.SEVERAL,
         unit="sd x sd",
@@ -400,8 +402,8 @@ _GATED = (
             beside=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
             unmeasured="unmeasured.linkage",
         ),
-        "records linked correctly",
-        "a larger k, or for a mask more change, links fewer records",
+        "re-identification rate",
+        lambda on: _or_mask(on, "a larger k"),
     ),
     _of_measure(
         "risk",
@@ -420,7 +422,7 @@ _GATED = (
             example=0.5,
             told=False,
         ),
-        "records led to their own group",
+        "group linkage rate",
         "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca",
     ),
     _of_measure(
@@ -438,7 +440,7 @@ _GATED = (
             unmeasured="unmeasured.tails",
             example=0.2,
         ),
-        "most extreme records linked correctly",
+        "re-identification rate of extreme records",
         lambda on: (
             "a larger k hides extremes among more records"
             + "; mask.method local_synthesis links hardly any" * ("local_synthesis" not in on)
@@ -460,7 +462,7 @@ _GATED = (
             needs=("scenarios",),
             example=0.09,
         ),
-        "persons linked by what a scenario knows",
+        "re-identification rate, worst scenario",
         "coarsen or mask a column that the scenario knows and that is released unchanged, or take a larger k",
     ),
     _of_measure(
@@ -479,7 +481,7 @@ _GATED = (
             unmeasured="unmeasured.lasko",
             told=False,
         ),
-        "records predicted better than by others",
+        "prediction excess (Lasko & Vinterbo)",
         "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never meet "
         "a limit below 1",
     ),
@@ -500,7 +502,7 @@ _GATED = (
             example=0.3,
             told=False,
         ),
-        "values recovered by who knows the group and one attribute",
+        "values recovered from group and one attribute",
         "a larger k gives away fewer",
     ),
     _of_measure(
@@ -519,7 +521,7 @@ _GATED = (
             example=0.3,
             told=False,
         ),
-        "values recovered by all other members of the group",
+        "values recovered by colluding group members",
         "sums that are kept exactly give the last member away, whatever k is: synthesize.form independent, or moments: "
         "expected, give away fewer",
     ),
@@ -536,7 +538,7 @@ _GATED = (
             unmeasured="unmeasured.sensitive",
             needs=("sensitive",),
         ),
-        "records in groups with one sensitive value",
+        "homogeneity rate, worst sensitive variable",
         "a larger k, or sensitive.l_diversity with a method that heeds it, mixes sensitive values",
     ),
     _of_measure(
@@ -555,8 +557,8 @@ _GATED = (
             needs=("hold_out",),
             example=0.6,
         ),
-        "members told from others (AUC)",
-        "a larger k, or for a mask more change, tells members less from others",
+        "membership inference (AUC)",
+        lambda on: _or_mask(on, "a larger k"),
     ),
     _of_measure(
         "risk",
@@ -572,8 +574,8 @@ _GATED = (
             unmeasured="unmeasured.attribute_inference",
             needs=("hold_out",),
         ),
-        "given away of the worst column",
-        "a larger k, or for a mask more change, gives away less",
+        "attribute inference, worst variable",
+        lambda on: _or_mask(on, "a larger k"),
     ),
     _of_measure(
         "risk",
@@ -591,8 +593,8 @@ _GATED = (
             needs=("hold_out",),
             example=0.1,
         ),
-        "singled out beyond the hold-out",
-        "a larger k, or for a mask more change, singles out fewer; coarser steps leave fewer rare values",
+        "singling out, excess over hold-out",
+        lambda on: _or_mask(on, "a larger k, or coarser steps (fewer rare values)"),
         audience=Audience.STEWARD,
         unit="of attacks",
     ),
@@ -611,8 +613,8 @@ _GATED = (
             needs=("hold_out",),
             example=0.1,
         ),
-        "joined by way of the release, beyond the hold-out",
-        "a larger k, or for a mask more change, joins fewer",
+        "linkability, excess over hold-out",
+        lambda on: _or_mask(on, "a larger k"),
     ),
     _of_measure(
         "risk",
@@ -629,7 +631,7 @@ _GATED = (
             needs=("strata",),
             example=0.3,
         ),
-        "given away of a person's stratum to who finds the person",
+        "stratum inference, worst variable",
         lambda on: (
             "groups lie inside strata, so that who is found is known to be of one stratum: "
             + (
@@ -653,7 +655,7 @@ _GATED = (
             unmeasured="unmeasured.utility",
             example=1,
         ),
-        "distribution of a column, as a multiple of what chance allows",
+        "column distributions, worst column",
         lambda on: (
             "transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores" not in on)
             + "a smaller k keeps more of all"
@@ -673,7 +675,7 @@ _GATED = (
             unmeasured="unmeasured.utility",
             example=1,
         ),
-        "how a pair of columns goes together, as a multiple of what chance allows",
+        "pairwise associations, worst pair",
         lambda on: (
             "mask.method local_synthesis, " * ("local_synthesis" not in on)
             + "a smaller k, or strata by the categories that matter keep more of how columns go together"
@@ -694,7 +696,7 @@ _GATED = (
             needs=("survival",),
             example=1,
         ),
-        "survival curve, as a multiple of what chance allows",
+        "survival curves, worst curve",
         lambda on: (
             "transform: normal_scores on the survival time, " * ("normal_scores" not in on)
             + "strata.by with the status, "
@@ -707,7 +709,7 @@ _GATED = (
     _of_measure(
         "utility",
         Gate(
-            "told_apart",
+            "distinguishability",
             None,
             "records told from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
@@ -717,7 +719,7 @@ _GATED = (
             unmeasured="unmeasured.utility",
             example=0.6,
         ),
-        "released records told from original ones (AUC)",
+        "distinguishability (AUC)",
         lambda on: (
             "transform: normal_scores, " * ("normal_scores" not in on)
             + "mask.method local_synthesis, " * ("local_synthesis" not in on)
@@ -753,7 +755,7 @@ _FIXED = (
     ),
     Kind(
         "alike.fewest",
-        "fewest rows that are alike in all synthetic columns",
+        "smallest set of rows equal in all synthetic columns",
         "all rows, after decoding",
         Audience.OPEN,
         unit="rows",
@@ -763,15 +765,15 @@ _FIXED = (
     ),
     Kind(
         "columns.forbidden",
-        "identifier or dropped columns released",
+        "identifiers or dropped columns in the release",
         _FILES,
         Audience.OPEN,
         mandatory=True,
     ),
-    Kind("values.beyond", "values beyond declared bounds or steps", _FILES, Audience.OPEN, counts=Counts.ROWS),
+    Kind("values.beyond", "values outside declared bounds or steps", _FILES, Audience.OPEN, counts=Counts.ROWS),
     Kind(
         "staging.counts",
-        "rows, nulls or categories in the staging that the scan did not count",
+        "staged data differ from the input: rows, nulls, categories",
         _STAGING,
         Audience.OPEN,
         counts=Counts.ROWS,
@@ -780,7 +782,7 @@ _FIXED = (
     ),
     Kind(
         "staging.moments",
-        "means and variances of the rows in the staging: as in the input",
+        "staged data differ from the input: means and variances",
         _STAGING,
         Audience.SEVERAL,
         unit="sd",
@@ -808,9 +810,8 @@ _FIXED = (
     Kind(
         "values.handed_on",
         lambda about: (
-            "values of masked numbers and dates that "
-            + ("may be of fewer than {k} units" if _whom(about) == "units" else "fewer than {k} records hold")
-            + ", released beyond chance"
+            "rare original values reproduced above chance ("
+            + ("of fewer than {k} units)" if _whom(about) == "units" else "in fewer than {k} records)")
         ),
         _FILES,
         Audience.OPEN,

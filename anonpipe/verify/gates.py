@@ -135,7 +135,7 @@ class Rounded:
     parts: int  # Of the stratum with most
 
     def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
-        """How far rounding leads the share of a category of columns with so many: five standard deviations.
+        """How far rounding leads the category shares of columns with so many: five standard deviations.
 
         The commonest takes what the others' roundings leave, each of the variance base^2 / 6.
         """

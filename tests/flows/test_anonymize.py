@@ -95,12 +95,12 @@ def test_no_message_names_an_option_of_the_command_line():
 def _check_runs(folder, server):
     gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
     assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
-    assert "share of a category" in gated["state"]["message"]
+    assert "category shares" in gated["state"]["message"]
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [gated["id"]]}})
     assert [task["name"].rsplit("-", 1)[0] for task in tasks if task["state_name"] == "Failed"] == ["publish"]
     (text,) = server.artifacts(gated["id"], "anonpipe-release")
     assert "Nothing was released" in text["data"] and "What helps:" in text["data"]
-    assert "share of a category, most in column 'region' (failed" in text["data"]
+    assert "category shares, most in column 'region' (failed" in text["data"]
     assert not (folder / "gated" / "release").exists()
     (table,) = server.artifacts(gated["id"], "anonpipe-verdict")
     rows = json.loads(table["data"])
@@ -109,7 +109,7 @@ def _check_runs(folder, server):
     assert all(len(row["check"]) <= 50 and len(row["limit"]) <= 20 for row in rows)
     outcomes = {row["check"]: row["outcome"] for row in rows}
     assert len(outcomes) == len(rows)
-    assert outcomes["share of a category"] == "failed" and outcomes["smallest group"] == "passed"
+    assert outcomes["category shares"] == "failed" and outcomes["smallest group"] == "passed"
     (text,) = server.artifacts(released["id"], "anonpipe-release")
     assert "3,000 rows" in text["data"] and str(folder / "out" / "versions") in text["data"]
     assert "## Warnings" in text["data"]  # the rare category was suppressed
@@ -163,10 +163,11 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
 from types import SimpleNamespace
 from flows import anonymize
 from anonpipe.pipeline.run import RunOutcome
+from anonpipe.verify.summary import RunFacts
 from anonpipe.verify.verdict import Verdict
 def gone(*_, **__):
     raise ConnectionError
-anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, ())
+anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, RunFacts("mdav"), ())
 anonymize.create_markdown_artifact = gone
 anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0)
 print("released")

@@ -136,7 +136,7 @@ def test_no_significant_coefficient_cannot_change_direction():
         ("column_shapes", "shapes.beyond_chance", 1),
         ("pair_shapes", "pairs.beyond_chance", 1),
         ("survival_curves", "survival.beyond_chance", 1),
-        ("told_apart", "discriminator.auc", 0.6),
+        ("distinguishability", "discriminator.auc", 0.6),
         ("stratum_inference", "strata.inference", 0.5),
     ],
 )

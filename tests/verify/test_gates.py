@@ -157,12 +157,12 @@ def test_honest_runs_pass(expectation):
         ({"rows_out": 3999}, "rows lost"),
         ({"rows_out": 4001}, "rows lost"),
         ({"smallest_group": 4}, "smallest group"),
-        ({"forbidden_names": ("y",)}, "identifier or dropped"),
-        ({"beyond_limits": 1}, "beyond declared"),
-        ({"rows_under_k": 1}, "occur fewer than 5"),
-        ({"unchanged_records": 41}, "equal an original one"),
-        ({"unchanged_records": 81, "equal_by_chance": 40}, "equal an original one"),
-        ({"suppressed": (0.051, "c")}, "because their category is rare"),
+        ({"forbidden_names": ("y",)}, "identifiers or dropped"),
+        ({"beyond_limits": 1}, "outside declared"),
+        ({"rows_under_k": 1}, "records below k = 5"),
+        ({"unchanged_records": 41}, "replicated records"),
+        ({"unchanged_records": 81, "equal_by_chance": 40}, "replicated records"),
+        ({"suppressed": (0.051, "c")}, "local-suppression rate"),
     ],
 )
 def test_one_wrong_count_fails_its_gate_alone(change, failing):
@@ -177,14 +177,19 @@ def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding
     shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
     verdict = judge(replace(honest, synthesized=shifted), expectation, 5, LIMITS, NOTHING)
     failed = {check.name for check in verdict.lines if check.outcome is Outcome.FAILED}
-    assert failed == {"mean: agrees with its expectation", "mean in each stratum: agrees with its expectation"}
+    assert failed == {
+        "mean, deviation from its expected value",
+        "mean in each stratum, deviation from its expected value",
+    }
 
 
 def test_the_published_form_passed_off_as_unbiased_is_caught():
     independent = Expectation("micro_perturbation", "independent", False)
     biased = evidence(Expectation("micro_perturbation", "published", False), n=40_000)
     verdict = judge(biased, independent, 5, LIMITS, NOTHING)
-    assert "covariance: agrees with its expectation" in {c.name for c in verdict.lines if c.outcome is Outcome.FAILED}
+    assert "covariance, deviation from its expected value" in {
+        c.name for c in verdict.lines if c.outcome is Outcome.FAILED
+    }
 
 
 def test_a_swapped_written_column_fails_the_covariance():
@@ -251,7 +256,7 @@ def test_honest_maskers_pass_without_a_word_of_groups(method, options):
     names = [check.name for check in verdict.lines]
     assert not any("group" in name or "stratum" in name for name in names)
     assert any("forms no groups" in note for note in verdict.notes)
-    assert ("covariance: agrees with its expectation" in names) == (method != "data_shuffle")
+    assert ("covariance, deviation from its expected value" in names) == (method != "data_shuffle")
     assert ("columns that hold other values than guaranteed" in names) == (method == "data_shuffle")
 
 
@@ -263,15 +268,15 @@ def test_what_a_masker_promises_exactly_is_held_exactly():
     honest = masked("noise", form="exact")
     assert honest.by.whole.expected.covariance_error.max() == 0
     shifted = replace(honest, synthesized=[replace(p, mean=p.mean + 1e-7) for p in honest.synthesized])
-    assert failures(shifted) == ["mean: agrees with its expectation"]
+    assert failures(shifted) == ["mean, deviation from its expected value"]
     wider = replace(honest, synthesized=[replace(p, scatter=p.scatter * (1 + 1e-7)) for p in honest.synthesized])
-    assert failures(wider) == ["covariance: agrees with its expectation"]
+    assert failures(wider) == ["covariance, deviation from its expected value"]
 
 
 def test_plain_noise_passed_off_as_corrected_is_caught():
     honest = masked("noise")
     plain = replace(honest, synthesized=[replace(p, scatter=p.scatter * 1.15) for p in honest.synthesized])
-    assert "covariance: agrees with its expectation" in failures(plain)
+    assert "covariance, deviation from its expected value" in failures(plain)
 
 
 def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
@@ -280,7 +285,7 @@ def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
         "columns that hold other values than guaranteed"
     ]
     alike = replace(honest, by=replace(honest.by, columns_changed=None, fewest_alike=4))
-    assert failures(alike) == ["fewest rows that are alike in all synthetic columns"]
+    assert failures(alike) == ["smallest set of rows equal in all synthetic columns"]
     assert failures(replace(alike, by=replace(alike.by, fewest_alike=5))) == []
 
 
@@ -334,8 +339,8 @@ def test_strata_that_share_a_scope_are_held_together():
     assert honest.by.strata == [] and len(evidence(expectation).by.strata) == 2
 
 
-LOST = "rows, nulls or categories in the staging that the scan did not count"
-MOVED = "means and variances of the rows in the staging: as in the input"
+LOST = "staged data differ from the input: rows, nulls, categories"
+MOVED = "staged data differ from the input: means and variances"
 
 
 def found(honest, stage, **changes):
@@ -381,7 +386,7 @@ def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
         damaged.append(replace(part, n=n, sums=part.sums * 0.8, cross=part.cross * 0.8))
     assert np.isclose(whole.null_share[0], 0.0)
     shared = replace(honest, original=damaged[:2], released=damaged[2:])
-    assert "share of nulls" in failures(shared) and "covariance" in failures(shared)
+    assert "null shares" in failures(shared) and "covariance" in failures(shared)
 
 
 def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_category_more():
@@ -402,7 +407,7 @@ def test_a_value_of_a_person_that_is_handed_on_fails_and_names_its_column():
     honest = masked("data_shuffle")
     verdict = judge_evidence(replace(honest, handed_on=(1, "x")), 5, LIMITS)
     [failed] = [check for check in verdict.lines if check.outcome is Outcome.FAILED]
-    assert failed.mandatory and "released beyond chance" in failed.name and "column 'x'" in failed.on
+    assert failed.mandatory and "reproduced above chance" in failed.name and "column 'x'" in failed.on
 
 
 def test_what_the_scan_knows_is_what_is_measured_of_the_same_cells():

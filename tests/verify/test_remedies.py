@@ -31,16 +31,16 @@ def told(*keys: str, measured: float = 1.0, **about: bool) -> tuple[str, ...]:
         ("mean", "mean", "gates.mean"),
         (
             "mean.own_unit",
-            "mean, in its own unit, of a column masked on another scale (by normal scores: as known beforehand)",
+            "mean in original units (transformed columns)",
             "gates.mean_in_unit",
         ),
         (
             "variance.own_unit",
-            "variance, in its own unit, of a column masked by normal scores: as known beforehand, not the original's",
+            "variance in original units (columns by normal scores)",
             "finer step",
         ),
-        ("risk.reidentification_rate", "risk, reidentification_rate: records linked correctly", "larger k"),
-        ("risk.homogeneity", "risk, homogeneity: records in groups with one sensitive value", "l_diversity"),
+        ("risk.reidentification_rate", "re-identification rate", "larger k"),
+        ("risk.homogeneity", "homogeneity rate, worst sensitive variable", "l_diversity"),
     ],
 )
 def test_failed_gates_have_a_remedy(key, name, words):
@@ -145,4 +145,4 @@ def test_a_failed_run_prints_remedies(tmp_path, capsys, monkeypatch):
     with pytest.raises(GateError):
         cli._finish(job, outcome, None)
     shown = capsys.readouterr().out
-    assert "remedy: local-suppression rate" in shown and "join rare categories in the input" in shown
+    assert "remedy: join rare categories in the input" in shown

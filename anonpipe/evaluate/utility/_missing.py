@@ -15,7 +15,7 @@ from anonpipe.evaluate.utility._typed import BothColumns, Tables
 
 
 def missingness(tables: Tables) -> list[Measurement]:
-    """Changes of the share of nulls by column, and of the patterns of nulls by pair of columns."""
+    """Changes of the null shares by column, and of the patterns of nulls by pair of columns."""
     shares = [
         (column.name, float(abs(np.isnan(column.new).mean() - np.isnan(column.old).mean())))
         for column in tables.columns
@@ -26,7 +26,7 @@ def missingness(tables: Tables) -> list[Measurement]:
     ]
     one = mean_of_terms(
         "missing.shares",
-        "Change of the share of nulls",
+        "Change of the null shares",
         shares,
         unit="share",
         source="difference of the shares, by column",

@@ -24,6 +24,7 @@ from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
+from anonpipe.verify.summary import RunFacts, summary_lines
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import remedies
 
@@ -34,10 +35,16 @@ class RunOutcome:
 
     verdict: Verdict  # All checks
     version: str | None  # Path of the published version, or None where a gate failed
-    rows: int  # Released rows
-    warnings: tuple[str, ...]  # For the steward
+    rows: int  # released
+    facts: RunFacts  # methods, strata and hold-out, for the summary
+    warnings: tuple[str, ...]  # for the steward
     report: str | None = None  # Path of the steward's report; None where it could not be written
     remedies: tuple[str, ...] = ()  # Where a gate failed
+
+    @property
+    def summary(self) -> list[str]:
+        """The verdict on one screen."""
+        return summary_lines(self.verdict, self.rows, self.facts, self.remedies)
 
 
 def finish(run: Run, verdict: Verdict) -> RunOutcome:
@@ -49,7 +56,7 @@ def finish(run: Run, verdict: Verdict) -> RunOutcome:
 
 
 def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: contextlib.ExitStack) -> RunOutcome:
-    rows, warnings = run.context.cut.released, warnings_of(run)
+    rows, warnings, done = run.context.cut.released, warnings_of(run), _facts(run)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = run.context.call(manifest, verdict)
@@ -60,7 +67,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
         report = _keep_report(where, name, inside)
         remove(run.staging)
         helps = remedies(verdict.checks, run.job.in_force)
-        return RunOutcome(verdict, None, rows, (*warnings, *_missing(report)), report, helps)
+        return RunOutcome(verdict, None, rows, done, (*warnings, *_missing(report)), report, helps)
 
     reports: list[str | None] = []
     unlogged: list[str] = []
@@ -88,7 +95,19 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
         *_tidied_up(run, rows),
         *release.late_interrupt_warning(),
     ]
-    return RunOutcome(verdict, published.path, rows, tuple(dict.fromkeys(warnings)), reports[0] if reports else None)
+    told = tuple(dict.fromkeys(warnings))
+    report = reports[0] if reports else None
+    return RunOutcome(verdict, published.path, rows, done, told, report)
+
+
+def _facts(run: Run) -> RunFacts:
+    """Methods, strata and share held out, for the summary."""
+    job = run.context.work.job
+    if job.mask is not None:
+        methods = job.mask.method
+    else:
+        methods = f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
+    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out)
 
 
 def warnings_of(run: Run) -> list[str]:

@@ -99,7 +99,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
     assert found.measurement("sensitive.illness.homogeneity").value == 1.0
     assert found.measurement("linkage.group").of == 600 and found.measurement("linkage.group").records == 200
     told = {check.name: check for check in verdict.lines}
-    assert told["risk, homogeneity: records in groups with one sensitive value"].outcome == "no limit set"
+    assert told["homogeneity rate, worst sensitive variable"].outcome == "no limit set"
     assert {words.name(each.check) for each in found.not_checked} >= {
         "membership inference",
         "attribute inference",
@@ -117,7 +117,7 @@ def test_a_mask_with_hardly_any_noise_gives_every_record_away(tmp_path):
     outcome = small.run(given)
     assert outcome.version is None
     (line,) = [check for check in outcome.verdict.lines if check.outcome == "failed"]
-    assert line.name.startswith("risk, reidentification_rate")
+    assert line.name == "re-identification rate"
     assert " of 600 records" in line.on  # those asked, or all, who are assigned at once
     assert not list((tmp_path / "out").rglob("*.parquet")) and small.stagings() == []
 
