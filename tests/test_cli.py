@@ -152,7 +152,7 @@ def test_from_init_to_verify(call, tmp_path):
     answer = call("run", job, *changed)
     assert answer.code == 2 and "under another job" in answer.err and "repeat: {allow:" in answer.err
     assert os.readlink(tmp_path / "out" / "release") == first and small.stagings() == []
-    answer = call("run", job, *changed, "--set", "repeat.allow=the first was given to nobody")
+    answer = call("run", job, *changed, "--details", "--set", "repeat.allow=the first was given to nobody")
     assert answer.code == 0 and "under another job" in answer.err
     assert "were allowed by the job: the first was" in " ".join(answer.out.split())
     assert os.readlink(tmp_path / "out" / "release") != first
