@@ -48,18 +48,18 @@ from anonpipe.types import FloatArray, IntArray
 class Layout:
     """The meaning of each channel of a table masked in groups."""
 
-    k: int  # Records of a group at least
-    # width, conditioning: columns of features, and of what these are drawn given
+    k: int  # Minimum records of a group
+    # width, conditioning: columns of features, and columns that condition them
     width: int
     conditioning: int
-    shares: tuple[FloatArray, ...] = ()  # Of each channel of classes the share of each class in the table
-    # How many of these are class columns: groups must meet conditions in them, and what groups tell of them is counted
+    shares: tuple[FloatArray, ...] = ()  # Shares of classes in the table, by channel of classes
+    # Sensitive columns among these: groups must meet conditions in them, and their disclosure is counted
     n_sensitive: int = 0
-    # Of each grouping the classes that it looks at; one grouping that looks at none where it is empty
+    # Channel of classes of each grouping; one grouping without classes where it is empty
     grouped_by: tuple[int, ...] = ()
-    # Features that are numbers, and of each the one that is above 0 where it is missing; None where it never is
+    # Numeric features, each with the feature that marks its missing values; None where none is missing
     numbers: tuple[tuple[int, int | None], ...] = ()
-    # Records that are of k units, whichever they are; None where each is one, and k records are
+    # Records that belong to k units, whichever they are; None where each record is a unit
     min_rows: int | None = None
     whole: bool = False  # Whether all records of a unit stay in one group
 
@@ -114,8 +114,8 @@ class GroupingChoice:
     # method, options: of `anonpipe.methods.grouping.cluster`
     method: str
     options: Mapping[str, Any]
-    effort: Any  # Of the local search that follows; None for none
-    conditions: Mapping[str, Any]  # What groups must meet; empty for nothing
+    effort: Any  # Of the local search; None for none
+    conditions: Mapping[str, Any]  # On the classes of groups; empty for none
 
 
 def group_steps(layout: Layout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
@@ -257,10 +257,10 @@ class GroupedPart:
 class Synthesis:
     """The synthesizer with its arguments."""
 
-    record: Synthesizer  # Of the synthesizer
-    chosen: Any  # What the job tells it
-    arguments: Mapping[str, Any]  # What it is given beyond groups, noise and kept columns
-    guarantee: Guarantee  # What it guarantees
+    record: Synthesizer
+    chosen: Any  # Its section of the job
+    arguments: Mapping[str, Any]  # Besides groups, noise and kept columns
+    guarantee: Guarantee
     rows: int  # Records of the table
 
     @property
