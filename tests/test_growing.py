@@ -263,7 +263,7 @@ def test_runs_of_a_growing_register(tmp_path):
     many = people(60, 5)
     first = small.run(small.job(tmp_path, table, DECLARED, **loose))
     assert first.version is not None and first.rows < 400 and first.rows % 5 == 0
-    withheld = f"{400 - first.rows} of 400 made rows are withheld"
+    withheld = f"{400 - first.rows} of 400 synthetic rows are withheld"
     assert any(withheld in line for line in first.warnings)
     outside = [Path(first.version, name).read_text() for name in ("_manifest.json", "_report.json", "_report.html")]
     assert not any("withheld" in text.replace("figures withheld", "") for text in outside)

@@ -271,9 +271,8 @@ def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
         shown = least_shown(other, members, controls)
         if shown > limit:
             warnings.append(
-                f"{refused} is {limit:g}, and so few records have another value of {name!r} than most, {other:.2g} of "
-                f"all, that of {members:,} who are looked for the interval's upper end is about {shown:.2g} even where "
-                f"nothing is given away: {_FEW_OTHERS}"
+                f"{refused} is {limit:g}. Only {other:.2g} of the records have another value of {name!r} than most, so "
+                f"the upper limit of {members:,} attacks is about {shown:.2g} even without disclosure: {_FEW_OTHERS}"
             )
     return warnings
 

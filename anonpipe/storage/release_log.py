@@ -269,8 +269,8 @@ ALLOWED = "earlier releases that overlap with this one were allowed by the job: 
 
 
 _UNCOUNTED = (
-    "repeat.growing counts units, but {count} of the earlier releases that this input overlaps with did not count "
-    "them, or counted by another unit or in other columns: {names}"
+    "repeat.growing counts units, but {count} of the earlier releases that overlap with this input did not: they "
+    "counted none, or by another unit or in other columns: {names}"
 )
 _TOO_MANY = (
     "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: holders of all can average "

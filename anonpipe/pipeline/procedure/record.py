@@ -159,8 +159,8 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
             f"original ones; raise k, or take {instead}"
         )
     return [
-        f"a group may be as small as k={k}. In groups of up to {width + 1} records, the feature columns plus one, "
-        "exact moments keep the synthetic records in the span of the originals: part of a record discloses the rest. "
+        f"a group may be as small as k={k}. In groups of up to {width + 1} records (feature columns plus one), exact "
+        "moments keep synthetic records in the span of the originals: part of a record discloses the rest. "
         f"Raise k above {width + 1}, or take {instead}"
     ]
 

@@ -129,7 +129,7 @@ def test_of_a_status_that_nearly_all_have_nothing_can_be_measured_and_the_plan_s
     rare = table().set_column(3, "status", [["dead"] * 6 + ["alive"] * 694])
     asked = {"gates": LOOSE | {"stratum_inference": 0.85}, "measure": RISK | {"queries": 50}}
     (told,) = preview(small.job(tmp_path, rare, COLUMNS, strata={"by": ["status"]}, **asked)).warnings[-1:]
-    assert "will be refused: gates.stratum_inference" in told and "'status'" in told and "role masked" in told
+    assert "will be refused: gates.stratum_inference" in told and "'status'" in told and "role: masked" in told
     enough = preview(job(tmp_path / "b", **asked)).warnings
     assert not [line for line in enough if "stratum_inference" in line]
 
