@@ -54,8 +54,9 @@ def measured() -> dict[str, dict[str, str]]:
             about["source"] = about["source"].split(";")[0]
             about["title"] = re.sub(r"(, | in )?[Ss]cenario 'S'|Sensitive 'stage': ", "", about["title"])
             figures.setdefault(general, about | {"part": part})
-    families = list(dict.fromkeys(name.split(".")[0] for name in figures))
-    return dict(sorted(figures.items(), key=lambda item: (item[1]["part"], families.index(item[0].split(".")[0]))))
+    families = list(dict.fromkeys((about["part"], name.split(".")[0]) for name, about in figures.items()))
+    order = {family: at for at, family in enumerate(families)}
+    return dict(sorted(figures.items(), key=lambda item: order[item[1]["part"], item[0].split(".")[0]]))
 
 
 def rows() -> list[tuple[str, ...]]:
@@ -107,8 +108,11 @@ def as_table(table: list[tuple[str, ...]]) -> str:
 
 
 def _title(kind: Kind) -> str:
+    """The title of a check, with general words in its fields."""
     title = kind.title if isinstance(kind.title, str) else kind.title({"closeness": "equal or ordered"})
-    return re.sub(r" ?\(?\{\w+(![a-z])?(:[^}]*)?\}\)?", lambda field: " k" if "{k}" in field[0] else "", title).strip()
+    words = {"k": "k", "inside": "group", "column": "a column", "diversity": "distinct or entropy"}
+    title = re.sub(r"k = \{k\}", "k", title).replace(" ({names})", "")
+    return re.sub(r"\{(\w+)[^}]*\}", lambda field: words.get(field[1], ""), title).replace(" :", ":").strip()
 
 
 def _number(limit: float | None) -> str:

@@ -65,8 +65,9 @@ def method_line(verdict: Verdict, facts: RunFacts) -> str:
     parts = [facts.methods]
     if smallest is not None and smallest.measured is not None:
         groups = smallest.about.get("groups")
-        number = f"{groups:,} groups, " if isinstance(groups, int) else ""
-        parts.append(f"{number}smallest group {int(smallest.measured):,} {smallest.unit}")
+        size = f"{int(smallest.measured):,}"
+        known = isinstance(groups, int)
+        parts.append(f"{groups:,} groups (smallest {size})" if known else f"smallest group {size} {smallest.unit}")
     if facts.strata:
         parts.append(f"strata: {', '.join(facts.strata)}")
     return "; ".join(parts)
