@@ -139,7 +139,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.out.startswith("RELEASED ") and f"{tmp_path}/out/versions/" in answer.out
     assert "\x1b" not in answer.out + answer.err and "scan" not in answer.err
     assert all(line.startswith("warning: ") for line in answer.err.splitlines())
-    assert "smallest group" in answer.out and "not evaluated" in answer.out
+    assert "groups (smallest " in answer.out and "not evaluated" in answer.out
 
     answer = call("verify", tmp_path / "out")
     assert answer.code == 0 and "1 file, 1,500 rows" in answer.out
