@@ -4,18 +4,19 @@ numba would keep it beside the sources, which leaves files in an installed
 package that no uninstaller knows of, fails where the package belongs to
 another account, and does not notice when a kernel that another one has
 inlined was changed. So each module of kernels has a folder of its own in the
-user's cache, named by what its code was compiled from. numba itself tells
-processors and signatures apart inside it.
+user's cache, named by what its code was compiled from: the module's kernels
+and every definition that these refer to, here or in other modules, and not the
+Python code around them. numba itself keeps processors and signatures apart.
 
 One kernel gives another its constants as `int(1)` or `nb.boolean(False)`:
 for a plain one numba would compile the other once more.
 
-Kernels are the modules of `anonpipe.kernels`, which several methods share,
-and those called `_..._kernel`, which lie beside the one method that they are of.
+A kernel is any function of the package under `@nb.njit`, in whatever module.
 """
 
 from __future__ import annotations
 
+import ast
 import atexit
 import hashlib
 import os
@@ -23,6 +24,7 @@ import re
 import shutil
 import stat
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -32,7 +34,7 @@ from numba.core.caching import CompileResultCacheImpl, _CacheLocator
 from platformdirs import user_cache_path
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_IMPORTED = re.compile(r"anonpipe\.(kernels\.\w+|[\w.]+_kernel)\b")
+_KERNEL = re.compile(r"^@(nb\.|numba\.)?njit\b", re.MULTILINE)
 
 
 @cache
@@ -78,36 +80,86 @@ def private(folder: Path) -> bool:
 
 
 def sources(package: Path = PACKAGE) -> list[Path]:
-    """The files of all kernels."""
-    return sorted(path for path in package.rglob("*.py") if _holds_kernels(path.relative_to(package)))
-
-
-def _holds_kernels(path: Path) -> bool:
-    return path.stem.endswith("_kernel") or (path.parts[0] == "kernels" and not path.stem.startswith("_"))
+    """The modules that hold kernels."""
+    return sorted(path for path in package.rglob("*.py") if _KERNEL.search(path.read_text(encoding="utf-8")))
 
 
 def name_of(path: Path, package: Path = PACKAGE) -> str:
-    """The name of a module of kernels within the package, with dots."""
+    """The name of a module within the package, with dots."""
     return ".".join(path.relative_to(package).with_suffix("").parts)
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """What a name at the top of a module stands for."""
+
+    text: str  # The statement
+    refers_to: frozenset[str]  # Names in it
+    is_kernel: bool
+    imported: tuple[str, str] | None  # Module of the package, with dots, and name there
+
+
+@cache
+def _definitions(module: str, package: Path) -> dict[str, _Definition]:
+    """The definitions of a module by name; none where there is no such module."""
+    path = package.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not path.is_file():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    found = {}
+    for statement in ast.parse(text).body:
+        marks = getattr(statement, "decorator_list", [])
+        start = min([statement.lineno, *(mark.lineno for mark in marks)]) - 1
+        source = "\n".join(lines[start : statement.end_lineno])
+        nodes = list(ast.walk(statement))
+        names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+        is_kernel = any(ast.unparse(mark).partition("(")[0].endswith("njit") for mark in marks)
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            stored = {statement.name}
+        for name in stored:
+            found[name] = _Definition(source, names, is_kernel, None)
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "anonpipe":
+                home = str(node.module).removeprefix("anonpipe").removeprefix(".")
+                for alias in node.names:
+                    found[alias.asname or alias.name] = _Definition("", frozenset(), False, (home, alias.name))
+    return found
+
+
+def compiled_from(module: str, package: Path = PACKAGE) -> dict[tuple[str, str], str]:
+    """Sources of a module's kernels and of all that they refer to, by module and name."""
+    found: dict[tuple[str, str], str] = {}
+    left = [(module, name) for name, definition in _definitions(module, package).items() if definition.is_kernel]
+    while left:
+        home, name = left.pop()
+        definition = _definitions(home, package).get(name)
+        if definition is None or (home, name) in found:
+            continue
+        found[home, name] = definition.text
+        left += [(home, used) for used in definition.refers_to]
+        if definition.imported is not None:
+            origin, original = definition.imported
+            part = f"{origin}.{original}".removeprefix(".")
+            # Either a name of that module, or a module itself, of which anything may be used
+            left += [definition.imported, *((part, used) for used in _definitions(part, package))]
+    return found
 
 
 @cache
 def digest(module: str, package: Path = PACKAGE) -> str:
-    """A digest of a module of kernels and of all modules that it imports kernels from, directly or not.
+    """A digest of all that a module's kernels are compiled from.
 
     Examples
     --------
-    >>> len(digest("methods.grouping._mdav_kernel"))
+    >>> len(digest("kernels.principal"))
     16
     """
-    found, left = {}, [module]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found[name] = package.joinpath(*name.split(".")).with_suffix(".py").read_bytes()
-            left += _IMPORTED.findall(found[name].decode())
-    content = numba.__version__.encode() + b"".join(b"\0" + found[name] for name in sorted(found))
-    return hashlib.sha256(content).hexdigest()[:16]
+    parts = compiled_from(module, package)
+    content = "\0".join([numba.__version__, *(parts[key] for key in sorted(parts))])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def folder(module: str) -> Path:
@@ -126,13 +178,12 @@ class KernelLocator(_CacheLocator):
     def __init__(self, function: FunctionType, path: str) -> None:
         self._py_file = path  # numba's warnings read it
         self._module = name_of(Path(path).resolve())
-        self._line = function.__code__.co_firstlineno
 
     @classmethod
     def from_function(cls, function: FunctionType, path: str) -> KernelLocator | None:
         """The locator of a kernel, None for any other function."""
         source = Path(path).resolve()
-        if not source.is_relative_to(PACKAGE) or not _holds_kernels(source.relative_to(PACKAGE)):
+        if not source.is_relative_to(PACKAGE):
             return None
         folder(name_of(source)).mkdir(mode=0o700, exist_ok=True)
         return cls(function, path)
@@ -146,8 +197,8 @@ class KernelLocator(_CacheLocator):
         return digest(self._module)
 
     def get_disambiguator(self) -> str:
-        """Tells functions of one name apart."""
-        return str(self._line)
+        """Nothing: names are unique in a module, and lines move with the Python code around them."""
+        return ""
 
 
 def keep_privately() -> None:

@@ -5,8 +5,11 @@ import importlib
 import importlib.util
 import stat
 from pathlib import Path
+from types import FunctionType
 
+import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from anonpipe.kernels import compiled
 from anonpipe.kernels.compiled import PACKAGE, any_kept, digest, folder, lasting, name_of, private, root, sources
@@ -47,39 +50,72 @@ def test_functions_of_others_are_kept_where_numba_keeps_them(tmp_path):
     assert root() not in Path(module.twice._cache.cache_path).parents
 
 
-def test_a_changed_kernel_changes_the_folder_of_all_that_import_it_and_of_no_other(tmp_path):
-    files = {
-        "kernels.far": "x = 1\n",
-        "methods._near_kernel": "from anonpipe.kernels.far import x\n",
-        "methods.grouping._user_kernel": "from anonpipe.methods._near_kernel import x\n",
-        "kernels.other": "y = 2\n",
-    }
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "methods" / "grouping").mkdir(parents=True)
-    paths = {name: tmp_path.joinpath(*name.split(".")).with_suffix(".py") for name in files}
+def _write(folder, files):
     for name, text in files.items():
-        paths[name].write_text(text)
-    before = {name: digest.__wrapped__(name, tmp_path) for name in files}
-    paths["kernels.far"].write_text("x = 3\n")
-    after = {name: digest.__wrapped__(name, tmp_path) for name in files}
-    assert {name for name in files if before[name] == after[name]} == {"kernels.other"}
+        path = folder.joinpath(*name.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    digest.cache_clear()
+    compiled._definitions.cache_clear()
+    return {name: digest(name, folder) for name in files}
 
 
-def test_every_import_of_a_kernel_is_seen():
-    for source in sources():
-        text = source.read_text()
-        for node in ast.walk(ast.parse(text)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for name in names:
-                top, _, own = name.partition(".")
-                assert top != "anonpipe" or own in {"types", *compiled._IMPORTED.findall(text)}, source
+KERNEL = "@nb.njit(cache=True)\ndef {}(x):\n    return {}\n"
+MODULES = {
+    "far": "LIMIT, STEP = 1, 2\nUNUSED = 3\n\n" + KERNEL.format("far", "x + LIMIT") + KERNEL.format("alone", "x"),
+    "sub.near": "from anonpipe.far import far\n\n"
+    + KERNEL.format("near", "far(x)")
+    + "\ndef python():\n    return 1\n",
+    "user": "from anonpipe.sub.near import near as close\n\n" + KERNEL.format("user", "close(x)"),
+    "by_module": "from anonpipe.sub import near\n\n" + KERNEL.format("user", "near.near(x)"),
+    "other": "from anonpipe.far import UNUSED, far\n\n" + KERNEL.format("other", "UNUSED * x"),
+}
+
+
+@pytest.mark.parametrize(
+    "module, now, then, changed",
+    [
+        ("far", "LIMIT, STEP = 1", "LIMIT, STEP = 5", {"far", "sub.near", "user", "by_module"}),
+        ("far", "return x + LIMIT", "return x - LIMIT", {"far", "sub.near", "user", "by_module"}),
+        ("far", "UNUSED = 3", "UNUSED = 4", {"other"}),
+        ("far", "return x\n", "return -x\n", {"far"}),
+        ("far", "@nb.njit(cache=True)\ndef far", "@nb.njit(cache=True, fastmath=True)\ndef far",
+         {"far", "sub.near", "user", "by_module"}),
+        ("sub.near", "return 1", "return 2", {"by_module"}),
+        ("user", "@nb", "# A comment, and a line further down\n\n@nb", set()),
+    ],
+)  # fmt: skip
+def test_a_change_reaches_all_that_was_compiled_from_it(tmp_path, module, now, then, changed):
+    before = _write(tmp_path, MODULES)
+    assert now in MODULES[module]
+    after = _write(tmp_path, MODULES | {module: MODULES[module].replace(now, then)})
+    assert {name for name in MODULES if before[name] != after[name]} == changed
+
+
+def test_all_that_a_kernel_refers_to_is_in_its_digest():
+    for name, kernel in _kernels():
+        parts = {part for _, part in compiled.compiled_from(name)}
+        values = kernel.py_func.__globals__
+        for used in kernel.py_func.__code__.co_names:
+            if used in values and isinstance(values[used], int | float | np.ndarray | Dispatcher | FunctionType | type):
+                assert used in parts or getattr(values[used], "__module__", "").split(".")[0] != "anonpipe", (
+                    name,
+                    used,
+                )
 
 
 def test_compiled_loops_are_in_kernels_only():
     """Elsewhere they would be kept in the package."""
-    users = {path for path in PACKAGE.rglob("*.py") if "import numba" in path.read_text()}
-    assert users - {PACKAGE / "engine.py"} <= set(sources())
+    users = {path for path in PACKAGE.rglob("*.py") if "njit" in path.read_text()}
+    assert users - {PACKAGE / "kernels" / "compiled.py"} == set(sources())
+
+
+def test_kernels_have_names_of_their_own_in_a_module():
+    for source in sources():
+        tree = ast.parse(source.read_text())
+        names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.decorator_list]
+        kernels = [name for name in names if (name_of(source), name) in compiled.compiled_from(name_of(source))]
+        assert len(kernels) == len(set(kernels)), source
 
 
 def test_numba_knows_the_place_before_it_sees_a_kernel():
@@ -117,7 +153,7 @@ def test_without_a_cache_of_the_users_the_temporary_files_take_it_and_else_nothi
 def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert root() == tmp_path / "anonpipe" and not any_kept()
-    place = folder("methods.grouping._mdav_kernel")
+    place = folder(name_of(sources()[0]))
     place.mkdir()
     (place / "mdav.mdav-1.py311.nbi").touch()
     assert any_kept()
