@@ -4,7 +4,13 @@
 improves any grouping, `information_loss` says how good one is.
 """
 
-from anonpipe.methods.grouping._bound import information_loss_bound
+from anonpipe.methods.grouping._bound import (
+    CONFIDENCE,
+    LossBound,
+    bound_from_distances,
+    information_loss_bound,
+    smallest_distances,
+)
 from anonpipe.methods.grouping._classes import compound_classes
 from anonpipe.methods.grouping._crest_per_class import crest_per_class
 from anonpipe.methods.grouping._disclosure import ClassDisclosure, class_disclosure
@@ -13,9 +19,7 @@ from anonpipe.methods.grouping._loss import information_loss
 from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._registry import METHODS, cluster
-from anonpipe.methods.grouping._sampled_bound import CONFIDENCE, LossBound, bound_from_distances, smallest_distances
-from anonpipe.methods.grouping._units import hold_units, largest_share, units_in_groups
-from anonpipe.methods.grouping._whole_units import unit_points
+from anonpipe.methods.grouping._units import hold_units, largest_share, unit_points, units_in_groups
 
 __all__ = [
     "CONFIDENCE",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numba as nb
 import numpy as np
 
+from anonpipe.kernels.distance import squared_distances
 from anonpipe.kernels.features import checked_features
-from anonpipe.methods.grouping._bound_kernel import nearest_sums
+from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import FloatArray
 
 
@@ -56,3 +61,114 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound
+
+
+# --- Sums of the smallest squared distances of every record -----------------------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def nearest_sums(features: FloatArray, k: int) -> FloatArray:
+    """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
+
+    A record is at distance zero from itself, so that the k smallest distances
+    with its own have the same sum as the k - 1 smallest to others, whatever
+    duplicates there are.
+    """
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
+    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    sums = np.zeros(n)
+    fan = tree.counts.shape[1]
+    # Leaf by leaf: what one query reads is still at hand for the next.
+    for leaf in range(tree.ids.shape[0]):
+        for place in range(tree.counts[leaf // fan, leaf % fan]):
+            row = tree.ids[leaf, place]
+            nearest_records(tree, features[row], rows, distances)
+            for distance in distances:
+                sums[row] += distance
+    return sums
+
+
+# --- The lower bound of the information loss where the rows lie in parts: a few records against all others ------------
+
+CONFIDENCE = 0.99
+
+
+def smallest_distances(features: FloatArray, queries: FloatArray, count: int) -> FloatArray:
+    """The smallest squared distances of each query to a part of the records, ascending.
+
+    Parts are put together by joining their results and keeping the smallest.
+
+    Shapes: features (n_rows, width); queries (n_queries, width).
+
+    Examples
+    --------
+    >>> smallest_distances(np.array([[0.0], [3.0], [5.0]]), np.array([[3.0], [6.0]]), 2).tolist()
+    [[0.0, 4.0], [1.0, 9.0]]
+    """
+    found = np.full((len(queries), count), np.inf)
+    keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
+    return found
+
+
+@dataclass(frozen=True)
+class LossBound:
+    """What no grouping can lose less than."""
+
+    # The bound: of all records exactly, or the lower end of a one-sided interval of `CONFIDENCE` where a sample was
+    # measured
+    percent: float
+    sampled: int | None  # Records measured against all others; None for all of them
+
+
+def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatter: float) -> LossBound:
+    """The lower bound from the k smallest squared distances of records to all records, themselves included.
+
+    A group of m >= k records has the scatter (1/2m) Σ_ij |x_i - x_j|², and
+    each record at least (m-1)/(k-1) times its k - 1 smallest squared
+    distances in it, hence Σ_i (1/2k) Σ (k - 1 smallest of record i) bounds the
+    scatter within any groups of k or more. The sum over all records is
+    estimated from a random sample of them; missing a rare outlier makes the
+    bound smaller, not wrong.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [1.0], [10.0], [12.0]])
+    >>> bound_from_distances(smallest_distances(features, features, 2), 2, 4, 113.75)
+    LossBound(percent=2.197802197802198, sampled=None)
+    """
+    if total_scatter <= 0.0 or k < 2:
+        return LossBound(0.0, None)
+    own = distances[:, 1:k].sum(axis=1) / (2.0 * k)
+    mean, measured = float(own.mean()), len(own)
+    if measured < n_rows:
+        error = float(own.std(ddof=1)) / measured**0.5 if measured > 1 else mean
+        mean = max(0.0, mean - NormalDist().inv_cdf(CONFIDENCE) * error)
+    return LossBound(100.0 * mean * n_rows / total_scatter, measured if measured < n_rows else None)
+
+
+# --- The smallest distances of some records to many -------------------------------------------------------------------
+
+_TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
+    """Write the smallest squared distances of each query to all points, ascending."""
+    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
+    last = kept.shape[1] - 1
+    for low in range(0, features.shape[0], _TILE):
+        count = min(_TILE, features.shape[0] - low)
+        for i in range(count):
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
+        for q in range(queries.shape[0]):
+            squared_distances(columns, count, queries[q], out)
+            own = kept[q]
+            for i in range(count):
+                if out[i] < own[last]:
+                    at = last
+                    while at > 0 and out[i] < own[at - 1]:
+                        own[at] = own[at - 1]
+                        at -= 1
+                    own[at] = out[i]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.methods.grouping._class_tree_kernel import class_tree
+from anonpipe.kernels.distance import gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal
+from anonpipe.methods.grouping._divergence_kernel import jensen_shannon
 from anonpipe.methods.grouping._options import ClassGroupingOptions
-from anonpipe.methods.grouping._spanning_tree_kernel import cut_by_ratio
+from anonpipe.methods.grouping._spanning_tree_kernel import cut_by_ratio, drop_outside, smallest
 from anonpipe.methods.record import Grouping
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 MOST_NEIGHBOURS = 100
 
@@ -133,3 +135,284 @@ METHOD = Grouping(
     largest=None,
     classes=True,
 )
+
+
+# --- A spanning tree whose edges are short and whose neighbourhoods mix the classes -----------------------------------
+# Names are those of Li and Sarkar 2013, section 4:
+#
+#     u, v      a vertex of the partial tree and one outside, ends of a candidate edge
+#     hood      the first b - 2 vertices that a breadth-first search from u meets in the partial tree;
+#               with u and v they are the b nearest neighbours B(e) of the edge
+
+
+class Partial(NamedTuple):
+    """The partial tree; the arrays change in place."""
+
+    # features, classes, shares: shapes (n, width), (n,) and (n_classes,)
+    features: FloatArray
+    classes: IntArray
+    shares: FloatArray
+    # parent, child, sibling: parent, last child and next older child of the same parent, or -1, (n,)
+    parent: IntArray
+    child: IntArray
+    sibling: IntArray
+    # hood, degree, distance: vertices of each hood by degree of separation, squared distance and row, shapes (n, b -
+    # 2); the first `filled` (n,) of them are in use
+    hood: IntArray
+    degree: IntArray
+    distance: FloatArray
+    filled: IntArray
+    counts: FloatArray  # Class counts of each hood and its owner, shape (n, n_classes)
+    divergence: FloatArray  # Divergence of B(e) for an edge from u to a record of class c, shape (n, n_classes)
+
+
+@nb.njit(cache=True, nogil=True)
+def class_tree(
+    features: FloatArray, classes: IntArray, shares: FloatArray, b: int, alpha: float, unit: float
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Spanning tree by Prim's algorithm with the composite distance (eq. 6): parent, length, joined.
+
+    At each step the candidate edge of least alpha·L/unit + (1 - alpha)·JSD
+    joins, both as the partial tree is then; of equals the one to the lowest
+    new row, from the lowest row inside. `length` is Euclidean.
+
+    The key of a record outside is never more than its least composite
+    distance: a hood whose divergence falls lowers the keys at once, one whose
+    divergence rises leaves them, and a key is computed again only when it is
+    the smallest of all and no longer that of its edge. So every step takes
+    the edge that evaluating all of them would give. Time O(b·n²·width), as
+    about b hoods change a step and few keys are computed again; up to
+    O(n³·width) where very many keys are equal, as for records that are all
+    the same or alpha = 0. Memory O(n·(width + b + n_classes)).
+    """
+    n = features.shape[0]
+    tree = empty_tree(features, classes, shares, b)
+    length = np.zeros(n)
+    joined = np.zeros(n, dtype=np.int64)
+    ids = np.arange(1, n)
+    outside = gather_columns(features, ids)
+    inside = np.empty((features.shape[1], n))
+    key = np.full(n - 1, np.inf)
+    link = np.full(n - 1, -1)
+    room = np.empty(n)
+    queue = np.empty((n, 3), dtype=np.int64)
+    changed = np.empty(n, dtype=np.int64)
+    lower = np.empty(shares.shape[0], dtype=np.bool_)
+    inside[:, 0] = features[0]
+    divergences(tree, 0, lower)
+    lower[:] = True
+    offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
+    for step in range(1, n):
+        left = n - step
+        at = smallest(key, left, ids)
+        while key[at] != composite(tree, link[at], ids[at], alpha, unit):
+            key[at], link[at] = least_composite(tree, ids[at], inside, joined, step, alpha, unit, room)
+            at = smallest(key, left, ids)
+        v = ids[at]
+        u = link[at]
+        joined[step] = v
+        length[v] = np.sqrt(between(features, u, v))
+        inside[:, step] = features[v]
+        left -= 1
+        drop_outside(outside, ids, key, link, at, left)
+        hang(tree, u, v)
+        count = meet(tree, v, queue, changed)
+        for i in range(count):
+            if divergences(tree, changed[i], lower) and left > 0:
+                offer(tree, changed[i], lower, alpha, unit, outside, ids, left, key, link, room)
+    return tree.parent, length, joined
+
+
+@nb.njit(cache=True, nogil=True)
+def empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
+    """A tree of row 0 alone; every vertex has its own class counted already."""
+    n = features.shape[0]
+    # A hood cannot have more vertices than there are others.
+    most = max(0, min(b - 2, n - 1))
+    counts = np.zeros((n, shares.shape[0]))
+    for v in range(n):
+        counts[v, classes[v]] = 1.0
+    return Partial(
+        features,
+        classes,
+        shares,
+        np.full(n, -1),
+        np.full(n, -1),
+        np.full(n, -1),
+        np.empty((n, most), dtype=np.int64),
+        np.empty((n, most), dtype=np.int64),
+        np.empty((n, most)),
+        np.zeros(n, dtype=np.int64),
+        counts,
+        np.full((n, shares.shape[0]), np.inf),
+    )
+
+
+@nb.njit(cache=True, nogil=True)
+def between(features: FloatArray, a: int, b: int) -> float:
+    """Squared distance of two records, the same bits as `squared_distances` gives."""
+    total = 0.0
+    for j in range(features.shape[1]):
+        step = features[a, j] - features[b, j]
+        total += step * step
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
+    """Composite distance of the edge from u to v as the tree is now."""
+    length = np.sqrt(between(tree.features, u, v)) / unit
+    return float(alpha * length + (1.0 - alpha) * tree.divergence[u, tree.classes[v]])
+
+
+@nb.njit(cache=True, nogil=True)
+def offer(
+    tree: Partial,
+    u: int,
+    lower: BoolArray,
+    alpha: float,
+    unit: float,
+    outside: FloatArray,
+    ids: IntArray,
+    left: int,
+    key: FloatArray,
+    link: IntArray,
+    room: FloatArray,
+) -> None:
+    """Lower the keys of records outside, of classes that are `lower`, to their edges from u."""
+    squared_distances(outside, left, tree.features[u], room)
+    for i in range(left):
+        c = tree.classes[ids[i]]
+        if lower[c]:
+            value = alpha * (np.sqrt(room[i]) / unit) + (1.0 - alpha) * tree.divergence[u, c]
+            if value < key[i] or (value == key[i] and u < link[i]):
+                key[i] = value
+                link[i] = u
+
+
+@nb.njit(cache=True, nogil=True)
+def least_composite(
+    tree: Partial,
+    v: int,
+    inside: FloatArray,
+    joined: IntArray,
+    count: int,
+    alpha: float,
+    unit: float,
+    room: FloatArray,
+) -> tuple[float, int]:
+    """Least composite distance of v from the `count` vertices of the tree, and the vertex it comes from."""
+    squared_distances(inside, count, tree.features[v], room)
+    c = tree.classes[v]
+    least = np.inf
+    link = -1
+    for i in range(count):
+        u = joined[i]
+        value = alpha * (np.sqrt(room[i]) / unit) + (1.0 - alpha) * tree.divergence[u, c]
+        if value < least or (value == least and u < link):
+            least = value
+            link = u
+    return least, link
+
+
+@nb.njit(cache=True, nogil=True)
+def hang(tree: Partial, u: int, v: int) -> None:
+    """Make v the last child of u."""
+    tree.parent[v] = u
+    tree.sibling[v] = tree.child[u]
+    tree.child[u] = v
+
+
+@nb.njit(cache=True, nogil=True)
+def divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
+    """Compute the divergences of u's candidate edges again; whether any fell, and in `lower` which."""
+    total = 2.0 + tree.filled[u]
+    counts = tree.counts[u]
+    fell = False
+    for c in range(counts.shape[0]):
+        counts[c] += 1.0
+        value = jensen_shannon(counts, total, tree.shares)
+        counts[c] -= 1.0
+        lower[c] = value < tree.divergence[u, c]
+        fell = fell or lower[c]
+        tree.divergence[u, c] = value
+    return fell
+
+
+@nb.njit(cache=True, nogil=True)
+def meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
+    """Enter the new vertex v into the hoods around it, and their owners into its own.
+
+    A breadth-first search from v that stops where neither side can take
+    vertices so far away. Writes v and the vertices whose class counts changed
+    to `changed`; how many they are.
+    """
+    most = tree.hood.shape[1]
+    changed[0] = v
+    count = 1
+    if most == 0:
+        return count
+    # Vertex, the one it was reached from, and the degree of separation from v.
+    queue[0, 0] = tree.parent[v]
+    queue[0, 1] = v
+    queue[0, 2] = 1
+    head = 0
+    tail = 1
+    while head < tail:
+        u, before, degree = queue[head, 0], queue[head, 1], queue[head, 2]
+        head += 1
+        # Beyond u, hoods already hold all vertices of u's hood that are nearer to u than v is.
+        closed = tree.filled[u] == most and tree.degree[u, most - 1] < degree
+        distance = between(tree.features, u, v)
+        if enter(tree, u, v, degree, distance):
+            changed[count] = u
+            count += 1
+        enter(tree, v, u, degree, distance)
+        sated = tree.filled[v] == most and tree.degree[v, most - 1] <= degree
+        if closed and sated:
+            continue
+        w = tree.parent[u]
+        if w >= 0 and w != before:
+            queue[tail, 0], queue[tail, 1], queue[tail, 2] = w, u, degree + 1
+            tail += 1
+        w = tree.child[u]
+        while w >= 0:
+            if w != before:
+                queue[tail, 0], queue[tail, 1], queue[tail, 2] = w, u, degree + 1
+                tail += 1
+            w = tree.sibling[w]
+    return count
+
+
+@nb.njit(cache=True, nogil=True)
+def enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bool:
+    """Put v in its place in the hood of `owner`, if it has one; whether class counts changed by it."""
+    most = tree.hood.shape[1]
+    filled = tree.filled[owner]
+    hood, degrees, distances = tree.hood[owner], tree.degree[owner], tree.distance[owner]
+    place = filled
+    while place > 0 and comes_before(degree, distance, v, degrees[place - 1], distances[place - 1], hood[place - 1]):
+        place -= 1
+    if place == most:
+        return False
+    counts = tree.counts[owner]
+    change = True
+    counts[tree.classes[v]] += 1.0
+    if filled == most:
+        lost = hood[most - 1]
+        counts[tree.classes[lost]] -= 1.0
+        change = tree.classes[lost] != tree.classes[v]
+    else:
+        tree.filled[owner] = filled + 1
+    for i in range(min(filled, most - 1), place, -1):
+        hood[i], degrees[i], distances[i] = hood[i - 1], degrees[i - 1], distances[i - 1]
+    hood[place], degrees[place], distances[place] = v, degree, distance
+    return change
+
+
+@nb.njit(cache=True, nogil=True)
+def comes_before(degree: int, distance: float, v: int, other_degree: int, other_distance: float, other: int) -> bool:
+    """Whether a vertex stands before another in a hood."""
+    if degree != other_degree:
+        return degree < other_degree
+    return distance < other_distance or (distance == other_distance and v < other)

@@ -6,8 +6,8 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
+from anonpipe.methods.grouping._decompose import scatter_times_size
 from anonpipe.methods.grouping._mdav_kernel import join_nearest
-from anonpipe.methods.grouping._scatter_kernel import scatter_times_size
 from anonpipe.types import FloatArray, IntArray
 
 KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave

@@ -6,7 +6,7 @@ import numpy as np
 
 from anonpipe.kernels.features import checked_features
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping._scatter_kernel import scatter_in_groups
+from anonpipe.methods.grouping._decompose import scatter_in_groups
 from anonpipe.types import FloatArray, IntArray
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
+import numba as nb
 import numpy as np
+import numpy.typing as npt
 
+from anonpipe.kernels.blocks import block_order
+from anonpipe.kernels.distance import gather_columns, squared_distance, squared_distances
 from anonpipe.kernels.features import checked_features
-from anonpipe.methods.grouping._refine_search import BLOCK_ROWS, EFFORTS, search
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.principal import principal_direction, projection, split_rows
 from anonpipe.methods.grouping._sizes import count_groups
 from anonpipe.types import FloatArray, IntArray
+
+BLOCK_ROWS = 640  # Records of the blocks in which the search for near groups begins
+ListArray = npt.NDArray[np.int32]
 
 
 def refine(
@@ -86,3 +98,958 @@ def refine(
         )
     count_groups(refined, len(features), k, "refine")
     return refined
+
+
+# --- What a local search for groups goes through: layout, annealing, descent ------------------------------------------
+
+
+LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
+
+
+# Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
+HOT, COLD = 0.5, 0.05
+
+EVERY = 5  # Sweeps of steps before one of whole groups
+
+FRESH = 1_000  # Sweeps after which near groups and temperatures are found again
+
+# Sweeps times records of one call of the kernel, some tenths of a second: how often the time is watched
+SLICE = 1_000_000
+
+FINEST = 0.001  # Smallest share of all sweeps after which progress is told
+
+LONG = 0.15  # Share of a start's sweeps that its first run takes, where there are several starts
+
+SETTLING = 2  # Most descents at the end, each with near groups found again
+
+LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far a local search goes."""
+
+    runs: tuple[int, int]  # How often the groups are annealed: in large tables, and in small ones
+    trials: int  # Runs times sweeps times records, for tables in between
+    sweeps: int  # In each run; in a sweep every group tries one step
+    near: int  # Near groups of each group
+    draws: bool  # Whether the keys of the runs are drawn, else they are 0, 1, 2,
+    # How often, at most, the given groups are begun with again. In large tables, where chance evens out, always once.
+    starts: int = 1
+
+    def plan(self, rows: int) -> tuple[int, int]:
+        """Number of runs, over all starts, and of starts for so many records."""
+        few, many = self.runs
+        runs = min(many, max(few, self.trials // (rows * self.sweeps)))
+        return runs, min(self.starts, runs // few)
+
+
+EFFORTS = {
+    "quick": Effort(runs=(4, 20), trials=400_000, sweeps=25, near=12, draws=False),
+    "normal": Effort(runs=(40, 200), trials=4_000_000, sweeps=25, near=16, draws=False),
+    "thorough": Effort(runs=(200, 24_000), trials=400_000_000, sweeps=25, near=24, draws=True, starts=4),
+}
+
+
+@dataclass
+class Clock:
+    """Sweeps done of all there are to do, and whether the time for them is over."""
+
+    total: int
+    progress: Callable[[float], None] | None
+    seconds: float | None
+    done: int = 0
+    told: float = 0.0
+    over: bool = False
+    start: float = field(default_factory=time.perf_counter)
+
+    def advance(self, sweeps: int) -> None:
+        """Count sweeps, tell of them, and look at the time."""
+        self.done += sweeps
+        share = self.done / self.total
+        if self.progress is not None and (share >= self.told + FINEST or share >= 1.0):
+            self.progress(share)
+            self.told = share
+        if self.seconds is not None and time.perf_counter() - self.start >= self.seconds:
+            self.over = True
+
+
+def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
+    """Records in an order that keeps near groups together, all groups under 2k."""
+    order, starts = sort_groups(labels)
+    if np.diff(starts).max() >= 2 * k:
+        labels = split_large(features, order, starts, k)
+        order, starts = sort_groups(labels)
+    centroids = np.add.reduceat(features[order], starts[:-1]) / np.diff(starts)[:, None]
+    rank = np.empty(len(centroids), dtype=np.int64)
+    rank[block_order(centroids, LAYOUT_GROUPS)[0]] = np.arange(len(centroids))
+    home = rank[labels]
+    order, _ = sort_groups(home)
+    return features[order] - features.mean(axis=0), home[order], order
+
+
+def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
+    """For each group the `count` groups of nearest centroid, and those that have it among theirs (`both_ways`)."""
+    alive = np.flatnonzero(groups.sizes)
+    block = block_rows * len(alive) // len(groups.home)
+    starts, others = both_ways(near_records(groups.centroids[alive], count, block))
+    all_starts = np.zeros(len(groups.sizes) + 1, dtype=np.int64)
+    all_starts[alive + 1] = np.diff(starts)
+    return np.cumsum(all_starts), alive[others].astype(np.int32)
+
+
+def search(
+    features: FloatArray,
+    labels: IntArray,
+    k: int,
+    effort: Effort,
+    rng: np.random.Generator | None = None,
+    progress: Callable[[float], None] | None = None,
+    seconds: float | None = None,
+    block_rows: int = BLOCK_ROWS,
+) -> tuple[IntArray, float]:
+    """The groups found, and the share of the sweeps that was done; see `refine`."""
+    x, home, order = lay_out(features, labels, k)
+    groups = open_groups(x, home.copy(), k)
+    least = LEAST * float(np.square(x).sum()) / len(x)
+    runs, starts = effort.plan(len(x))
+    keys = np.arange(runs, dtype=np.uint64)
+    if effort.draws and rng is not None:
+        keys = rng.integers(2**64, size=runs, dtype=np.uint64)
+    clock = Clock(runs * effort.sweeps, progress, seconds)
+    best, parts = home, group_scatter(groups)
+    for first, last in pieces(runs, starts):
+        reopen(groups, home)
+        # Where there are several starts, a long run finds each a region of its own.
+        longer = 1 if starts == 1 else max(1, int(LONG * (last - first)))
+        for number in [first, *range(first + longer, last)]:
+            if not clock.over:
+                sweeps = effort.sweeps * (longer if number == first else 1)
+                run_hot_and_down(groups, effort, sweeps, keys[number], least, block_rows, clock)
+        reopen(groups, combine(best, parts, groups.home, group_scatter(groups)))
+        best, parts = groups.home.copy(), group_scatter(groups)
+    for _ in range(SETTLING):
+        if not run_down(groups, *near_groups(groups, effort.near, block_rows), least):
+            break
+    found = np.empty(len(x), dtype=np.int64)
+    found[order] = groups.home
+    return by_first_record(found), clock.done / clock.total
+
+
+def reopen(groups: Groups, home: IntArray) -> None:
+    """Go over to the groups of `home`."""
+    groups.home[:] = home
+    settle(groups)
+
+
+def run_hot_and_down(
+    groups: Groups, effort: Effort, sweeps: int, key: np.uint64, least: float, block_rows: int, clock: Clock
+) -> None:
+    """One run: anneal, descend, and keep the better groups of before and after in every region."""
+    before, parts = groups.home.copy(), group_scatter(groups)
+    schedule = np.geomspace(HOT, COLD, sweeps)
+    for low, high in pieces(sweeps, max(1, sweeps // FRESH)):
+        near = near_groups(groups, effort.near, block_rows)
+        heat = temperatures(groups)
+        for first, last in pieces(high - low, max(1, (high - low) * len(groups.home) // SLICE)):
+            if not clock.over:
+                anneal(groups, *near, heat, schedule[low + first : low + last], low + first, EVERY, key)
+                clock.advance(last - first)
+    run_down(groups, *near, least)
+    reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
+
+
+def run_down(groups: Groups, starts: IntArray, others: ListArray, least: float) -> int:
+    """Descend by steps, by changes of whole groups, and by steps again; how many whole groups were changed."""
+    changed = np.ones(len(groups.sizes), dtype=np.int64)
+    descend(groups, starts, others, changed, least)
+    changed[:] = 0
+    reformed = reform(groups, starts, others, changed, least)
+    descend(groups, starts, others, changed, least)
+    return int(reformed)
+
+
+def by_first_record(labels: IntArray) -> IntArray:
+    """The same groups, numbered in the order of their first records."""
+    _, firsts, labels = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(firsts))[labels]
+
+
+def pieces(length: int, count: int) -> list[tuple[int, int]]:
+    """0 to `length` in `count` nearly equal pieces, less those that are empty."""
+    cuts = [length * at // count for at in range(count + 1)]
+    return [(a, b) for a, b in pairwise(cuts) if a < b]
+
+
+# --- Annealing of a grouping: steps that raise the scatter, allowed ever more rarely ----------------------------------
+# What is tried, and how much it may add, follows from a number alone, the key.
+
+
+COLDEST = 1e-3  # Least temperature of a group, in units of that of all groups
+
+
+@nb.njit(cache=True, nogil=True)
+def temperatures(groups: Groups) -> FloatArray:
+    """Mean squared distance to the centroid in each group, or a thousandth of that over all if larger.
+
+    The unit of heat. It is each group's own, because groups in thin regions
+    can have a thousand times the scatter of those in dense ones.
+    """
+    mean = scatter(groups) / groups.home.shape[0]
+    heat = np.full(groups.sizes.shape[0], mean)
+    for g in range(groups.sizes.shape[0]):
+        if groups.sizes[g] > 0:
+            heat[g] = max(COLDEST * mean, scatter_of(groups, g) / groups.sizes[g])
+    return heat
+
+
+@nb.njit(cache=True, nogil=True)
+def mixed(number: np.uint64) -> np.uint64:
+    """64 bits that look random, another set for each number.
+
+    The step and the finalizer of splitmix64: Steele, Lea and Flood 2014,
+    doi:10.1145/2660193.2660195, figure 13.
+    """
+    number = number + np.uint64(0x9E3779B97F4A7C15)
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@nb.njit(cache=True, nogil=True)
+def below(bits: np.uint64, limit: int) -> int:
+    """One of 0 to limit - 1, from the lower half of the bits."""
+    return int(((bits & np.uint64(0xFFFFFFFF)) * np.uint64(limit)) >> np.uint64(32))
+
+
+@nb.njit(cache=True, nogil=True)
+def allowance(bits: np.uint64) -> float:
+    """-log of a number in (0, 1], from the upper half of the bits: exponential of mean 1."""
+    return -math.log((float(bits >> np.uint64(32)) + 1.0) / 4294967296.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def anneal_steps(
+    groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
+) -> int:
+    """One sweep: every group takes its best step with one near group, if that adds less than allowed.
+
+    The allowance is exponential with mean `factor` times the group's `heat`,
+    so that a step that adds x is taken with the probability exp(-x/mean) of
+    Metropolis. How many steps were taken.
+    """
+    taken = 0
+    for a in range(groups.sizes.shape[0]):
+        if groups.sizes[a] == 0 or starts[a] == starts[a + 1]:
+            continue
+        bits = mixed(key + np.uint64(a))
+        b = others[starts[a] + below(bits, starts[a + 1] - starts[a])]
+        if groups.sizes[b] == 0:
+            continue
+        _, i, partner = best_step(groups, a, b, factor * heat[a] * allowance(bits))
+        if partner != NONE:
+            take(groups, a, b, i, partner)
+            taken += 1
+    return taken
+
+
+@nb.njit(cache=True, nogil=True)
+def anneal_groups(
+    groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
+) -> int:
+    """One sweep: every other group is dissolved, the rest begin one beside them, where allowed as in `anneal_steps`."""
+    moved = np.empty(2 * groups.k, dtype=np.int64)
+    partners = np.empty(2 * groups.k, dtype=np.int64)
+    free = free_groups(groups)
+    taken = 0
+    for a in range(groups.sizes.shape[0]):
+        size = groups.sizes[a]
+        if size == 0:
+            continue
+        bits = mixed(key + np.uint64(a))
+        limit = factor * heat[a] * allowance(bits)
+        near = others[starts[a] : starts[a + 1]]
+        choice = below(bits, 2 * size)
+        if choice >= size:
+            if dissolve(groups, a, near, limit, moved, partners) > 0:
+                free.append(a)
+                taken += 1
+        elif size > groups.k and len(free) > 0:
+            seed = groups.members[a, choice]
+            if create(groups, seed, free[-1], near, limit, moved, partners) > 0:
+                heat[free.pop()] = heat[a]
+                taken += 1
+    return taken
+
+
+@nb.njit(cache=True, nogil=True)
+def anneal(
+    groups: Groups,
+    starts: IntArray,
+    others: ListArray,
+    heat: FloatArray,
+    schedule: FloatArray,
+    first: int,
+    every: int,
+    key: np.uint64,
+) -> int:
+    """One sweep of steps for each factor of `schedule`, the first of them sweep number `first`.
+
+    After every `every`-th sweep follows one of whole groups. The same key
+    gives the same groups, into however many calls the sweeps are cut. How
+    many steps were taken.
+    """
+    taken = 0
+    for at in range(schedule.shape[0]):
+        number = np.uint64(first + at)
+        taken += anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
+        if (first + at) % every == every - 1:
+            taken += anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
+    return taken
+
+
+# --- Groups that end and groups that begin ----------------------------------------------------------------------------
+# A group ends when each of its records joins a near group with room; one begins
+# with a record and the k - 1 that are cheapest to take from near groups with
+# more than k. Both are tried on the groups themselves and taken back where they
+# add too much to the scatter.
+
+
+@nb.njit(cache=True, nogil=True)
+def cheapest_host(groups: Groups, i: int, near: ListArray) -> tuple[float, int]:
+    """The group of `near` with room that record i adds least to, and what it adds; inf and -1 where all are full."""
+    best, host = np.inf, -1
+    for b in near:
+        size = groups.sizes[b]
+        if size == 0 or size == groups.members.shape[1]:
+            continue
+        added = size / (size + 1.0) * squared_distance(groups.x[i], groups.centroids[b])
+        if added < best:
+            best, host = added, b
+    return best, host
+
+
+@nb.njit(cache=True, nogil=True)
+def dissolve(groups: Groups, a: int, near: ListArray, limit: float, moved: IntArray, hosts: IntArray) -> int:
+    """Give the records of group a to the groups of `near`, last first, if that adds less than `limit` to the scatter.
+
+    How many went, 0 if none; who and where to is in `moved` and `hosts`.
+    """
+    credit = scatter_of(groups, a)
+    # A host that takes several records asks less for each, but no less than this share.
+    discount = groups.k / (groups.k + 1.0)
+    alone = 0.0
+    for at in range(groups.sizes[a]):
+        alone += cheapest_host(groups, groups.members[a, at], near)[0]
+        if not discount * alone < credit + limit:
+            return 0
+    added = -credit
+    count = 0
+    while groups.sizes[a] > 0:
+        i = groups.members[a, groups.sizes[a] - 1]
+        cost, host = cheapest_host(groups, i, near)
+        added += cost
+        if not added < limit:
+            take_back(groups, moved[:count], np.full(count, a))
+            return 0
+        put(groups, i, host)
+        recentre(groups, host)
+        moved[count], hosts[count] = i, host
+        count += 1
+    return count
+
+
+@nb.njit(cache=True, nogil=True)
+def create(groups: Groups, seed: int, g: int, near: ListArray, limit: float, moved: IntArray, donors: IntArray) -> int:
+    """Begin the empty group g with record `seed`, whose group has more than k, if that adds less than `limit`.
+
+    The others come from the seed's group and those of `near`: always the
+    record whose step adds least. How many went, 0 if none; who and where from
+    is in `moved` and `donors`.
+    """
+    home = groups.home[seed]
+    size = groups.sizes[home]
+    i, added = seed, -size / (size - 1.0) * groups.reach[seed] ** 2
+    for count in range(1, groups.k + 1):
+        moved[count - 1], donors[count - 1] = i, groups.home[i]
+        put(groups, i, g)
+        recentre(groups, donors[count - 1])
+        recentre(groups, g)
+        if count == groups.k and added < limit:
+            return count
+        cost, i = np.inf, -1
+        for at in range(-1, near.shape[0]):
+            b = home if at < 0 else near[at]
+            if count < groups.k and groups.sizes[b] > groups.k:
+                least, record = cheapest_guest(groups, b, g, cost)
+                if least < cost:
+                    cost, i = least, record
+        if i < 0:
+            take_back(groups, moved[:count], donors[:count])
+            return 0
+        added += cost
+    return 0
+
+
+@nb.njit(cache=True, nogil=True)
+def cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float, int]:
+    """The record of b whose move to g adds least, if less than `limit`: (what it adds, record or -1)."""
+    leaving = groups.sizes[b] / (groups.sizes[b] - 1.0)
+    joining = groups.sizes[g] / (groups.sizes[g] + 1.0)
+    best, guest = limit, -1
+    for at in range(groups.sizes[b]):
+        j = groups.members[b, at]
+        added = joining * squared_distance(groups.x[j], groups.centroids[g]) - leaving * groups.reach[j] ** 2
+        if added < best:
+            best, guest = added, j
+    return best, guest
+
+
+@nb.njit(cache=True, nogil=True)
+def take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
+    """Return the `moved` records, last first, to the groups they came from."""
+    for at in range(moved.shape[0] - 1, -1, -1):
+        left, home = groups.home[moved[at]], int(homes[at])
+        put(groups, moved[at], home)
+        recentre(groups, left)
+        recentre(groups, home)
+
+
+@nb.njit(cache=True, nogil=True)
+def reform(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
+    """Dissolve every group, and begin one beside it, where that lowers the scatter; how many such steps.
+
+    A new group begins with the record furthest from its centroid. Groups that
+    took or gave records are set in `changed`.
+    """
+    moved = np.empty(2 * groups.k, dtype=np.int64)
+    partners = np.empty(2 * groups.k, dtype=np.int64)
+    free = free_groups(groups)
+    steps = 0
+    for a in range(groups.sizes.shape[0]):
+        if groups.sizes[a] == 0:
+            continue
+        near = others[starts[a] : starts[a + 1]]
+        count = dissolve(groups, a, near, -least, moved, partners)
+        if count > 0:
+            free.append(a)
+        elif groups.sizes[a] > groups.k and len(free) > 0:
+            seed = groups.members[a, 0]
+            for at in range(groups.sizes[a]):
+                if groups.reach[groups.members[a, at]] > groups.reach[seed]:
+                    seed = groups.members[a, at]
+            count = create(groups, seed, free[-1], near, -least, moved, partners)
+            if count > 0:
+                changed[free.pop()] = 1
+        steps += count > 0
+        for b in partners[:count]:
+            changed[b] = 1
+    return steps
+
+
+@nb.njit(cache=True, nogil=True)
+def free_groups(groups: Groups) -> list[int]:
+    """Numbers of the groups without records, the lowest last."""
+    free = [0 for _ in range(0)]
+    for g in range(groups.sizes.shape[0] - 1, -1, -1):
+        if groups.sizes[g] == 0:
+            free.append(g)
+    return free
+
+
+# --- A grouping under change: who is in which group, and where the groups' means are ----------------------------------
+
+
+class Groups(NamedTuple):
+    """Groups of k to 2k - 1 records; the arrays change in place."""
+
+    k: int  # Smallest size of a group, 2 or more
+    x: FloatArray  # Points, shape (n, width)
+    home: IntArray  # Group of each record, shape (n,)
+    place: IntArray  # Where a record stands among the members of its group, shape (n,)
+    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0 is a group that is no more, or
+    # not yet.
+    sizes: IntArray
+    centroids: FloatArray
+    members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)
+    reach: FloatArray  # Distance of each record to its centroid, shape (n,)
+    radius: FloatArray  # Largest reach in each group, shape (n_groups,)
+
+
+def open_groups(x: FloatArray, home: IntArray, k: int) -> Groups:
+    """The groups of `home` (used, not copied), with room for as many as there can be."""
+    n, width = x.shape
+    count = n // k
+    groups = Groups(
+        k=k,
+        x=x,
+        home=home,
+        place=np.zeros(n, dtype=np.int64),
+        sizes=np.zeros(count, dtype=np.int64),
+        centroids=np.zeros((count, width)),
+        members=np.zeros((count, 2 * k - 1), dtype=np.int64),
+        reach=np.zeros(n),
+        radius=np.zeros(count),
+    )
+    settle(groups)
+    return groups
+
+
+@nb.njit(cache=True, nogil=True)
+def settle(groups: Groups) -> None:
+    """Set everything from `home`."""
+    groups.sizes[:] = 0
+    for i in range(groups.home.shape[0]):
+        g = groups.home[i]
+        groups.place[i] = groups.sizes[g]
+        groups.members[g, groups.sizes[g]] = i
+        groups.sizes[g] += 1
+    for g in range(groups.sizes.shape[0]):
+        recentre(groups, g)
+
+
+@nb.njit(cache=True, nogil=True)
+def recentre(groups: Groups, g: int) -> None:
+    """Compute a group's centroid and the distances to it afresh."""
+    size = groups.sizes[g]
+    centroid = groups.centroids[g]
+    centroid[:] = 0.0
+    for at in range(size):
+        point = groups.x[groups.members[g, at]]
+        for t in range(centroid.shape[0]):
+            centroid[t] += point[t]
+    share = 1.0 / max(1, size)
+    for t in range(centroid.shape[0]):
+        centroid[t] *= share
+    radius = 0.0
+    for at in range(size):
+        i = groups.members[g, at]
+        groups.reach[i] = np.sqrt(squared_distance(groups.x[i], centroid))
+        radius = max(radius, groups.reach[i])
+    groups.radius[g] = radius
+
+
+@nb.njit(cache=True, nogil=True)
+def put(groups: Groups, i: int, b: int) -> None:
+    """Take record i out of its group and put it into group b; the centroids stay where they were."""
+    a = groups.home[i]
+    last = groups.members[a, groups.sizes[a] - 1]
+    groups.members[a, groups.place[i]] = last
+    groups.place[last] = groups.place[i]
+    groups.sizes[a] -= 1
+    groups.members[b, groups.sizes[b]] = i
+    groups.place[i] = groups.sizes[b]
+    groups.sizes[b] += 1
+    groups.home[i] = b
+
+
+@nb.njit(cache=True, nogil=True)
+def exchange(groups: Groups, i: int, j: int) -> None:
+    """Let records i and j trade groups; the centroids stay where they were."""
+    a, b = groups.home[i], groups.home[j]
+    groups.members[a, groups.place[i]], groups.members[b, groups.place[j]] = j, i
+    groups.place[i], groups.place[j] = groups.place[j], groups.place[i]
+    groups.home[i], groups.home[j] = b, a
+
+
+@nb.njit(cache=True, nogil=True)
+def scatter(groups: Groups) -> float:
+    """Sum of the squared distances to the centroids."""
+    total = 0.0
+    for distance in groups.reach:
+        total += distance * distance
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def scatter_of(groups: Groups, g: int) -> float:
+    """The part of `scatter` that lies in group g."""
+    total = 0.0
+    for at in range(groups.sizes[g]):
+        distance = groups.reach[groups.members[g, at]]
+        total += distance * distance
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def group_scatter(groups: Groups) -> FloatArray:
+    """The part of `scatter` that lies in each group, shape (n_groups,)."""
+    parts = np.empty(groups.sizes.shape[0])
+    for g in range(parts.shape[0]):
+        parts[g] = scatter_of(groups, g)
+    return parts
+
+
+# --- Steps of single records between two groups, and the descent by them ----------------------------------------------
+# With n the sizes, c the means, p the distance of a record to its own mean and
+# e that to the other one, a step adds to the within-group scatter
+#
+#     move i from a to b:      n_b/(n_b+1) e² - n_a/(n_a-1) p²
+#     swap i in a with j in b: 2 u·d - |u|²/h,  u = x_j - x_i,  d = c_b - c_a,
+#                              1/h = 1/n_a + 1/n_b
+#
+# and the second is h |d|² - |x_j - y|²/h with y = x_i + h d. So the best partner
+# of i in b is the record furthest from y, and none is good enough where
+# |c_b - y| plus the radius of b is too short: most swaps are ruled out by
+# distances that are known already, without a look at the record.
+
+
+NONE, MOVE = -2, -1  # No step, or a move, in place of the partner in a swap
+
+TOLERANCE = 1e-12  # Smallest gain of a step, in units of the squared sum of the two radii
+
+PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even where rounding would go in circles
+
+
+@nb.njit(cache=True, nogil=True)
+def best_step(groups: Groups, a: int, b: int, limit: float) -> tuple[float, int, int]:
+    """The move or swap between a and b that adds least to the scatter, if less than `limit`."""
+    n_a, n_b = groups.sizes[a], groups.sizes[b]
+    apart = np.sqrt(squared_distance(groups.centroids[a], groups.centroids[b]))
+    h = n_a * n_b / (n_a + n_b)
+    best, i, partner = limit, NONE, NONE
+    # No |x_j - y| is longer than this, whatever i.
+    longest = abs(h - 1.0) * apart + groups.radius[a] + groups.radius[b]
+    if longest * longest > h * (h * apart * apart - best):
+        best, i, partner = best_swap(groups, a, b, apart, best)
+    if n_a > groups.k and n_b < groups.members.shape[1]:
+        added, mover = best_move(groups, a, b, apart, best)
+        if added < best:
+            best, i, partner = added, mover, MOVE
+    if n_b > groups.k and n_a < groups.members.shape[1]:
+        added, mover = best_move(groups, b, a, apart, best)
+        if added < best:
+            best, i, partner = added, mover, MOVE
+    return best, i, partner
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int]:
+    """The move from a to b that adds least, if less than `limit`: (what it adds, record)."""
+    leaving = groups.sizes[a] / (groups.sizes[a] - 1.0)
+    joining = groups.sizes[b] / (groups.sizes[b] + 1.0)
+    best, mover = limit, NONE
+    for at in range(groups.sizes[a]):
+        i = groups.members[a, at]
+        p = groups.reach[i]
+        nearest = max(0.0, apart - p)
+        if joining * nearest * nearest - leaving * p * p < best:
+            added = joining * squared_distance(groups.x[i], groups.centroids[b]) - leaving * p * p
+            if added < best:
+                best, mover = added, i
+    return best, mover
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int, int]:
+    """The swap between a and b that adds least, if less than `limit`: (what it adds, record of a, record of b)."""
+    h = groups.sizes[a] * groups.sizes[b] / (groups.sizes[a] + groups.sizes[b])
+    best, i, j = limit, NONE, NONE
+    border = h * (h * apart * apart - best)
+    for at in range(groups.sizes[a]):
+        here = groups.members[a, at]
+        p = groups.reach[here]
+        longest = abs(h - 1.0) * apart + p + groups.radius[b]
+        if longest * longest <= border:
+            continue
+        e = squared_distance(groups.x[here], groups.centroids[b])
+        middle = np.sqrt(max(0.0, e + h * (h * apart * apart - (e + apart * apart - p * p))))
+        longest = middle + groups.radius[b]
+        if longest * longest <= border:
+            continue
+        for to in range(groups.sizes[b]):
+            there = groups.members[b, to]
+            longest = middle + groups.reach[there]
+            if longest * longest <= border:
+                continue
+            added = swap_adds(groups, here, there, h)
+            if added < best:
+                best, i, j = added, here, there
+                border = h * (h * apart * apart - best)
+    return best, i, j
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
+    """What the swap of i and j adds to the scatter."""
+    here, there = groups.x[i], groups.x[j]
+    c_a, c_b = groups.centroids[groups.home[i]], groups.centroids[groups.home[j]]
+    inverse = 1.0 / h
+    added = 0.0
+    for t in range(here.shape[0]):
+        u = there[t] - here[t]
+        added += u * (2.0 * (c_b[t] - c_a[t]) - inverse * u)
+    return added
+
+
+@nb.njit(cache=True, nogil=True)
+def take(groups: Groups, a: int, b: int, i: int, partner: int) -> None:
+    """Take a step between a and b that `best_step` found."""
+    if partner != MOVE:
+        exchange(groups, i, partner)
+    elif groups.home[i] == a:
+        put(groups, i, b)
+    else:
+        put(groups, i, a)
+    recentre(groups, a)
+    recentre(groups, b)
+
+
+@nb.njit(cache=True, nogil=True)
+def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
+    """Take steps between near groups until none lowers the scatter; how many were taken.
+
+    Groups wait in a queue, those with `changed` set at first. Each looks at
+    its near groups in turn, takes the best step with each, calls the other one
+    into the queue, and leaves when a full turn has brought nothing. A pair is
+    passed over where neither has changed since it was last looked at.
+
+    Shapes: changed (n_groups,).
+    """
+    count = groups.sizes.shape[0]
+    queue = np.flatnonzero(changed)
+    waiting = changed > 0
+    ring = np.empty(count, dtype=np.int64)
+    ring[: queue.shape[0]] = queue
+    head, length = 0, queue.shape[0]
+    seen = np.zeros(count, dtype=np.int64)
+    now = 1
+    while length > 0 and now < PATIENCE * count:
+        a = ring[head]
+        head, length = (head + 1) % count, length - 1
+        waiting[a] = False
+        degree = starts[a + 1] - starts[a] if groups.sizes[a] > 0 else 0
+        at, quiet = 0, 0
+        while quiet < degree and now < PATIENCE * count:
+            b = others[starts[a] + at]
+            at = (at + 1) % degree
+            quiet += 1
+            if groups.sizes[b] == 0 or max(changed[a], changed[b]) <= max(seen[a], seen[b]):
+                continue
+            radii = groups.radius[a] + groups.radius[b]
+            _, i, partner = best_step(groups, a, b, -max(least, TOLERANCE * radii * radii))
+            if partner == NONE:
+                continue
+            take(groups, a, b, i, partner)
+            quiet = 0
+            now += 1
+            changed[a] = changed[b] = now
+            if not waiting[b]:
+                ring[(head + length) % count] = b
+                length += 1
+                waiting[b] = True
+        seen[a] = now
+    return now - 1
+
+
+# --- Near points of every point, in time linear in the points ---------------------------------------------------------
+# Each point looks at the others of its block, under two ways of cutting blocks,
+# and then at the near points of its near points. The second look crosses the
+# borders of the blocks and finds nearly all of the nearest ones. Up to `EXACT`
+# points are compared all with all.
+
+
+EXACT = 1_000
+
+
+def near_records(features: FloatArray, count: int, block: int) -> ListArray:
+    """Numbers of about the `count` nearest other points of each, nearest first.
+
+    The idea that a neighbour's neighbour is likely one, too, is Dong, Moses
+    and Li 2011, doi:10.1145/1963405.1963487; here nothing is drawn at random.
+
+    Shapes: features (n, width).
+
+    Examples
+    --------
+    >>> near_records(np.array([[0.0], [5.0], [1.0], [7.0]]), 2, 4).tolist()
+    [[2, 1], [3, 2], [0, 1], [1, 2]]
+    """
+    n = len(features)
+    count = max(0, min(count, n - 1))
+    near = np.full((n, count), -1, dtype=np.int32)
+    distances = np.full((n, count), np.inf)
+    if count == 0:
+        return near
+    if n <= EXACT:
+        compare_in_blocks(features, np.arange(n), np.array([0, n]), near, distances)
+        return near
+    for turned in (False, True):
+        # A block never has fewer points than a list can hold.
+        compare_in_blocks(features, *block_order(features, max(block, 2 * count + 2), turned=turned), near, distances)
+    ask_neighbours(features, near, distances)
+    return near
+
+
+@nb.njit(cache=True, nogil=True)
+def offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
+    """Put `other` into one point's sorted list if it belongs there and is not in it."""
+    at = near.shape[0] - 1
+    if distance > distances[at] or (distance == distances[at] and other >= near[at] >= 0):
+        return
+    for known in near:
+        if known == other:
+            return
+    while at > 0 and (distance < distances[at - 1] or (distance == distances[at - 1] and other < near[at - 1])):
+        distances[at] = distances[at - 1]
+        near[at] = near[at - 1]
+        at -= 1
+    distances[at] = distance
+    near[at] = other
+
+
+@nb.njit(cache=True, nogil=True)
+def compare_in_blocks(
+    features: FloatArray, order: IntArray, starts: IntArray, near: ListArray, distances: FloatArray
+) -> None:
+    """Offer every point all others of its block."""
+    last = near.shape[1] - 1
+    for block in range(starts.shape[0] - 1):
+        rows = order[starts[block] : starts[block + 1]]
+        columns = gather_columns(features, rows)
+        out = np.empty(rows.shape[0])
+        for i in rows:
+            squared_distances(columns, rows.shape[0], features[i], out)
+            for at in range(rows.shape[0]):
+                if out[at] <= distances[i, last] and rows[at] != i:
+                    offer(near[i], distances[i], rows[at], out[at])
+
+
+@nb.njit(cache=True, nogil=True)
+def ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray) -> None:
+    """Offer every point the near points of its near points, and itself to them."""
+    asked = np.full(features.shape[0], -1, dtype=np.int64)
+    last = near.shape[1] - 1
+    for i in range(features.shape[0]):
+        first = near[i].copy()
+        asked[i] = i
+        for j in first:
+            asked[j] = i
+        for j in first:
+            for h in near[j]:
+                if asked[h] == i:
+                    continue
+                asked[h] = i
+                distance = 0.0
+                for t in range(features.shape[1]):
+                    distance += (features[h, t] - features[i, t]) ** 2
+                if distance <= distances[i, last]:
+                    offer(near[i], distances[i], h, distance)
+                if distance <= distances[h, last]:
+                    offer(near[h], distances[h], i, distance)
+
+
+@nb.njit(cache=True, nogil=True)
+def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
+    """Lists in which j is one of i's wherever i is one of j's."""
+    n = near.shape[0]
+    starts = np.zeros(n + 1, dtype=np.int64)
+    for i in range(n):
+        starts[i + 1] += near.shape[1]
+        for j in near[i]:
+            if not names(near[j], i):
+                starts[j + 1] += 1
+    starts = np.cumsum(starts)
+    others = np.empty(starts[n], dtype=np.int32)
+    ends = starts[:n] + near.shape[1]
+    for i in range(n):
+        others[starts[i] : starts[i] + near.shape[1]] = near[i]
+        for j in near[i]:
+            if not names(near[j], i):
+                others[ends[j]] = i
+                ends[j] += 1
+    return starts, others
+
+
+@nb.njit(cache=True, nogil=True)
+def names(numbers: ListArray, i: int) -> bool:
+    """Whether i is among the few `numbers`."""
+    for j in numbers:  # noqa: SIM110 - compiled
+        if j == i:
+            return True
+    return False
+
+
+# --- Splitting groups that are large enough for two -------------------------------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
+    """Labels for groups of less than 2k records: those given, the larger ones split into parts of k or more.
+
+    A group is cut across its principal direction at a multiple of k near its
+    middle, and so on with the parts. No cut raises the within-group scatter.
+    """
+    labels = np.empty(order.shape[0], dtype=np.int64)
+    order = order.copy()
+    projections = np.empty(order.shape[0])
+    label = 0
+    for g in range(starts.shape[0] - 1):
+        stack = [(starts[g], starts[g + 1])]
+        while len(stack) > 0:
+            low, high = stack.pop()
+            rows = order[low:high]
+            if high - low < 2 * k:
+                labels[rows] = label
+                label += 1
+                continue
+            direction = principal_direction(features, rows, nb.boolean(False))
+            for at in range(low, high):
+                projections[at] = projection(features[order[at]], direction)
+            left = (high - low) // k // 2 * k
+            split_rows(rows, projections[low:high], left)
+            stack.append((low + left, high))
+            stack.append((low, low + left))
+    return labels
+
+
+# --- The best of two groupings, region by region ----------------------------------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def root_of(parent: IntArray, node: int) -> int:
+    """The root of a node's tree; the path to it is halved on the way."""
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
+@nb.njit(cache=True, nogil=True)
+def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
+    """Labels that are in every region those of the better of two groupings.
+
+    A region is a smallest set of records that both groupings divide into
+    whole groups: the connected parts of the graph of all groups, in which two
+    are joined that share a record. So each choice leaves whole groups. The
+    idea is that of partition crossover, Whitley, Hains and Howe 2009,
+    doi:10.1145/1569901.1570026, for the travelling salesman.
+
+    Shapes: first, second (n,).
+
+    Examples
+    --------
+    >>> first, second = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([0, 1, 0, 1, 2, 3, 2, 3])
+    >>> combine(first, np.array([1.0, 1.0, 9.0, 1.0]), second, np.array([2.0, 2.0, 2.0, 2.0])).tolist()
+    [0, 0, 1, 1, 2, 3, 2, 3]
+    """
+    offset = first_scatter.shape[0]
+    parent = np.arange(offset + second_scatter.shape[0])
+    for i in range(first.shape[0]):
+        a, b = root_of(parent, first[i]), root_of(parent, offset + second[i])
+        parent[max(a, b)] = min(a, b)
+    gain = np.zeros(parent.shape[0])
+    for g in range(offset):
+        gain[root_of(parent, g)] += first_scatter[g]
+    for g in range(second_scatter.shape[0]):
+        gain[root_of(parent, offset + g)] -= second_scatter[g]
+    number = np.full(parent.shape[0], -1, dtype=np.int64)
+    labels = np.empty_like(first)
+    count = 0
+    for i in range(first.shape[0]):
+        g = offset + second[i] if gain[root_of(parent, first[i])] > 0.0 else first[i]
+        if number[g] < 0:
+            number[g] = count
+            count += 1
+        labels[i] = number[g]
+    return labels

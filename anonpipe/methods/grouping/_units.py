@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.distance import squared_distance, squared_distances
 from anonpipe.kernels.features import checked_features
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping._units_kernel import cut_merged, merge_until
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) -> IntArray:
@@ -100,3 +101,289 @@ def unit_codes(values: IntArray, name: str, rows: int) -> IntArray:
             "record, for 1 record or more"
         )
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+# --- Units as points: a method that groups these keeps all records of a person, household or enterprise together ------
+
+
+def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntArray]:
+    """One point a unit, to be grouped in place of its records, and which one stands for each record.
+
+    The point is the mean of the unit's features, and the logarithm of how many records it has, in
+    standard deviations over the units, where these differ: so units
+    of like sizes share groups, and one of many records is less often most of its group.
+
+    Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
+
+    Shapes: features (n_rows, width); units (n_rows,); returns (n_units, width or width + 1); returns (n_rows,).
+
+    References
+    ----------
+    Hundepool et al. 2012, section 3.2 (households), doi:10.1002/9781118348239.
+
+    Examples
+    --------
+    >>> points, own = unit_points(np.array([[0.0], [9.0], [2.0]]), np.array([4, 7, 4]))
+    >>> points.tolist(), own.tolist()
+    ([[1.0, 1.0], [9.0, -1.0]], [0, 1, 0])
+    """
+    features = checked_features(features)
+    own = unit_codes(units, "units", len(features))
+    order = np.argsort(own, kind="stable")
+    starts = np.searchsorted(own[order], np.arange(int(own[order[-1]]) + 1))
+    rows = np.diff(np.append(starts, len(own)))
+    means = np.add.reduceat(features[order], starts) / rows[:, None]
+    if (rows == rows[0]).all():
+        return np.ascontiguousarray(means), own
+    size = np.log(rows)
+    return np.column_stack([means, (size - size.mean()) / size.std()]), own
+
+
+# --- Groups of enough units: groups are merged until each has them, and cut again where they allow it -----------------
+
+NO_UNIT = -1
+
+
+@nb.njit(cache=True, nogil=True)
+def merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
+    """For each group the lowest number among those it is merged with, shape (n_groups,).
+
+    The group of fewest units under k, of equals the one of fewest records, of
+    equals the lowest number, takes in the one that raises the within-group
+    scatter least among those that have a unit which it lacks.
+    """
+    n_groups, width = len(starts) - 1, features.shape[1]
+    following = np.full(len(order), -1, dtype=np.int64)  # the next record of the group, by record
+    first, last = np.empty(n_groups, dtype=np.int64), np.empty(n_groups, dtype=np.int64)
+    means, sizes = np.zeros((width, n_groups)), np.zeros(n_groups)
+    held, seen = np.zeros(n_groups, dtype=np.int64), np.full(units.max() + 1, NO_UNIT)
+    for g in range(n_groups):
+        first[g], last[g] = order[starts[g]], order[starts[g + 1] - 1]
+        sizes[g] = starts[g + 1] - starts[g]
+        for i in range(starts[g], starts[g + 1]):
+            if i + 1 < starts[g + 1]:
+                following[order[i]] = order[i + 1]
+            if seen[units[order[i]]] != g:
+                seen[units[order[i]]] = g
+                held[g] += 1
+            for j in range(width):
+                means[j, g] += features[order[i], j] / sizes[g]
+    ids, into, costs = np.arange(n_groups), np.arange(n_groups), np.empty(n_groups)
+    mark = np.zeros(len(seen), dtype=np.bool_)
+    left = n_groups
+    a = _fewest(held, sizes, ids, left, k)
+    while a >= 0 and left > 1:
+        _mark(mark, units, following, first[a], True)
+        b = _partner(means, sizes, ids, left, a, costs, mark, units, following, first)
+        held[a] += _lacking(mark, units, following, first[b])
+        _mark(mark, units, following, first[a], False)
+        following[last[a]], last[a] = first[b], last[b]
+        for j in range(width):
+            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+        sizes[a] += sizes[b]
+        low, high = min(ids[a], ids[b]), max(ids[a], ids[b])
+        into[high], ids[a] = low, low
+        left -= 1
+        ids[b], sizes[b], held[b], first[b], last[b] = ids[left], sizes[left], held[left], first[left], last[left]
+        means[:, b] = means[:, left]
+        a = _fewest(held, sizes, ids, left, k)
+    for g in range(n_groups):
+        into[g] = into[into[g]]
+    return into
+
+
+@nb.njit(cache=True, nogil=True)
+def _fewest(held: IntArray, sizes: FloatArray, ids: IntArray, left: int, k: int) -> int:
+    """Place of the group of fewest units under k, of equals of fewest records, of equals of lowest number; or -1."""
+    at = -1
+    for g in range(left):
+        if held[g] >= k:
+            continue
+        if at < 0 or (held[g], sizes[g], ids[g]) < (held[at], sizes[at], ids[at]):
+            at = g
+    return at
+
+
+@nb.njit(cache=True, nogil=True)
+def _mark(mark: BoolArray, units: IntArray, following: IntArray, record: int, value: bool) -> None:
+    """Mark the units of a group, or take the marks away."""
+    while record >= 0:
+        mark[units[record]] = value
+        record = following[record]
+
+
+@nb.njit(cache=True, nogil=True)
+def _lacking(mark: BoolArray, units: IntArray, following: IntArray, record: int) -> int:
+    """How many units of a group are not marked; afterwards no unit of it is, whether the other group has it or not."""
+    found = 0
+    begin = record
+    while record >= 0:
+        if not mark[units[record]]:
+            mark[units[record]] = True
+            found += 1
+        record = following[record]
+    _mark(mark, units, following, begin, False)
+    return found
+
+
+@nb.njit(cache=True, nogil=True)
+def _adds(mark: BoolArray, units: IntArray, following: IntArray, record: int) -> bool:
+    """Whether a group has a unit that is not marked."""
+    while record >= 0:
+        if not mark[units[record]]:
+            return True
+        record = following[record]
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
+def _partner(
+    means: FloatArray,
+    sizes: FloatArray,
+    ids: IntArray,
+    left: int,
+    a: int,
+    costs: FloatArray,
+    mark: BoolArray,
+    units: IntArray,
+    following: IntArray,
+    first: IntArray,
+) -> int:
+    """Place of the group with a unit that a lacks which costs least; of equals the one of lowest number."""
+    squared_distances(means, left, means[:, a].copy(), costs)
+    best = -1
+    for g in range(left):
+        if g == a:
+            continue
+        costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
+        cheaper = best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best])
+        if cheaper and _adds(mark, units, following, first[g]):
+            best = g
+    return best
+
+
+@nb.njit(cache=True, nogil=True)
+def most_groups(counts: IntArray, k: int) -> int:
+    """Most groups with a record of each of k units, by the records of units: most g of sum(min(counts, g)) >= k g."""
+    most, last = int(counts.sum()) // k, 1
+    for g in range(2, most + 1):
+        if _places(counts, g) < k * g:
+            break
+        last = g
+    return last
+
+
+@nb.njit(cache=True, nogil=True)
+def _places(counts: IntArray, groups: int) -> int:
+    """Records that so many groups can take where each has one of a unit at most."""
+    found = 0
+    for count in counts:
+        found += min(count, groups)
+    return found
+
+
+@nb.njit(cache=True, nogil=True)
+def cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
+    """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0.
+
+    There are `most_groups`. For each, the record that is furthest from the
+    mean of the rest, and of the k - 1 other units whose nearest records are
+    nearest to it these records, make a group; of units with fewer records than there are groups
+    to be made only so many as leave enough for the others. What is left joins the group with fewest
+    records of its unit, of these the one whose mean is nearest. Of equals the first record counts, or the lowest unit
+    or group.
+    """
+    inside = features[rows]
+    codes = np.unique(units[rows])
+    unit = np.searchsorted(codes, units[rows])
+    counts, group = np.bincount(unit), np.full(len(rows), -1, dtype=np.int64)
+    groups = most_groups(counts, k)
+    means, total = np.zeros((groups, inside.shape[1])), inside.sum(axis=0)
+    nearest, closest = np.empty(len(codes)), np.empty(len(codes), dtype=np.int64)
+    for made in range(groups):
+        wanted = groups - made
+        spare = _places(counts, wanted - 1) - k * (wanted - 1)  # records of units with few that this group may take
+        seed = _seed(inside, group, unit, counts, total / (len(rows) - k * made), 1 if spare > 0 else wanted)
+        _nearest_of_units(inside, group, unit, seed, nearest, closest)
+        taken = 0
+        for c in np.argsort(nearest, kind="mergesort"):
+            few = counts[c] < wanted
+            if taken == k or closest[c] < 0 or (few and spare <= 0):
+                continue
+            spare -= few
+            taken += 1
+            counts[c] -= 1
+            group[closest[c]] = made
+            total -= inside[closest[c]]
+            means[made] += inside[closest[c]] / k
+    _join(inside, group, unit, means)
+    return group
+
+
+@nb.njit(cache=True, nogil=True)
+def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray) -> None:
+    """Let each record that is left join the group with fewest of its unit, of these the one whose mean is nearest."""
+    own = np.zeros(len(means), dtype=np.int64)
+    order = np.argsort(unit, kind="mergesort")
+    for at in range(len(order)):
+        if at == 0 or unit[order[at]] != unit[order[at - 1]]:
+            own[:] = 0
+            for other in order[at:]:
+                if unit[other] != unit[order[at]]:
+                    break
+                if group[other] >= 0:
+                    own[group[other]] += 1
+        i = order[at]
+        if group[i] < 0:
+            best, least = 0, np.inf
+            for g in range(len(means)):
+                if own[g] > own[best]:
+                    continue
+                distance = squared_distance(inside[i], means[g])
+                if own[g] < own[best] or distance < least:
+                    best, least = g, distance
+            group[i] = best
+            own[best] += 1
+
+
+@nb.njit(cache=True, nogil=True)
+def _seed(inside: FloatArray, group: IntArray, unit: IntArray, counts: IntArray, middle: FloatArray, least: int) -> int:
+    """The record without group furthest from a point, of units with so many of these at least."""
+    seed, furthest = -1, -1.0
+    for i in range(len(group)):
+        if group[i] < 0 and counts[unit[i]] >= least:
+            distance = squared_distance(inside[i], middle)
+            if distance > furthest:
+                seed, furthest = i, distance
+    return seed
+
+
+@nb.njit(cache=True, nogil=True)
+def _nearest_of_units(
+    inside: FloatArray, group: IntArray, unit: IntArray, seed: int, nearest: FloatArray, closest: IntArray
+) -> None:
+    """Of each unit the record without group that is nearest to the seed, and its distance; -1 and infinity for none."""
+    nearest[:] = np.inf
+    closest[:] = -1
+    for i in range(len(group)):
+        if group[i] < 0:
+            distance = squared_distance(inside[i], inside[seed])
+            if distance < nearest[unit[i]]:
+                nearest[unit[i]], closest[unit[i]] = distance, i
+    nearest[unit[seed]], closest[unit[seed]] = -1.0, seed
+
+
+@nb.njit(cache=True, nogil=True)
+def cut_merged(
+    features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, merged: BoolArray, k: int
+) -> IntArray:
+    """Group of each record after `cut_again` of the groups that were merged, shape (n_rows,): numbers from 0."""
+    labels = np.empty(len(order), dtype=np.int64)
+    label = 0
+    for g in range(len(starts) - 1):
+        rows = order[starts[g] : starts[g + 1]]
+        inside = cut_again(features, rows, units, k) if merged[g] else np.zeros(len(rows), dtype=np.int64)
+        for i in range(len(rows)):
+            labels[rows[i]] = label + inside[i]
+        label += int(inside.max()) + 1
+    return labels

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Literal
 
+import numba as nb
 import numpy as np
 from pydantic import Field
 
@@ -12,10 +13,9 @@ from anonpipe.errors import JobError
 from anonpipe.methods.masking._latent_categories import category_codes, dummies
 from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.masking._order_statistics import averaged_by_rank
-from anonpipe.methods.masking._rank_swap_kernel import partners
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Rows, Step
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 Categories = tuple[tuple[int, ...], ...]
 
@@ -170,3 +170,35 @@ METHOD = Masker(
     link="person",
     follows=_of_table,
 )
+
+
+# --- Who swaps with whom: see `anonpipe.methods.masking._rank_swap` ---------------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def partners(draws: FloatArray, reach: int) -> IntArray:
+    """The rank that each rank changes places with, its own where none is left; shape (n,).
+
+    `draws` are uniform, one a rank. A pool holds those of the next `reach`
+    ranks that have not been swapped, in no order; each leaves it in constant
+    time, as the last one takes its place.
+    """
+    n = len(draws)
+    partner = np.arange(n)
+    pool, place = np.empty(n, dtype=np.int64), np.full(n, -1)
+    size, ahead = 0, 1
+    for rank in range(n):
+        while ahead < n and ahead <= rank + reach:
+            pool[size], place[ahead] = ahead, size
+            size, ahead = size + 1, ahead + 1
+        at = place[rank]
+        if at >= 0:
+            size -= 1
+            pool[at], place[pool[size]], place[rank] = pool[size], at, -1
+        if partner[rank] == rank and size > 0:
+            at = int(draws[rank] * size)
+            other = pool[at]
+            size -= 1
+            pool[at], place[pool[size]], place[other] = pool[size], at, -1
+            partner[rank], partner[other] = other, rank
+    return partner

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import class_disclosure, compound_classes, crest_per_class
-from anonpipe.methods.grouping._class_tree_kernel import class_tree
+from anonpipe.methods.grouping._crest import class_tree
 from tests.methods.grouping.classed import class_problems, diabetes, run, unit_columns
 from tests.naive import spanning_tree as naive
 

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._cut_trees_kernel import cut_trees
-from anonpipe.methods.grouping._forest_kernel import grow_forest
+from anonpipe.methods.grouping._mu_approx import cut_trees, grow_forest
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import hierarchical as naive
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss
+from anonpipe.methods.grouping._decompose import scatter_in_groups
 from anonpipe.methods.grouping._paths_kernel import cut_path
-from anonpipe.methods.grouping._scatter_kernel import scatter_in_groups
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import univariate as naive
 

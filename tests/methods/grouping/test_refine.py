@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.methods.grouping import cluster, information_loss, refine
-from anonpipe.methods.grouping._refine_search import EFFORTS, search
+from anonpipe.methods.grouping._refine import EFFORTS, search
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import cluster as naive
 from tests.naive import refine as steps

@@ -8,13 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.groups import sort_groups
-from anonpipe.methods.grouping._anneal_kernel import anneal, mixed, temperatures
-from anonpipe.methods.grouping._combine_kernel import combine
-from anonpipe.methods.grouping._near_kernel import EXACT, both_ways, near_records
-from anonpipe.methods.grouping._reform_kernel import create, dissolve, reform
-from anonpipe.methods.grouping._regroup_kernel import group_scatter, open_groups, scatter
-from anonpipe.methods.grouping._split_kernel import split_large
-from anonpipe.methods.grouping._steps_kernel import MOVE, NONE, best_step, descend, take
+from anonpipe.methods.grouping._refine import (
+    EXACT,
+    MOVE,
+    NONE,
+    anneal,
+    best_step,
+    both_ways,
+    combine,
+    create,
+    descend,
+    dissolve,
+    group_scatter,
+    mixed,
+    near_records,
+    open_groups,
+    reform,
+    scatter,
+    split_large,
+    take,
+    temperatures,
+)
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import cluster as naive_cluster
 from tests.naive import refine as naive
