@@ -204,7 +204,7 @@ def test_a_model_without_fit_is_a_note_of_the_verdict():
     ("method", "repeated", "warned", "transform"),
     [
         ("micro_perturbation", 40, "100 %", "none"),
-        ("micro_perturbation", 40, "100 %", "normal_scores"),
+        ("micro_perturbation", 40, "99 %", "normal_scores"),  # equal values have different scores: one group is mixed
         ("micro_perturbation", 30, "75 %", "normal_scores"),
         ("gaussian", 30, "75 %", "normal_scores"),
         ("gaussian", 30, "75 %", "none"),

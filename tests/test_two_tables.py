@@ -210,7 +210,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert told.code == 0 and shown["rows"] == {"original": 600, "release": 600}
     assert {one["name"]: one["value"] for one in shown["risk"]}["linkage.first"] == 1.0
     failed = call("evaluate", first, second, "--paired", "--job", tmp_path / "job.yaml", "--quiet")
-    assert failed.code == 3 and failed.out == "" and "records linked correctly: 1, at most 0.09" in failed.err
+    assert failed.code == 3 and failed.out == "" and "re-identification rate: 1, at most 0.09" in failed.err
     job = content | {"gates": {"membership_auc": 0.6}, "measure": {"hold_out": 0.05, "utility": False}}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     unheld = call("evaluate", first, second, "--job", tmp_path / "job.yaml")

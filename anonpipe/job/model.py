@@ -1118,13 +1118,26 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
+        if self.decode.probability_step is None:
+            del content["decode"]["probability_step"]
+        if content["cluster"] is not None and not self.whole_units:
+            del content["cluster"]["units"]
         for column in content["columns"].values():
             # Where no default applies, an explicit `none` masks as an absent key does: the same noise
             if column["transform"] == "none":
                 column["transform"] = None
+            if column["extremes"] == "top_bottom_code":
+                del column["extremes"]
+            column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
+        # The digest keys the noise, so its spelling stays when keys of the job are renamed
+        content["classes"] = content.pop("sensitive", None)
+        if content.get("mask") and "conditioning" in content["mask"]:
+            content["mask"]["kept"] = content["mask"].pop("conditioning")
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+_DIGEST_ROLES = {"sensitive": "class", "key": "kept"}
 
 # Shares of records that are linked, of which groups of k stand for 1 / k
 _OF_GROUPS = ("reidentification_rate", "scenario_risk")
