@@ -112,7 +112,7 @@ def test_the_whole_run(tmp_path):
     )
     unmeasured = [check.name for check in outcome.verdict.lines if check.measured == "not measured"]
     assert "utility of the columns site, smoker" in unmeasured
-    for start in ("risk, reidentification_rate", "risk, attribute_inference", "analysis 'm'"):
+    for start in ("re-identification rate", "attribute inference", "analysis 'm'"):
         assert any(check.name.startswith(start) for check in outcome.verdict.lines)
 
 
