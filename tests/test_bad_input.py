@@ -299,7 +299,7 @@ def test_unchanged_column_with_rare_values_fails_the_gate(tmp_path):
     assert outcome.version is None
     assert any("'place'" in warning and "coarsen" in warning for warning in outcome.warnings)
     assert [check.name for check in outcome.verdict.lines if check.outcome == "failed"] == [
-        "records whose key variables (place) occur fewer than 5 times together"
+        "records below k = 5 on key variables (place)"
     ]
     assert small.stagings() == []
 

@@ -169,7 +169,7 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     assert failed(small.run(given)) == [
         HANDED_ON.replace("5", "6"),
         # alone with their ward
-        "unchanged-record rate: records that equal an original one of their group, shared by fewer than 6",
+        "replicated records (of the same group, shared by fewer than 6)",
     ]
     given = small.job(
         tmp_path, table, columns, k=6, synthesize={"method": "r_microhybrid"}, strata={"by": ["ward"]}, gates=gates
@@ -231,7 +231,7 @@ def test_true_times_are_quasi_identifiers(tmp_path, registry):
     given = registry_job(tmp_path, registry, decode={"restore_survival_times": True})
     outcome = small.run(given)
     assert outcome.version is None
-    assert any("follow_up_months" in name and "fewer than 5 times" in name for name in failed(outcome))
+    assert any("follow_up_months" in name and "below k = 5" in name for name in failed(outcome))
 
 
 # --- types ----------------------------------------------------------------------------------------------------------

@@ -463,7 +463,7 @@ def test_an_output_of_another_table_is_not_taken(tmp_path):
     names = {"age": "years", "income": "cost", "place": "town"}
     other = first.rename_columns(list(names.values()))
     job = small.job(tmp_path, other, {names[name]: column for name, column in small.COLUMNS.items()})
-    with pytest.raises(InputError, match="a release of another table: of its 3 columns this job has 0; give another"):
+    with pytest.raises(InputError, match="a release of another table: this job has 0 of its 3 columns; give another"):
         small.run(job)
     wider = first.append_column("town", first["place"])
     assert small.run(small.job(tmp_path, wider, small.COLUMNS | {"town": {"kind": "categorical"}})).version is not None
