@@ -2,34 +2,46 @@
 
 from anonpipe.evaluate.coding import Coding
 from anonpipe.evaluate.risk import (
-    _assignment,
-    _attribute_inference,
     _class_disclosure,
     _closest_record,
-    _collusion,
     _conditional_privacy,
-    _kept_moments,
+    _inference,
     _known_attribute,
     _lasko,
-    _linkability,
     _linkage,
     _membership,
     _probabilistic,
     _scenario,
     _singling_out,
-    _stratum,
     _tails,
 )
-from anonpipe.evaluate.risk._assignment import ASSIGNED, assigned_cells, assignment, drawn_cells, rows_of
-from anonpipe.evaluate.risk._attribute_inference import AttributeInference, AttributeRisk, attribute_inference
 from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
 from anonpipe.evaluate.risk._closest_record import ClosestRecord, closest_record
-from anonpipe.evaluate.risk._collusion import Collusion, collusion
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
-from anonpipe.evaluate.risk._expected_links import expected_links
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
-from anonpipe.evaluate.risk._kept_moments import rows_that_tell_no_more, told_by_moments
-from anonpipe.evaluate.risk._known import (
+from anonpipe.evaluate.risk._inference import (
+    AttributeInference,
+    AttributeRisk,
+    StratumInference,
+    attribute_inference,
+    least_shown,
+    stratum_inference,
+)
+from anonpipe.evaluate.risk._known_attribute import Collusion, KnownAttribute, collusion, known_attribute
+from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
+from anonpipe.evaluate.risk._linkage import (
+    ASSIGNED,
+    Linkage,
+    assigned_cells,
+    assignment,
+    drawn_cells,
+    expected_links,
+    joined,
+    linkability,
+    rows_of,
+    score_linkage,
+)
+from anonpipe.evaluate.risk._measure import (
     Alike,
     ClassShares,
     Found,
@@ -37,19 +49,24 @@ from anonpipe.evaluate.risk._known import (
     Known,
     Link,
     Matches,
+    Measure,
+    Measured,
     Met,
     Pairs,
     Scenario,
     StratumGuesses,
     WholeGroups,
+    Width,
+    width_of,
 )
-from anonpipe.evaluate.risk._known_attribute import KnownAttribute, known_attribute
-from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
-from anonpipe.evaluate.risk._linkability import joined, linkability
-from anonpipe.evaluate.risk._linkage import Linkage, score_linkage
-from anonpipe.evaluate.risk._measure import Measure, Measured
-from anonpipe.evaluate.risk._membership import Membership, membership
-from anonpipe.evaluate.risk._nearest import Nearest, Scale, merge_nearest, nearest
+from anonpipe.evaluate.risk._membership import (
+    Membership,
+    membership,
+    rows_that_tell_no_more,
+    told_by_moments,
+    trained_membership,
+)
+from anonpipe.evaluate.risk._nearest import Nearest, Ranks, Scale, Whitened, merge_nearest, nearest
 from anonpipe.evaluate.risk._probabilistic import (
     ProbabilisticBound,
     fewest_alike,
@@ -57,7 +74,6 @@ from anonpipe.evaluate.risk._probabilistic import (
     link_of,
     probabilistic_bound,
 )
-from anonpipe.evaluate.risk._ranks import Ranks
 from anonpipe.evaluate.risk._scenario import (
     KeyMatches,
     ScenarioRisk,
@@ -69,33 +85,29 @@ from anonpipe.evaluate.risk._scenario import (
     scenario_risk,
 )
 from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost, singling_out
-from anonpipe.evaluate.risk._stratum import StratumInference, least_shown, stratum_inference
 from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
-from anonpipe.evaluate.risk._trained_membership import trained_membership
-from anonpipe.evaluate.risk._whitened import Whitened
-from anonpipe.evaluate.risk._width import Width, width_of
 
 # All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[Measure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
     _linkage.WHITENED,
-    _assignment.MEASURE,
+    _linkage.ASSIGNMENT,
     _tails.MEASURE,
     _scenario.MEASURE,
     _lasko.MEASURE,
     _conditional_privacy.MEASURE,
     _known_attribute.MEASURE,
-    _collusion.MEASURE,
+    _known_attribute.COLLUSION,
     _probabilistic.MEASURE,
     _class_disclosure.MEASURE,
     _membership.MEASURE,
-    _kept_moments.MEASURE,
+    _membership.MOMENTS,
     _singling_out.MEASURE,
-    _linkability.MEASURE,
-    _attribute_inference.MEASURE,
+    _linkage.LINKABILITY,
+    _inference.MEASURE,
     _closest_record.MEASURE,
-    _stratum.MEASURE,
+    _inference.STRATA,
 )
 
 __all__ = [

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray

@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured, records_of
 from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.types import FloatArray
 

@@ -13,8 +13,7 @@ from scipy.special import digamma, stdtrit
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.features import LARGEST
 from anonpipe.types import FloatArray

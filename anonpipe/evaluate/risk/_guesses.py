@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import MOST_PLACES, Coding
-from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
 
@@ -87,3 +87,161 @@ def by_trees(
     kept = np.isin(codes.reshape(-1), np.argsort(-counts, kind="stable")[:MOST_PLACES])
     fitted = ExtraTreesClassifier(**settings).fit(features[rows][kept], codes.reshape(-1)[kept])
     return np.asarray(distinct[fitted.predict(queries)], dtype=np.float64)
+
+
+# --- The surest of an intruder's guesses: those where the nearest released records agree, the nearer the surer --------
+
+SHARES = (0.01, 0.05, 0.1)  # Shares of the guesses that are looked at by themselves
+
+FEWEST = 5  # Fewer guesses than this are not looked at by themselves
+
+
+def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[FloatArray, IntArray]:
+    """The value on which most of some neighbours agree, and how many do.
+
+    Shapes: values, squared (n, count); returns (n,).
+
+    Examples
+    --------
+    >>> guess, agree = agreed(np.array([[4.0, 1.0, 1.0]]), np.array([[0.0, 1.0, 2.0]]), 0.0)
+    >>> guess.tolist(), agree.tolist()
+    ([1.0], [2])
+    """
+    found, null = np.isfinite(squared), np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        same = np.abs(values[:, :, None] - values[:, None, :]) <= allowed * (1 + 1e-9)
+    same |= null[:, :, None] & null[:, None, :]
+    counts = (same & found[:, :, None] & found[:, None, :]).sum(axis=2)
+    best = counts.argmax(axis=1)
+    rows = np.arange(len(values))
+    return values[rows, best], counts[rows, best]
+
+
+def by_sureness(agree: IntArray, squared: FloatArray) -> IntArray:
+    """Numbers of the guesses, the surest first: those on which most agree, of these the nearer ones.
+
+    Shapes: agree (n,); squared (n,).
+    """
+    return np.asarray(np.lexsort((squared, -agree)))
+
+
+def surest(ordered: IntArray, share: float) -> IntArray:
+    """That share of the guesses, in the order of `by_sureness`; one more than none, and no more than all."""
+    return ordered[: max(1, min(len(ordered), math.ceil(share * len(ordered) - 1e-9)))]
+
+
+# --- The nearest points in all attributes but one, for every attribute in one pass ------------------------------------
+
+_TILE = 512  # Points whose columns are turned at a time; with their distances they stay in the fastest cache
+
+
+@nb.njit(cache=True, nogil=True)
+def nearest_but_one(
+    features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
+) -> tuple[IntArray, FloatArray]:
+    """The points that are nearest to each query in all attributes but one, ties to the lower row.
+
+    Shapes: features, queries (n, width); ends (n_attributes,); jumps (n_attributes,); returns (m, n_attributes,
+    wanted).
+
+    Examples
+    --------
+    >>> nearest_but_one(np.array([[0.0, 9.0], [9.0, 0.0]]), np.array([[0.0, 0.0]]), np.array([1, 2]), np.zeros(2), 1)
+    (array([[[1],
+            [0]]]), array([[[0.],
+            [0.]]]))
+    """
+    n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
+    rows = np.zeros((m, attributes, wanted), dtype=np.int64)
+    best = np.full((m, attributes, wanted), np.inf)
+    columns = np.empty((features.shape[1], _TILE))
+    part, total, largest = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
+    parts = np.empty(attributes)
+    for low in range(0, n, _TILE):
+        count = min(_TILE, n - low)
+        for i in range(count):
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
+        for q in range(m):
+            _add_up(columns, count, queries[q], ends, jumps, part, total, largest)
+            border = best[q, :, -1].max()
+            for i in range(count):
+                # No attribute can leave out more than the largest; the difference is rounded.
+                if total[i] - largest[i] <= border + 1e-12 * total[i]:
+                    _improve(features[low + i], queries[q], ends, jumps, parts, low + i, rows[q], best[q])
+                    border = best[q, :, -1].max()
+    return rows, best
+
+
+@nb.njit(cache=True, nogil=True)
+def _add_up(
+    columns: FloatArray,
+    count: int,
+    query: FloatArray,
+    ends: IntArray,
+    jumps: FloatArray,
+    part: FloatArray,
+    total: FloatArray,
+    largest: FloatArray,
+) -> None:
+    """Squared distances of the points of a tile, and what the attribute with most has of each."""
+    total[:count] = 0.0
+    largest[:count] = 0.0
+    begin = 0
+    for a in range(ends.shape[0]):
+        value, jump = query[begin], jumps[a]
+        if jump > 0:
+            for i in range(count):
+                part[i] = 0.0 if columns[begin, i] == value else jump
+        else:
+            for i in range(count):
+                part[i] = (columns[begin, i] - value) ** 2
+        for j in range(begin + 1, ends[a]):
+            for i in range(count):
+                part[i] += _apart(columns[j, i], query[j], jump)
+        for i in range(count):
+            total[i] += part[i]
+            largest[i] = max(largest[i], part[i])
+        begin = ends[a]
+
+
+@nb.njit(cache=True, nogil=True)
+def _apart(one: float, other: float, jump: float) -> float:
+    """Squared distance of two entries."""
+    if jump > 0:
+        return 0.0 if one == other else jump
+    return (one - other) ** 2
+
+
+@nb.njit(cache=True, nogil=True)
+def _improve(
+    point: FloatArray,
+    query: FloatArray,
+    ends: IntArray,
+    jumps: FloatArray,
+    parts: FloatArray,
+    row: int,
+    rows: IntArray,
+    best: FloatArray,
+) -> None:
+    """Take the point for the attributes that it is nearer without: sums before plus sums after, no difference."""
+    begin, after = 0, 0.0
+    for a in range(ends.shape[0]):
+        parts[a] = 0.0
+        for j in range(begin, ends[a]):
+            parts[a] += _apart(point[j], query[j], jumps[a])
+        begin = ends[a]
+    # From the last attribute back, parts become the sums after each.
+    for a in range(ends.shape[0] - 1, -1, -1):
+        parts[a], after = after, after + parts[a]
+    before, begin = 0.0, 0
+    for a in range(ends.shape[0]):
+        distance, at = before + parts[a], best.shape[1] - 1
+        if distance < best[a, at]:
+            while at > 0 and distance < best[a, at - 1]:
+                best[a, at], rows[a, at] = best[a, at - 1], rows[a, at - 1]
+                at -= 1
+            best[a, at], rows[a, at] = distance, row
+        for j in range(begin, ends[a]):
+            before += _apart(point[j], query[j], jumps[a])
+        begin = ends[a]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._group_guesses import by_closest, by_mean, by_moments
-from anonpipe.evaluate.risk._groups import STEPS, Tally, attacked, others
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured, column_names, records_of
 from anonpipe.evaluate.utility import Curve, Measurement
+from anonpipe.evaluate.utility._check import checked_tables
+from anonpipe.kernels.groups import sort_groups
+from anonpipe.types import FloatArray, IntArray
 
 Guess = Literal["closest", "moments", "mean"]
 
@@ -235,3 +235,378 @@ MEASURE = Measure(
     function=_of_groups,
     counts_units=True,
 )
+
+
+# --- Attack: all members of a group but one pool their records and the release to find the last one's -----------------
+
+
+@dataclass(frozen=True)
+class Collusion:
+    """How well all members of a group but one recover the last one's values."""
+
+    tolerance: float  # Largest error of a value that counts as recovered, in units of the features
+    share: float  # Share of the last members' values recovered, each member being the last in turn
+    # low, high: ends of its 95 % interval over groups; None where all groups were attacked
+    low: float | None
+    high: float | None
+    from_group: float  # The same share of one who knows the group and pools nothing: its released mean
+    median_error: float  # Median error of a recovered value, in units of the features
+    by_column: tuple[tuple[str, float], ...]  # Name of each column and the share recovered of it
+    curve: Curve  # Shares recovered within `STEPS`, with and without pooling
+    # records, of: records attacked, and that there are
+    records: int
+    of: int
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The share recovered beside what the group's released mean alone gives, and what is gained over that."""
+        gained, (low, high) = beyond(self.share, self.low, self.high, self.from_group)
+        return (
+            Measurement(
+                name="collusion.recovered",
+                title="Values of a person recovered by all other members of its group together",
+                value=self.share,
+                unit="share",
+                better="lower",
+                source="own attack; group sums that are kept exactly give the last member away",
+                records=self.records,
+                of=self.of,
+                audience=Audience.ENOUGH,
+                low=self.low,
+                high=self.high,
+                baseline=self.from_group,
+                baseline_is="the released mean of the group, without pooling",
+                note=(
+                    "The sum of the group's released records less those of the others; recovered is what is within "
+                    f"{self.tolerance:g} standard deviations. All members but one must know that they share a group."
+                ),
+                parts=self.by_column,
+                curves=(self.curve,),
+            ),
+            Measurement(
+                name="collusion.gained",
+                title="Gained by all other members of a person's group together, of what it does not tell anyway",
+                value=gained,
+                unit="share",
+                better="lower",
+                source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
+                records=self.records,
+                of=self.of,
+                audience=Audience.ENOUGH,
+                low=low,
+                high=high,
+                baseline=0.0,
+                baseline_is="no more than the group's released mean tells",
+                note="The baseline is taken as it was measured.",
+            ),
+        )
+
+
+def collusion(
+    original: npt.ArrayLike,
+    released: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    tolerance: float = 0.1,
+    names: Sequence[str] | None = None,
+    of: int | None = None,
+) -> Collusion:
+    """Guess every record of whole groups from the sum of the released ones and the records of all other members.
+
+    Parameters
+    ----------
+    original, released, labels, tolerance, names, of
+        As for `known_attribute`; one column will do.
+
+    Notes
+    -----
+    The guess for the last of n members is the sum of the released records less
+    the originals of the others, so that its error is the change of the group's
+    sum: nothing where sums are kept exactly, whatever the group's size, and n
+    times the error of the mean otherwise. Where the sum is noisy a more
+    careful attacker would lean towards the released mean, which is the
+    baseline here.
+
+    Raises
+    ------
+    InputError, JobError
+        The arguments do not fit; see `known_attribute`.
+
+    Examples
+    --------
+    >>> old = np.array([[0.0], [1.0], [5.0]])
+    >>> found = collusion(old, np.full((3, 1), 2.0), [0, 0, 0])
+    >>> found.share, found.from_group
+    (1.0, 0.0)
+    """
+    given = attacked(original, released, labels, tolerance, names, of)
+    changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
+    from_mean = np.abs(given.means(given.released)[given.group] - given.original)
+    pooled, alone = (Tally(given.group, len(given.sizes), tolerance) for _ in range(2))
+    pooled.add(changed)
+    alone.add(from_mean)
+    share, low, high = grouped_share(pooled.hits, pooled.trials)
+    by_column = (changed <= tolerance).mean(axis=0)
+    return Collusion(
+        tolerance=tolerance,
+        share=share,
+        low=low if given.sampled else None,
+        high=high if given.sampled else None,
+        from_group=alone.share,
+        median_error=float(np.median(changed)),
+        by_column=tuple((name, float(part)) for name, part in zip(given.names, by_column, strict=True)),
+        curve=Curve("Values recovered", "error, sd", "share", STEPS, pooled.curve, alone.curve),
+        records=len(given.group),
+        of=given.of,
+    )
+
+
+def _by_collusion(known: Known) -> Measured | Reason:
+    groups = known.groups
+    if isinstance(groups, Reason):
+        return groups
+    found = collusion(groups.original, groups.released, groups.labels, names=known.features, of=known.rows)
+    return found.measurements()
+
+
+COLLUSION = Measure(
+    key="collusion",
+    title="collusion of a group's members",
+    figures=("collusion.recovered", "collusion.gained"),
+    function=_by_collusion,
+)
+
+
+# --- How an attacker who knows the group and one attribute guesses the others: errors of all records at once ----------
+
+# `guesser(known column, group attacked for each record)` -> errors of all columns, shape (n_rows, width)
+Guesser = Callable[[int, IntArray], FloatArray]
+
+_NOTHING = 1e-9  # Share of a group's largest spread below which a direction or a column does not vary in it
+
+_CHUNK = 4_000_000  # Numbers held at once for the groups' scatters (32 MB)
+
+
+def by_closest(given: Attacked) -> Guesser:
+    """The released record of the attacked group that is closest in the known column."""
+
+    def errors(known: int, group: IntArray) -> FloatArray:
+        values = given.released[:, known]
+        rows = closest_in_group(values, given.group, given.original[:, known], group)
+        return np.asarray(np.abs(given.released[rows] - given.original))
+
+    return errors
+
+
+def by_mean(given: Attacked) -> Guesser:
+    """The mean of the attacked group's released records."""
+    means = given.means(given.released)
+
+    def errors(known: int, group: IntArray) -> FloatArray:
+        return np.asarray(np.abs(means[group] - given.original))
+
+    return errors
+
+
+def closest_in_group(values: FloatArray, groups: IntArray, asked: FloatArray, asked_groups: IntArray) -> IntArray:
+    """For each number asked, the row of the closest value of its group; equally close: the lower row.
+
+    Shapes: values, groups (n_rows,).
+
+    Examples
+    --------
+    >>> closest_in_group(np.array([1.0, 3.0, 9.0]), np.array([0, 0, 1]), np.array([2.0, 2.5, 0.0]), np.array([0, 0, 1]))
+    array([0, 1, 2])
+    """
+    n = len(values)
+    # Values and numbers asked in one order, by group; equal ones: values first, the lower row first.
+    number = np.concatenate([values, asked])
+    where = np.concatenate([groups, asked_groups])
+    asks = np.arange(len(number)) >= n
+    order = np.lexsort((np.arange(len(number)), asks, number, where))
+    place = np.arange(len(order))
+    is_value = order < n
+    # A run of equal values of one group is known by its first, the lowest row.
+    new_run = (
+        is_value
+        & np.r_[
+            True, (number[order][1:] != number[order][:-1]) | (where[order][1:] != where[order][:-1]) | ~is_value[:-1]
+        ]
+    )
+    before = np.maximum.accumulate(np.where(new_run, place, -1))
+    after = np.minimum.accumulate(np.where(new_run, place, len(order))[::-1])[::-1]
+    at = place[~is_value]
+    query = order[at]
+    rows = []
+    for found in (before[at], after[at]):
+        inside = (found >= 0) & (found < len(order))
+        row = order[np.where(inside, found, 0)]
+        fits = inside & (where[row] == where[query])
+        rows.append((row, np.where(fits, np.abs(number[row] - number[query]), np.inf)))
+    (low, below), (high, above) = rows
+    out = np.empty(len(asked), dtype=np.int64)
+    out[query - n] = np.where((above < below) | ((above == below) & (high < low)), high, low)
+    return out
+
+
+def by_moments(given: Attacked) -> Guesser:
+    """The record that the moments of the released group and the known value leave."""
+    means = given.means(given.released)
+    directions, rank = group_directions(given)
+    sizes, width, spread = given.sizes, means.shape[1], (directions**2).sum(axis=(1, 2))
+    chunk = max(1, _CHUNK // (directions.shape[1] * width))
+
+    def some(known: int, rows: IntArray, group: IntArray) -> FloatArray:
+        a = directions[group][:, :, known]
+        c = given.original[rows, known] - means[group, known]
+        square = (a * a).sum(axis=1)
+        square[square <= _NOTHING**2 * spread[group]] = 0.0
+        # A column that does not vary in the group tells nothing: its mean is all there is to guess from.
+        u = a * np.divide(c, square, out=np.zeros_like(c), where=square > 0)[:, None]
+        centred = given.original[rows] - means[group]
+        best: FloatArray = np.abs(np.einsum("ir,irj->ij", u, directions[group]) - centred)
+        three = np.flatnonzero((sizes[group] == 3) & (rank[group] == 2) & (square > 0))
+        if not len(three):
+            return best
+        turned = np.zeros((len(three), directions.shape[1]))
+        turned[:, 0], turned[:, 1] = -a[three, 1], a[three, 0]
+        left = np.sqrt(np.maximum(2 / 3 - (u[three] ** 2).sum(axis=1), 0.0) / square[three])
+        turned *= left[:, None]
+        one, other = (
+            np.abs(np.einsum("ir,irj->ij", u[three] + way, directions[group[three]]) - centred[three])
+            for way in (turned, -turned)
+        )
+        nearer = (one**2).sum(axis=1) <= (other**2).sum(axis=1)
+        best[three] = np.where(nearer[:, None], one, other)
+        return best
+
+    def errors(known: int, group: IntArray) -> FloatArray:
+        rows = np.arange(len(group))
+        parts = [some(known, rows[at : at + chunk], group[at : at + chunk]) for at in range(0, len(group), chunk)]
+        return np.concatenate(parts)
+
+    return errors
+
+
+def group_directions(given: Attacked) -> tuple[FloatArray, IntArray]:
+    """diag(s) Vᵀ of each released group, padded with zeros, and its rank."""
+    centred = given.released - given.means(given.released)[given.group]
+    sizes, width = given.sizes, centred.shape[1]
+    directions = np.zeros((len(sizes), max(1, min(int(sizes.max()) - 1, width)), width))
+    rank = np.zeros(len(sizes), dtype=np.int64)
+    for size in np.unique(sizes[sizes > 1]):
+        groups = np.flatnonzero(sizes == size)
+        step = max(1, _CHUNK // int(size * width))
+        for at in range(0, len(groups), step):
+            some = groups[at : at + step]
+            rows = given.order[given.starts[some][:, None] + np.arange(size)]
+            _, s, vt = np.linalg.svd(centred[rows], full_matrices=False)
+            # Equal records differ by rounding, which is no direction.
+            rounding = 1e-12 * np.abs(given.released[rows]).max(axis=(1, 2))[:, None]
+            s[s <= np.maximum(_NOTHING * s[:, :1], rounding)] = 0.0
+            used = min(directions.shape[1], s.shape[1])
+            directions[some, :used] = s[:, :used, None] * vt[:, :used]
+            rank[some] = (s > 0).sum(axis=1)
+    return directions, rank
+
+
+# --- What the attacks on known groups have in common: checked input, another group for each, counts within tolerances -
+
+# Tolerances of the curves, in units of the features
+STEPS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Whole groups, original and released."""
+
+    # original, released: features, shape (n_rows, width)
+    original: FloatArray
+    released: FloatArray
+    group: IntArray  # Group of each row, 0 to n_groups - 1, shape (n_rows,)
+    # order, starts: as from `anonpipe.kernels.groups.sort_groups`
+    order: IntArray
+    starts: IntArray
+    names: tuple[str, ...]  # Of the columns
+    of: int  # Records that there are, of which these are some or all
+
+    @property
+    def sizes(self) -> IntArray:
+        """Records of each group, shape (n_groups,)."""
+        return np.diff(self.starts)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether there are more records than these."""
+        return len(self.group) < self.of
+
+    def sums(self, features: FloatArray) -> FloatArray:
+        """Sum of the features of each group, shape (n_groups, width)."""
+        return np.add.reduceat(features[self.order], self.starts[:-1], axis=0)
+
+    def means(self, features: FloatArray) -> FloatArray:
+        """Mean of the features of each group, shape (n_groups, width)."""
+        return self.sums(features) / self.sizes[:, None]
+
+
+def attacked(
+    original: npt.ArrayLike,
+    released: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    tolerance: float,
+    names: Sequence[str] | None,
+    of: int | None,
+) -> Attacked:
+    """Check what was given."""
+    old, new = checked_tables(original, released, least_rows=1)
+    given = np.asarray(labels)
+    if len(old) != len(new):
+        raise InputError(f"there are {len(old)} original and {len(new)} released records; give whole groups of both")
+    if given.shape != (len(old),) or not np.issubdtype(given.dtype, np.integer):
+        raise InputError(
+            f"labels has shape {given.shape} and type {given.dtype}; give whole numbers of shape ({len(old)},)"
+        )
+    if not (np.isfinite(tolerance) and tolerance >= 0):
+        raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
+    group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    order, starts = sort_groups(group)
+    return Attacked(
+        old, new, group, order, starts, column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
+    )
+
+
+def others(n_groups: int, rng: np.random.Generator) -> IntArray:
+    """For each group another one, each once, at random; a single group has only itself."""
+    shuffled = rng.permutation(n_groups)
+    other = np.empty(n_groups, dtype=np.int64)
+    other[shuffled] = np.roll(shuffled, -1)
+    return other
+
+
+class Tally:
+    """Counts of errors within tolerances, and within one of them by group."""
+
+    def __init__(self, group: IntArray, n_groups: int, tolerance: float) -> None:
+        self._group, self._tolerance = group, tolerance
+        self.hits = np.zeros(n_groups)
+        self.trials = np.zeros(n_groups)
+        self.within = np.zeros(len(STEPS))
+
+    def add(self, errors: FloatArray) -> float:
+        """Count errors of all records, shape (n_rows, some columns); returns the share within the tolerance."""
+        near = (errors <= self._tolerance).sum(axis=1)
+        self.hits += np.bincount(self._group, near, minlength=len(self.hits))
+        self.trials += np.bincount(self._group, minlength=len(self.trials)) * errors.shape[1]
+        # Errors up to a step, not below it: the left side of equal ones.
+        first = np.searchsorted(np.array(STEPS), errors.ravel(), side="left")
+        self.within += np.cumsum(np.bincount(first, minlength=len(STEPS) + 1)[: len(STEPS)])
+        return float(near.sum() / errors.size)
+
+    @property
+    def share(self) -> float:
+        """Share within the tolerance."""
+        return float(self.hits.sum() / self.trials.sum())
+
+    @property
+    def curve(self) -> tuple[float, ...]:
+        """Share within each of `STEPS`."""
+        return tuple(float(x) for x in self.within / self.trials.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,14 +12,12 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._expected_links import expected_links
-from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._known import Alike, Found, Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
+from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share, wilson
+from anonpipe.evaluate.risk._measure import Alike, Found, Known, Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.risk._surest import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.utility import Measurement
-from anonpipe.types import IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Basis = Literal["distances", "ranks", "Mahalanobis distances"]
 
@@ -28,7 +27,7 @@ _NAMES: dict[Basis, str] = {
     "Mahalanobis distances": "mahalanobis_linkage",
 }
 
-_SOURCE = {
+_SOURCES = {
     "distances": "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1",
     "ranks": "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17",
     "Mahalanobis distances": "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
@@ -80,7 +79,7 @@ class Linkage:
             value=linked / self.queries,
             unit="share",
             better="lower",
-            source=_SOURCE[self.basis],
+            source=_SOURCES[self.basis],
             records=self.queries,
             of=self.records,
             audience=Audience.ENOUGH,
@@ -322,4 +321,369 @@ WHITENED = Measure(
     figures=("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second"),
     function=_whitened,
     counts_units=True,
+)
+
+
+# --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
+
+
+def expected_links(alike: Alike, *, records: int) -> Measurement:
+    """The share of records that are linked correctly, to be expected where links inside a group are a draw.
+
+    A record whose nearest released record lies in its own group of n counts
+    as 1/n: each of the n stands for it with the same probability. Records of
+    a group that differ in an unchanged column make groups of their own, as a
+    reader sees whose they are not. It is what the literature's shares of
+    correct links measure where released records are drawn again in each group.
+
+    Parameters
+    ----------
+    alike
+        The nearest released records of each record looked for, and the group of each.
+    records
+        Records of the table; if more than were looked for, these are a random
+        sample.
+
+    Notes
+    -----
+    The interval is the normal one of a mean, but not below 0 nor above 1.
+
+    References
+    ----------
+    Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584,
+    section 6.1; Oganian and Domingo-Ferrer (2017), Definition 1.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import Found, Nearest
+    >>> found = Found(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
+    >>> expected_links(Alike(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
+    0.125
+    """
+    assert alike.found.groups is not None
+    hits = (alike.found.groups[:, 0] == alike.own) / alike.sizes
+    value, queries = float(hits.mean()), len(hits)
+    low = high = None
+    if queries < records:
+        reach = 1.96 * float(hits.std()) / np.sqrt(queries)
+        low, high = max(0.0, value - reach), min(1.0, value + reach)
+    return Measurement(
+        name="linkage.expected",
+        title="Records linked to the right released record, to be expected of a draw inside their group",
+        value=value,
+        unit="share",
+        better="lower",
+        source="Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
+        records=queries,
+        of=records,
+        audience=Audience.ENOUGH,
+        low=low,
+        high=high,
+        baseline=1.0 / records,
+        baseline_is="a blind guess",
+        note="A record that is found counts as 1/n, of n in its group that share its key variables.",
+    )
+
+
+# --- Attack: persons and released records are assigned to each other all at once, inside blocks of equal key variables
+# Who looks for one record takes the nearest one, even where it is nearer still to somebody else. Who knows everybody
+# gives each released record to one person only, so that the distances of all are smallest together. Blocks of
+# equal unchanged columns cost nothing: a person's record is in the own block.
+
+LARGEST_CELL = 1_000  # Persons who are assigned at once; larger blocks are cut where both tables have their median
+
+_OVERLAP = 0.1  # Share of the released records on either side of a cut that are on the other side too
+
+ASSIGNED = 6_000  # Records that are assigned of a table, on average
+
+_ASSIGNMENT_SOURCE = (
+    "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Numbers of the originals and of the released records that are assigned to each other."""
+
+    originals: IntArray
+    released: IntArray
+
+
+def drawn_cells(
+    original: FloatArray, released: FloatArray, blocks: IntArray, share: float, rng: np.random.Generator
+) -> list[Cell]:
+    """A random share of the blocks, or of the cells that large blocks are cut into.
+
+    Parameters
+    ----------
+    original, released
+        Numbers by which large blocks are cut, row for row and of one scale, shapes (n, width).
+    blocks
+        Equal where an original and a released record can be of one person; of row i that of both.
+    share
+        Of the cells; above 0 and up to 1.
+    """
+    order = np.argsort(blocks, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(blocks[order]) != 0, True])
+    sizes = np.diff(starts)
+    cells: list[Cell] = []
+    for at in np.flatnonzero(sizes > LARGEST_CELL):
+        rows = order[starts[at] : starts[at + 1]]
+        cells.extend(_cut(original, released, rows, rows, rng))
+    small = np.flatnonzero(sizes <= LARGEST_CELL)
+    total = len(cells) + len(small)
+    chosen = np.sort(rng.choice(total, min(total, int(share * total + rng.random())), replace=False))
+    found = [cells[at] for at in chosen[chosen < len(cells)]]
+    for at in small[chosen[chosen >= len(cells)] - len(cells)]:
+        rows = order[starts[at] : starts[at + 1]]
+        found.append(Cell(rows, rows))
+    return found
+
+
+def _cut(
+    original: FloatArray, released: FloatArray, ours: IntArray, theirs: IntArray, rng: np.random.Generator
+) -> Iterator[Cell]:
+    """Cells of a block, cut again and again in the column in which both tables together are widest.
+
+    Released records near a cut are on both sides of it, as their persons may lie beyond.
+    """
+    if len(ours) <= LARGEST_CELL:
+        yield Cell(ours, theirs)
+        return
+    both = np.concatenate([original[ours], released[theirs]])
+    for column in np.argsort(-both.var(axis=0), kind="stable"):
+        low, border, high = np.quantile(both[:, column], [0.5 - _OVERLAP, 0.5, 0.5 + _OVERLAP])
+        below = original[ours, column] <= border
+        if 0 < below.sum() < len(ours):
+            sides = released[theirs, column] <= high, released[theirs, column] >= low
+            break
+    else:  # nothing tells them apart
+        below, drawn = rng.random(len(ours)) < 0.5, rng.random(len(theirs))
+        sides = drawn < 0.5 + _OVERLAP, drawn > 0.5 - _OVERLAP
+    yield from _cut(original, released, ours[below], theirs[sides[0]], rng)
+    yield from _cut(original, released, ours[~below], theirs[sides[1]], rng)
+
+
+def rows_of(cells: Sequence[Cell]) -> tuple[IntArray, IntArray, list[Cell]]:
+    """The originals and the released records that cells name, ascending, and the cells in numbers of these.
+
+    Examples
+    --------
+    >>> ours, theirs, (cell,) = rows_of([Cell(np.array([7, 3]), np.array([3]))])
+    >>> ours.tolist(), theirs.tolist(), cell.originals.tolist(), cell.released.tolist()
+    ([3, 7], [3], [1, 0], [0])
+    """
+    ours, theirs = (
+        np.unique(np.concatenate([np.empty(0, np.int64), *each]))
+        for each in ([cell.originals for cell in cells], [cell.released for cell in cells])
+    )
+    named = [Cell(np.searchsorted(ours, cell.originals), np.searchsorted(theirs, cell.released)) for cell in cells]
+    return ours, theirs, named
+
+
+def assigned_cells(
+    original: FloatArray,
+    released: FloatArray,
+    cells: Sequence[Cell],
+    own: IntArray,
+    told: IntArray,
+    sizes: IntArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Expected right links of each cell: by assignment, by the nearest of the cell, and records looked for.
+
+    Parameters
+    ----------
+    original, released
+        Features, shapes (n, width) and (m, width).
+    cells
+        Of rows of these.
+    own, told
+        Of each original its own number, or that of its group, and of each released record the same; shapes (n,), (m,).
+    sizes
+        Records that are alike to each original, shape (n,).
+    rng
+        Draws the order of the released records, in which equal distances are told apart.
+
+    Returns
+    -------
+    FloatArray
+        Shape (n_cells, 3).
+
+    Notes
+    -----
+    The assignment has the least sum of squared distances (a modified Jonker-Volgenant algorithm, scipy). Where
+    a cell holds more persons than released records, some persons get none.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    found = np.empty((len(cells), 3))
+    for at, cell in enumerate(cells):
+        theirs = rng.permutation(cell.released)
+        apart = cdist(original[cell.originals], released[theirs], "sqeuclidean")
+        rows, columns = linear_sum_assignment(apart)
+        nearest = np.arange(len(cell.originals)), apart.argmin(axis=1)
+        hits = []
+        for ours, chosen in ((rows, columns), nearest):
+            persons = cell.originals[ours]
+            hits.append(float(((own[persons] == told[theirs[chosen]]) / sizes[persons]).sum()))
+        found[at] = *hits, len(cell.originals)
+    return found
+
+
+def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
+    """The share of persons to whom their own released record is assigned.
+
+    Parameters
+    ----------
+    cells
+        From `assigned_cells`, of one cell or more.
+    of
+        Records that there are.
+
+    Raises
+    ------
+    JobError
+        There is no cell.
+
+    Examples
+    --------
+    >>> assignment([[3.0, 2.0, 10], [5.0, 4.0, 10]], of=20).value
+    0.4
+    """
+    table = np.asarray(cells, dtype=np.float64)
+    if table.ndim != 2 or not len(table):
+        raise JobError("no cell was assigned; give one or more")
+    hits, nearest, records = table.T
+    share, low, high = grouped_share(hits, records)
+    total = int(records.sum())
+    sampled = total < of and len(table) > 1
+    return Measurement(
+        name="linkage.assigned",
+        title="Records linked to their own released record where all are assigned at once",
+        value=share,
+        unit="share",
+        better="lower",
+        source=_ASSIGNMENT_SOURCE,
+        records=total,
+        of=of,
+        audience=Audience.ENOUGH,
+        low=low if sampled else None,
+        high=high if sampled else None,
+        baseline=float(nearest.sum() / total),
+        baseline_is="the nearest released record of each of the same persons",
+        note=f"The intruder knows all released columns of everybody in {len(table)} blocks of equal key variables "
+        f"(of no more than {LARGEST_CELL} persons, larger ones are cut) and gives each released record to one person. "
+        "In a group of n it counts 1/n.",
+    )
+
+
+def _by_assignment(known: Known) -> Measured | Reason:
+    cells = known.assigned
+    return cells if isinstance(cells, Reason) else [assignment(cells, of=known.rows)]
+
+
+ASSIGNMENT = Measure(
+    key="assignment",
+    title="record linkage by assignment",
+    figures=("linkage.assigned",),
+    function=_by_assignment,
+)
+
+
+# --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
+# The second criterion of the European guidance on anonymisation (Article 29 Working Party, opinion 05/2014, WP 216).
+
+_LINKABILITY_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2"
+
+
+@dataclass(frozen=True)
+class Linkability:
+    """How often both halves of a record lead to the same released one."""
+
+    # attack, control: of records of the original, and of held-out ones, with 95 % intervals
+    attack: Share
+    control: Share
+    # risk, low, high: (attack - control) / (1 - control), with its 95 % interval; NaN where all held-out ones are
+    # joined
+    risk: float
+    low: float
+    high: float
+    # records, controls: records tried
+    records: int
+    controls: int
+
+    def measurements(self, of: int) -> tuple[Measurement, ...]:
+        """What the release gives away, of so many records."""
+        defined = self.risk == self.risk
+        return (
+            Measurement(
+                name="linkability.risk",
+                title="Linkability (European guidance, criterion 2): halves of a person's columns joined, beyond the "
+                "hold-out",
+                value=self.risk,
+                unit="share",
+                better="lower",
+                source=_LINKABILITY_SOURCE,
+                records=self.records,
+                of=of,
+                audience=Audience.ENOUGH,
+                low=self.low if defined else None,
+                high=self.high if defined else None,
+                baseline=0.0,
+                baseline_is="a release that says no more of its own persons than of others",
+                note="One table has every second column, another the others; joined are records of which one released "
+                f"record is among the nearest by either: {100 * self.attack.value:.1f} % of the members, "
+                f"{100 * self.control.value:.1f} % of {self.controls} held-out records."
+                + ("" if defined else " Not defined: every held-out record is joined."),
+                parts=(("members", self.attack.value), ("hold-out", self.control.value)),
+            ),
+        )
+
+
+def joined(one: IntArray, other: IntArray) -> BoolArray:
+    """Whether the nearest rows by one half of the columns, shape (n, count), and those by the other share one.
+
+    Examples
+    --------
+    >>> joined(np.array([[4, 7], [1, -1]]), np.array([[7, 5], [2, -1]])).tolist()
+    [True, False]
+    """
+    return np.asarray(((one[:, :, None] == other[:, None, :]) & (one[:, :, None] >= 0)).any(axis=(1, 2)))
+
+
+def linkability(members: BoolArray, controls: BoolArray) -> Linkability:
+    """Hold joined members against joined held-out records.
+
+    Parameters
+    ----------
+    members, controls
+        Whether each is joined, one or more.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2.
+
+    Examples
+    --------
+    >>> found = linkability(np.repeat([True, False], [30, 70]), np.repeat([True, False], [10, 90]))
+    >>> round(found.risk, 3), found.low > 0
+    (0.222, True)
+    """
+    attack, control = (exact_share(int(each.sum()), len(each)) for each in (members, controls))
+    risk, low, high = beyond_control(attack, control)
+    return Linkability(attack, control, risk, low, high, len(members), len(controls))
+
+
+def _by_halves(known: Known) -> Measured | Reason:
+    halves = known.halves
+    return halves if isinstance(halves, Reason) else linkability(*halves).measurements(known.rows)
+
+
+LINKABILITY = Measure(
+    key="linkability",
+    title="linkability",
+    figures=("linkability.risk",),
+    function=_by_halves,
 )

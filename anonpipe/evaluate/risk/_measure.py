@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple, Protocol, Self
 
-from anonpipe.errors import AnonpipeError
+import numpy as np
+
+from anonpipe.errors import AnonpipeError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._known import Known
+from anonpipe.evaluate.risk._guesses import Guesses
+from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Measurement
+from anonpipe.methods.grouping import ClassDisclosure
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Measured = Sequence[Measurement]
 
@@ -39,3 +45,307 @@ class Measure:
 
     def _names(self, figure: str) -> bool:
         return any(fnmatchcase(figure, known) for known in self.figures)
+
+
+def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    """`names`, or made-up ones."""
+    if names is None:
+        return tuple(f"column {at}" for at in range(width))
+    if len(names) != width:
+        raise JobError(f"{len(names)} names were given for {width} columns; give one for each")
+    return tuple(names)
+
+
+def records_of(of: int | None, given: int, what: str) -> int:
+    """`of`, or the number given."""
+    if of is None:
+        return given
+    if of < given:
+        raise JobError(f"of={of} was given for {given} {what}; give the number that there are, {given} or more")
+    return of
+
+
+# --- What attacks are given of a release: arrays, read when first needed ----------------------------------------------
+
+Link = Literal["none", "own", "unknown"]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The nearest records of the whole table."""
+
+    nearest: Nearest  # As found in all partitions together
+    groups: IntArray | None  # The group of each, of the shape of `nearest.rows`; None where it was not asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
+
+    found: Found  # The nearest released records, with the number of what each is alike to
+    # own, sizes: that number for each record looked for, and how many are alike to it; of units with several rows, how
+    # many a row of the unit
+    own: IntArray
+    sizes: IntArray | FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Released rows and the original rows that they replace, row for row."""
+
+    # original, released: values of the masked columns, shapes (n_rows, n_columns)
+    original: FloatArray
+    released: FloatArray
+    names: Sequence[str]  # Of the columns
+    categories: Sequence[int]  # Places of those that have no order
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGroups:
+    """Features of all records of some groups, before and after, and the group of each."""
+
+    original: FloatArray
+    released: FloatArray
+    labels: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClassShares:
+    """What groups tell of a class column, the shares of its classes, and the sizes of the groups (None: unknown)."""
+
+    told: ClassDisclosure
+    shares: FloatArray
+    sizes: IntArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Guessed:
+    """Records whose columns are guessed from the release."""
+
+    told: FloatArray  # Values of some released records, which the scale is taken of
+    # members, controls: values of original records that are looked for, and of held-out ones
+    members: FloatArray
+    controls: FloatArray
+    found: Guesses  # What the closest of all released records say of each column
+    # names, columns, categories: of all columns their names; places of those that are guessed, and of those without
+    # order
+    names: Sequence[str]
+    columns: Sequence[int]
+    categories: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class StratumGuesses:
+    """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata."""
+
+    members: BoolArray  # Whether the closest released record has the value of each record looked for
+    # The same of held-out records; without them, whether the closest other original record has the value of each record
+    # looked for
+    controls: BoolArray
+    # Whether the closest released record is of its own group, or its own; None where none stands for a group or a
+    # record
+    linked: BoolArray | None
+    commonest: float  # Share of the commonest value among the records looked for
+    held: bool  # Whether the controls were held out
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """What comes of looking for persons by a few columns."""
+
+    knows: Sequence[str]  # Names of these columns
+    # Persons (or other units) of each class of the original, of those that are alike in these columns; of large tables
+    # a random choice of the classes
+    sizes: IntArray
+    persons: IntArray | None  # For how many persons each size counts; None for those of the class
+    own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
+    chances: FloatArray | Reason  # With what chance the link of each by these columns is right
+    sampling_fraction: float | None  # Share of the population that is in the original; None for not declared
+    of: int  # Persons that there are, a person of several classes counting in each
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """What meets each of some predicates."""
+
+    # counts, rows: how many records do, and the sum of their numbers, so that of one it is its number; shape
+    # (n_predicates,)
+    counts: IntArray
+    rows: IntArray
+
+    def __add__(self, other: Self) -> Self:
+        """What is in either of two parts."""
+        return type(self)(self.counts + other.counts, self.rows + other.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """What meets each predicate."""
+
+    # released, original, controls: in the release, in the original, and of records that were held out
+    released: Matches
+    original: Matches
+    controls: Matches
+    # rows, held: records of the original, and held out: no more
+    rows: int
+    held: int
+    wanted: int  # Attacks, at most
+
+
+class Known(Protocol):
+    """What an intruder may know, and what the method says of itself.
+
+    What does not exist for a release is a `Reason` in its place.
+    """
+
+    @property
+    def k(self) -> int:
+        """Smallest permissible group."""
+
+    @property
+    def rows(self) -> int:
+        """Records of the release."""
+
+    @property
+    def features(self) -> Sequence[str]:
+        """Names of the columns of features."""
+
+    @property
+    def moments(self) -> tuple[int, Width] | Reason:
+        """Records whose moments the release keeps, of the smallest such part, and of which columns."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether each record is in one group."""
+
+    @property
+    def own_row(self) -> IntArray | None:
+        """The released row made from each record looked for, where a row is made from one record."""
+
+    @property
+    def own_group(self) -> IntArray | None:
+        """The group of each record looked for, where there are groups."""
+
+    @property
+    def own_size(self) -> IntArray:
+        """Records of that group."""
+
+    @property
+    def unlinked(self) -> Reason:
+        """Why there is neither `own_row` nor `own_group`, where there is not."""
+
+    @property
+    def released(self) -> Found:
+        """The nearest released records of the records looked for."""
+
+    @property
+    def original(self) -> Found:
+        """The nearest other originals of them."""
+
+    @property
+    def by_rank(self) -> Found:
+        """The nearest released records by ranks."""
+
+    @property
+    def whitened(self) -> Found:
+        """The nearest released records by Mahalanobis distance; of records that are released one by one."""
+
+    @property
+    def numbers(self) -> tuple[Sequence[str], FloatArray]:
+        """Names and original values of the masked numbers and dates, of each record looked for; NaN for null."""
+
+    @property
+    def alike(self) -> Alike | None:
+        """Which of the nearest are alike, where records are in groups and made from none alone."""
+
+    @property
+    def assigned(self) -> FloatArray | Reason:
+        """Right links of some cells where all is assigned at once, as of `assigned_cells`."""
+
+    @property
+    def held(self) -> Found | Reason:
+        """The nearest released records of records that were held out."""
+
+    @property
+    def guessed(self) -> Guessed | Reason:
+        """Records whose columns are guessed."""
+
+    @property
+    def singled(self) -> Mapping[str, Met] | Reason:
+        """What meets predicates that may single out, on `one` column and on `several`."""
+
+    @property
+    def halves(self) -> tuple[BoolArray, BoolArray] | Reason:
+        """Whether both halves of a record lead to the same released one, of those looked for and of those held out."""
+
+    @property
+    def pairs(self) -> Pairs | Reason:
+        """A paired sample."""
+
+    @property
+    def groups(self) -> WholeGroups | Reason:
+        """Some whole groups."""
+
+    @property
+    def classes(self) -> Mapping[str, ClassShares] | Reason:
+        """What groups tell of the class columns."""
+
+    @property
+    def strata(self) -> Mapping[str, StratumGuesses] | Reason:
+        """Guesses of the columns that make the strata."""
+
+    @property
+    def scenarios(self) -> Mapping[str, Scenario] | Reason:
+        """What comes of the scenarios that the job names."""
+
+    @property
+    def smallest_group(self) -> int | Reason | None:
+        """Records of the smallest group; None where the whole table is one."""
+
+    @property
+    def link(self) -> Link:
+        """What ties a released record to one person; see `link_of`."""
+
+    @property
+    def exact_moments(self) -> bool:
+        """Whether mean and scatter of every group are kept exactly."""
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of which each released record keeps one person's values."""
+
+    @property
+    def fewest_alike(self) -> int | None:
+        """Fewest records of a group that are alike in these; None where that is not known."""
+
+    def rng(self, what: str) -> np.random.Generator:
+        """The generator of one use."""
+
+
+# --- How many columns there are for what their moments tell, and how unequally far from the mean records lie in them --
+
+
+class Width(NamedTuple):
+    """Of a table's columns what decides how much their moments tell."""
+
+    columns: int  # How many are linearly independent
+    spread: float  # Variance of the records' squared Mahalanobis distances
+
+
+def width_of(numbers: int, attributes: Iterable[FloatArray]) -> Width:
+    """Of so many numbers, and of attributes the shares of whose categories these are, all taken for independent.
+
+    Notes
+    -----
+    A normal number adds 1 to the mean of the squared distance and 2 to its variance. An attribute of q categories adds
+    1 / s - 1 for who is in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> width_of(3, [np.array([0.5, 0.5]), np.array([0.9, 0.1])])
+    Width(columns=5, spread=13.11111111111111)
+    """
+    there = [shares[shares > 0] for shares in attributes]
+    columns = numbers + sum(len(shares) - 1 for shares in there)
+    return Width(columns, 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, logit
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.coding import spread
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._groups import records_of
+from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
-from anonpipe.evaluate.risk._trained_membership import trained_on
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured, Width, records_of
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
@@ -204,4 +205,243 @@ MEASURE = Measure(
     figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent", "membership.trained_auc"),
     function=_of_release,
     counts_units=True,
+)
+
+
+# --- Attack: a classifier is trained to tell who was in the original table, by what the release says of each column ---
+# A distance that is small among many like persons is large among few: who looks at one distance alone
+# does not know where a person stands. Somebody who has records of both kinds learns it.
+
+_FOLDS, _TREES = 5, 40
+_WIDER = 1.5  # Square root of (1/5 + 1/4) / (1/5): how much wider intervals are as folds learn from each other
+
+
+def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:
+    """What the release shows of each record, as numbers for a classifier; shape (n_asked, 3 · n_columns).
+
+    Of each column: how far its closest released record in all other columns is, by itself and as a share of the
+    last of the close ones, and how far the closest one's value is from its own (in standard deviations of the
+    released column; categories 0 or 1, and a null is as far as another category). Not where the record itself
+    lies: by that two samples of one population differ, too.
+    """
+    columns = []
+    for at in range(asked.shape[1]):
+        own, guess = asked[:, at], found.values[:, at, 0]
+        if at in categories:
+            off = (own != guess).astype(np.float64)
+        else:
+            off = np.abs(own - guess) / (spread(told[:, at]) or 1.0)
+        off = np.where(np.isnan(own) & np.isnan(guess), 0.0, np.where(np.isnan(off), 1.0, off))
+        near, last = found.squared[:, at, 0], found.squared[:, at, -1]
+        last = np.where(np.isfinite(last), last, near)
+        columns += [np.sqrt(near), np.sqrt(np.divide(near, last, out=np.ones_like(near), where=last > 0)), off]
+    return np.asarray(np.minimum(np.column_stack(columns), np.finfo(np.float32).max))
+
+
+def trained_membership(
+    told: FloatArray,
+    members: FloatArray,
+    controls: FloatArray,
+    found: Guesses,
+    categories: Sequence[int] = (),
+    *,
+    of: int | None = None,
+    seed: int = 0,
+) -> Measurement:
+    """Tell members from held-out records by a forest, which has seen others of both.
+
+    Parameters
+    ----------
+    told
+        Cells of some released records, which the scale is taken of.
+    members, controls
+        Cells of records that the release was made from, and of held-out ones; five or more each.
+    found
+        What the closest released records say of each column of members, then of controls.
+    categories
+        Numbers of the columns that hold codes.
+    of
+        Members that there are, of which these are a sample; None for all.
+    seed
+        Of the folds and the trees.
+
+    Notes
+    -----
+    Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that
+    a release that tells nothing comes out at 0.5 but for chance. Both kinds weigh alike. Folds that learn from
+    each other err together: DeLong's variance is taken 9/4 times, the correction for five folds.
+
+    References
+    ----------
+    Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649
+    (why single distances are no measure); Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds);
+    Geurts et al. (2006), doi:10.1007/s10994-006-6226-1 (the trees).
+    """
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    asked = np.concatenate([members, controls])
+    inside = np.arange(len(asked)) < len(members)
+    forest = ExtraTreesClassifier(_TREES, min_samples_leaf=5, class_weight="balanced", random_state=seed)
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
+    features = signs(told, asked, found, categories)
+    scores = cross_val_predict(forest, features, inside, cv=folds, method="predict_proba")[:, 1]
+    area = auc(scores[inside], scores[~inside])
+    low, high = _widened(area)
+    return Measurement(
+        name="membership.trained_auc",
+        title="Chance that a trained classifier ranks a person of the table above one who is not in it",
+        value=area.value,
+        unit="probability",
+        better="near baseline",
+        source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
+        records=min(len(members), len(controls)),
+        of=records_of(of, len(members), "members"),
+        audience=Audience.ENOUGH,
+        low=low,
+        high=high,
+        baseline=0.5,
+        baseline_is="guessing",
+        note=f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
+        "that have learnt from others. The attacker knows the whole record, and whether some others were in the table.",
+    )
+
+
+def _widened(area: Auc) -> tuple[float, float]:
+    """Ends of the interval, further away on the logit scale; as they are where that is infinite."""
+    if min(area.value, area.low) <= 0 or max(area.value, area.high) >= 1:
+        return area.low, area.high
+    middle, ends = logit(area.value), logit(np.array([area.low, area.high]))
+    low, high = expit(middle + _WIDER * (ends - middle))
+    return float(low), float(high)
+
+
+def trained_on(known: Known) -> Sequence[Measurement]:
+    """The figure of a release; none where there are no guesses to learn from."""
+    guessed = known.guessed
+    if isinstance(guessed, Reason):
+        return ()
+    given = guessed.told, guessed.members, guessed.controls, guessed.found, guessed.categories
+    return (trained_membership(*given, of=known.rows),)
+
+
+# --- Attack that needs no neighbours: who is in the table lies nearer to its own mean, in its own covariance ----------
+# A covariance of p columns that n records have made is narrower along each of these than along others, and a release
+# that keeps it hands that on, whatever its records are. What is gained by it follows from n, p and categories' shares.
+
+_GRID = 2_000  # Quantiles of the members' distances over which their chance is averaged: exact to 0.0002
+
+
+def told_by_moments(rows: int, width: Width) -> float:
+    """Chance that a member is nearer to the mean of the table, in its covariance, than a person who is not in it.
+
+    Parameters
+    ----------
+    rows
+        Records that the moments are of, 2 or more.
+    width
+        Of their columns, 1 or more.
+
+    Returns
+    -------
+    float
+        Area under the curve, 0.5 to 1; 1 where so few records determine the columns.
+
+    Notes
+    -----
+    *Numbers.* Of normal data a squared Mahalanobis distance of one of n records to the mean and covariance of all of
+    them is (n - 1)² / n times a Beta(p / 2, (n - p - 1) / 2), that of another record p (n - 1) (n + 1) / (n (n - p))
+    times an F(p, n - p). For large n the area is about Φ(p^1.5 / (2 n)).
+
+    *Categories.* Who is not in the table is further away by d² / n, d being the squared distance, so that the area is
+    0.5 + ∫ f(d)² d² / n to the first order: little where few records, those of rare categories, have
+    most of the distance, and much where all are equally far, as with halves. f is taken for a gamma law of mean p and
+    of the variance of `width`, to which 2 p² / n comes as the covariance is not known exactly; the normal law's
+    argument of Φ is multiplied by the ratio of this integral to its own.
+
+    References
+    ----------
+    Hotelling (1931), doi:10.1214/aoms/1177732979; Tracy, Young & Mason (1992), Journal of Quality Technology 24:88-95.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import width_of
+    >>> [round(told_by_moments(rows, width_of(64, [])), 2) for rows in (66, 200, 1_000, 10_000)]
+    [1.0, 0.93, 0.61, 0.51]
+    >>> rare = [np.array([0.9, 0.08, 0.02])] * 32
+    >>> round(told_by_moments(1_000, width_of(0, rare)), 2)
+    0.53
+    """
+    columns = width.columns
+    if rows < 2 or columns < 1:
+        raise InputError(f"moments of {rows} records in {columns} columns; give 2 or more, in 1 or more")
+    if rows <= columns + 1:
+        return 1.0
+    from scipy.stats import beta, f, norm
+
+    at = (np.arange(_GRID) + 0.5) / _GRID
+    inside = (rows - 1) ** 2 / rows * beta.ppf(at, columns / 2, (rows - columns - 1) / 2)
+    scale = columns * (rows - 1) * (rows + 1) / (rows * (rows - columns))
+    normal = float(np.clip(f.sf(inside / scale, columns, rows - columns).mean(), 0.5, 1.0 - 1e-12))
+    unsure = 2.0 * columns**2 / rows
+    ratio = math.exp(_overlap(columns, width.spread + unsure) - _overlap(columns, 2.0 * columns + unsure))
+    return float(norm.cdf(ratio * norm.ppf(normal)))
+
+
+def _overlap(mean: float, variance: float) -> float:
+    """Logarithm of ∫ f(d)² d² of a gamma law."""
+    shape, scale = mean**2 / variance, variance / mean
+    return math.log(scale) + math.lgamma(2 * shape + 1) - (2 * shape + 1) * math.log(2) - 2 * math.lgamma(shape)
+
+
+def rows_that_tell_no_more(width: Width, most: float) -> int:
+    """The fewest records whose moments tell members from others by no more than `most`, above 0.5.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import width_of
+    >>> rows_that_tell_no_more(width_of(64, []), 0.6)
+    1054
+    """
+    low, high = width.columns + 1, width.columns + 2
+    while told_by_moments(high, width) > most:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if told_by_moments(middle, width) > most else (low, middle)
+    return high
+
+
+def _from_moments(known: Known) -> Measured | Reason:
+    if isinstance(known.moments, Reason):
+        return known.moments
+    rows, width = known.moments
+    if width.columns < 1:
+        return Reason.ONE_COLUMN
+    return (
+        Measurement(
+            name="membership.expected",
+            title="Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
+            value=told_by_moments(max(2, rows), width),
+            unit="probability",
+            better="near baseline",
+            source="Hotelling 1931; Tracy, Young & Mason 1992",
+            records=known.rows,
+            of=known.rows,
+            audience=Audience.ENOUGH,
+            baseline=0.5,
+            baseline_is="guessing",
+            note=(
+                f"Expected, not attacked: of {width.columns} independent columns and {rows} records, whose means and "
+                "covariances are kept. Of several strata that are masked by themselves, the smallest."
+            ),
+        ),
+    )
+
+
+MOMENTS = Measure(
+    key="moments",
+    title="membership told by means and covariances that are kept",
+    figures=("membership.expected",),
+    function=_from_moments,
 )

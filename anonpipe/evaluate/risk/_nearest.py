@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk._nearest_kernel import search_nearest
-from anonpipe.evaluate.risk._nearest_scan import scan_nearest
+from anonpipe.kernels.distance import squared_distance
 from anonpipe.kernels.features import LARGEST
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.kernels.remaining import nearest_records, remaining_records
+from anonpipe.types import Float32Array, FloatArray, IntArray
 
 # Queries after which a tree is judged, and that it pays where one leaf in so many is looked into
 _TRIAL, _USEFUL = 64, 4
@@ -204,3 +205,253 @@ def table(features: npt.ArrayLike, name: str) -> FloatArray:
     if features.size and not (features.min() >= -LARGEST and features.max() <= LARGEST):
         raise InputError(f"the {name} hold NaN, infinity or numbers above 1e100 in size; fill nulls and scale first")
     return features
+
+
+# --- The nearest points of other points by comparing all with all: a matrix product rules nearly all pairs out --------
+# Derivation. With points x and queries q, moved and divided so that all coordinates are at most
+# 1, squared distances are |x|² + |q|² - 2 x·q. The product of all pairs is taken with numbers of 24
+# bits, e = 2^-24, which is several times faster than measuring pair by pair. Rounding the coordinates,
+# products and sums of w terms errs by at most 2 (w + 2) e |x| |q|, the norms and their sum by 5 e |x|² and
+# e |q|² (Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1). A point that is nearer
+# than d has |x| <= |q| + sqrt(d), thus |x|² <= 2 |q|² + 2 d, and its estimate of |x|² - 2 x·q is at most
+#
+#     d (1 + c e) - |q|² (1 - c e) + w 2^-140,    c = 4 w + 32,
+#
+# the last term for what is too small for such numbers. c has room for the terms of higher order, and
+# for the rounding of d and of this limit. Pairs whose estimate is not above it are measured
+# with all digits, column by column: what is found does not depend on the estimates.
+
+_TILE, _TOGETHER = 512, 1_024  # Points and queries of a product, so that it stays in the cache
+
+_LEAST = 1e-140  # Smaller units have squares without all digits: the limit's last term is then above all estimates
+
+
+def scan_nearest(
+    features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
+) -> None:
+    """Write the nearest rows of each query and their squared distances, by comparing all with all.
+
+    Shapes: without (m,).
+    """
+    rows[:], squared[:] = -1, np.inf
+    if not len(features) or not len(queries):
+        return
+    width = features.shape[1]
+    centre = features.mean(axis=0)
+    reach = (np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max() for side in (features, queries))
+    unit = max(_LEAST, *map(float, reach))
+    error = (4 * width + 32) * 2.0**-24
+    slope = (1 + error) / unit**2
+    moved = (queries - centre) / unit
+    shift = width * 2.0**-140 - (moved**2).sum(axis=1) * (1 - error)
+    turned = np.ascontiguousarray(-2 * moved.T, dtype=np.float32)
+    limits = np.full(len(queries), np.inf, dtype=np.float32)
+    parts = [slice(start, start + _TOGETHER) for start in range(0, len(queries), _TOGETHER)]
+    for first in range(0, len(features), _TILE):
+        tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
+        norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
+        for part in parts:
+            keep_nearer(
+                features,
+                first,
+                queries[part],
+                without[part],
+                tile @ turned[:, part],
+                norms,
+                slope,
+                shift[part],
+                limits[part],
+                rows[part],
+                squared[part],
+            )
+
+
+# --- The nearest points of other points: what a scan of all keeps, and a search of a tree -----------------------------
+
+_CHUNK = 128  # Queries whose estimates are looked at together, so that the compiler does several at once
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_nearer(
+    features: FloatArray,
+    first: int,
+    queries: FloatArray,
+    without: IntArray,
+    products: Float32Array,
+    norms: Float32Array,
+    slope: float,
+    shift: FloatArray,
+    limits: Float32Array,
+    rows: IntArray,
+    squared: FloatArray,
+) -> None:
+    """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are.
+
+    Shapes: features (n, width); products, norms (n_tile, m); slope, shift (m,); limits (m,).
+    """
+    last = rows.shape[1] - 1
+    for i in range(products.shape[0]):
+        row, estimates, norm = first + i, products[i], norms[i]
+        for low in range(0, queries.shape[0], _CHUNK):
+            high = min(low + _CHUNK, queries.shape[0])
+            if not _any_within(estimates[low:high], norm, limits[low:high]):
+                continue
+            for q in range(low, high):
+                if estimates[q] + norm > limits[q] or row == without[q]:
+                    continue
+                distance = squared_distance(features[row], queries[q])
+                # Rows come in ascending order: one as far as the last that is kept is no nearer.
+                if distance < squared[q, last]:
+                    _insert(rows[q], squared[q], row, distance)
+                    limits[q] = squared[q, last] * slope + shift[q]
+
+
+@nb.njit(cache=True, nogil=True)
+def _any_within(estimates: Float32Array, norm: float, limits: Float32Array) -> bool:
+    """Counted to the end and with numbers of one width: so the compiler does several at once."""
+    within = np.int32(0)
+    for at in range(estimates.shape[0]):
+        within += np.int32(estimates[at] + norm <= limits[at])
+    return bool(within)
+
+
+@nb.njit(cache=True, nogil=True)
+def _insert(rows: IntArray, squared: FloatArray, row: int, distance: float) -> None:
+    at = rows.shape[0] - 1
+    while at > 0 and distance < squared[at - 1]:
+        squared[at] = squared[at - 1]
+        rows[at] = rows[at - 1]
+        at -= 1
+    squared[at] = distance
+    rows[at] = row
+
+
+@nb.njit(cache=True, nogil=True)
+def search_nearest(
+    features: FloatArray,
+    queries: FloatArray,
+    without: IntArray,
+    rows: IntArray,
+    squared: FloatArray,
+    trial: int,
+    useful: int,
+) -> int:
+    """The same as a scan, by a tree; returns how many queries were answered.
+
+    All of them, or the first `trial` if these had to look into more than one
+    of `useful` leaves, as happens with many columns: a scan is then faster.
+    """
+    tree = remaining_records(features, np.arange(features.shape[0]))
+    rows[:] = -1
+    squared[:] = np.inf
+    room = min(rows.shape[1] + 1, features.shape[0])
+    near, distances = np.empty(room, dtype=np.int64), np.empty(room)
+    for q in range(queries.shape[0]):
+        if q == trial and tree.looked[0] * useful > trial * tree.ids.shape[0]:
+            return trial
+        excluded = without[q] >= 0
+        wanted = min(rows.shape[1] + excluded, room)
+        nearest_records(tree, queries[q], near[:wanted], distances[:wanted])
+        at = 0
+        for i in range(wanted):
+            if near[i] != without[q] and at < rows.shape[1]:
+                rows[q, at] = near[i]
+                squared[q, at] = distances[i]
+                at += 1
+    return int(queries.shape[0])
+
+
+# --- Values as ranks in their own table -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks in one table, as shares of its records.
+
+    An intruder who compares ranks of the original with ranks of the release
+    is not misled by a masker that moves or stretches whole columns.
+
+    References
+    ----------
+    Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS
+    9867:225-236, doi:10.1007/978-3-319-45381-1_17.
+    """
+
+    ordered: FloatArray  # Each column of the table sorted, shape (n_rows, width)
+
+    @classmethod
+    def of(cls, features: npt.ArrayLike) -> Ranks:
+        """Of a table, or of a random sample of it: ranks are then estimates."""
+        features = table(features, "records")
+        if not len(features):
+            raise InputError("there are 0 records to take ranks from; give one or more")
+        return cls(np.sort(features, axis=0))
+
+    def apply(self, features: npt.ArrayLike) -> FloatArray:
+        """Share of the table's records below each value, those that equal it counting half, 0 to 1.
+
+        Examples
+        --------
+        >>> Ranks.of([[5.0], [1.0], [5.0], [9.0]]).apply([[5.0], [0.0], [9.0]]).tolist()
+        [[0.5], [0.0], [0.875]]
+        """
+        features = table(features, "records")
+        if features.shape[1] != self.ordered.shape[1]:
+            raise InputError(
+                f"there are {features.shape[1]} columns for ranks of {self.ordered.shape[1]}; give the same"
+            )
+        ranks = np.empty(features.shape)
+        for j in range(features.shape[1]):
+            column = self.ordered[:, j]
+            below = np.searchsorted(column, features[:, j], side="left")
+            ranks[:, j] = below + np.searchsorted(column, features[:, j], side="right")
+        return ranks / (2.0 * len(self.ordered))
+
+
+# --- Records by Mahalanobis distance: differences across what columns have in common count more than those along it ---
+
+# Part of the covariances that is taken away, so that columns that nearly follow from others do not decide alone
+SHRUNK = 0.1
+
+LEAST = 1e-3  # Smallest variance of an axis, in parts of the largest
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Axes on which original and released records together have variance 1 and no correlation, but for shrinkage.
+
+    Noise that was added column by column hides little where columns go
+    together: a record then differs from its own by directions in which others hardly differ at all.
+
+    References
+    ----------
+    Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006,
+    doi:10.1007/11930242_20 (record linkage by Mahalanobis distance); Ledoit &
+    Wolf 2004 (shrinkage towards a diagonal).
+    """
+
+    axes: FloatArray  # Shape (width, width)
+
+    @classmethod
+    def of(cls, original: npt.ArrayLike, released: npt.ArrayLike) -> Whitened:
+        """From random samples of both tables.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> one = rng.normal(size=500); both = np.column_stack([one, one + 0.2 * rng.normal(size=500)])
+        >>> across, along = Whitened.of(both, both).apply([[0.3, -0.3], [0.3, 0.3]])
+        >>> bool(across @ across > 3 * along @ along)
+        True
+        """
+        tables = [table(each, "records") for each in (original, released)]
+        if not min(map(len, tables)) or tables[0].shape[1] != tables[1].shape[1]:
+            raise InputError(f"tables of {len(tables[0])} and {len(tables[1])} records cannot be compared; give both")
+        pooled = sum(np.atleast_2d(np.cov(each, rowvar=False, ddof=0)) for each in tables) / 2.0
+        variances, directions = np.linalg.eigh((1.0 - SHRUNK) * pooled + SHRUNK * np.diag(np.diag(pooled)))
+        least = LEAST * variances[-1] if variances[-1] > 0.0 else 1.0
+        return cls(directions / np.sqrt(np.maximum(variances, least)))
+
+    def apply(self, features: npt.ArrayLike) -> FloatArray:
+        """Records on these axes."""
+        return np.ascontiguousarray(table(features, "records") @ self.axes)

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._known import Known, Link
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Link, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Masker, Synthesizer

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numba as nb
 import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._known import Known, Matches, Met
-from anonpipe.evaluate.risk._measure import Measure, Measured
-from anonpipe.evaluate.risk._singling_out_kernel import find_met
+from anonpipe.evaluate.risk._measure import Known, Matches, Measure, Measured, Met
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import FloatArray, IntArray
 
@@ -287,3 +286,48 @@ MEASURE = Measure(
     figures=("singling_out.one", "singling_out.several"),
     function=_of_release,
 )
+
+
+# --- Which records meet each of many predicates: intervals of some columns, all of which hold -------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def find_met(
+    cells: FloatArray,
+    orders: IntArray,
+    begins: IntArray,
+    ends: IntArray,
+    columns: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    most: int,
+) -> tuple[IntArray, IntArray]:
+    """Count records, looking only at those that meet each predicate's rarest interval.
+
+    Shapes: cells (n_columns, n_rows); orders (n_columns, n_rows); begins, ends (n_predicates, size); returns
+    (n_predicates,).
+
+    Examples
+    --------
+    >>> cells, one = np.array([[1.0, 2.0, 3.0]]), np.array([[0]])
+    >>> find_met(cells, np.array([[0, 1, 2]]), np.array([[1]]), np.array([[3]]), one, one + 2.0, one + 9.0, 5)
+    (array([2]), array([3]))
+    """
+    n, size = columns.shape
+    counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for q in range(n):
+        rarest = np.argmin(ends[q] - begins[q])
+        order = orders[columns[q, rarest]]
+        for at in range(begins[q, rarest], ends[q, rarest]):
+            row, met = order[at], True
+            for j in range(size):
+                value = cells[columns[q, j], row]
+                if value < low[q, j] or value > high[q, j]:
+                    met = False
+                    break
+            if met:
+                counts[q] += 1
+                rows[q] += row
+                if counts[q] > most:
+                    break
+    return counts, rows

@@ -17,10 +17,8 @@ from scipy.special import ndtri
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._groups import records_of
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._known import Known
-from anonpipe.evaluate.risk._measure import Measure, Measured
+from anonpipe.evaluate.risk._measure import Known, Measure, Measured, records_of
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 

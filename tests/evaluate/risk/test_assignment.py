@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import _assignment, assigned_cells, assignment, drawn_cells, rows_of
+from anonpipe.evaluate.risk import _linkage, assigned_cells, assignment, drawn_cells, rows_of
 from tests.naive import assignment as naive
 
 
@@ -34,7 +34,7 @@ def test_cells_part_the_table_and_its_blocks(seed, rows, blocks, width):
     original, released = (rng.integers(0, 3, (rows, width)).astype(float) for _ in range(2))
     of_rows = rng.integers(0, blocks, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_assignment, "LARGEST_CELL", 20)
+        patch.setattr(_linkage, "LARGEST_CELL", 20)
         cells = drawn_cells(original, released, of_rows, 1.0, rng)
         some = drawn_cells(original, released, of_rows, 0.3, rng)
     assert sorted(np.concatenate([cell.originals for cell in cells])) == list(range(rows))

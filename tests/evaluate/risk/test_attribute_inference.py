@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Coding, Guesses, attribute_inference, guess_nearest
-from anonpipe.evaluate.risk._attribute_inference import risk_of_column
+from anonpipe.evaluate.risk._guesses import nearest_but_one
+from anonpipe.evaluate.risk._inference import risk_of_column
 from anonpipe.evaluate.risk._interval import difference
-from anonpipe.evaluate.risk._left_out_kernel import nearest_but_one
 from tests.naive import attacks as naive
 
 

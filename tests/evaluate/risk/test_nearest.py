@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Scale, merge_nearest, nearest
-from anonpipe.evaluate.risk._nearest_kernel import search_nearest
-from anonpipe.evaluate.risk._nearest_scan import scan_nearest
+from anonpipe.evaluate.risk._nearest import scan_nearest, search_nearest
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 
