@@ -297,7 +297,7 @@ class _Scanned:
     """The scan, unmet conditions of analyses, repeats of identifiers, and sketches for the release logs."""
 
     scan: Scan
-    unmet: list[_Condition]
+    unmet: list[_Requirement]
     counted: list[list[Repeats]]
     sketches: dict[str, Sketch]
     sums: list[UnitSums]
@@ -313,10 +313,10 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     merged: Scan | None = None
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
-        _Condition(each, what)
-        for each in job.analyses
+        _Requirement(analysis, what)
+        for analysis in job.analyses
         for what in ("subset", "event")
-        if getattr(each, what) is not None
+        if getattr(analysis, what) is not None
     ]
     repeats, in_strata = [], []
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
@@ -337,17 +337,17 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
                 kept = ~held_of_units(key, share, units)
             if changed is not None:
                 changed.add(batch, kept)
-            for parts, each in zip(classes, job.measure.scenarios, strict=True):
-                if not each.within:
-                    parts.append(_classes(job, batch.select(each.knows), kept, units, key, source.rows))
+            for parts, scenario in zip(classes, job.measure.scenarios, strict=True):
+                if not scenario.within:
+                    parts.append(_classes(job, batch.select(scenario.knows), kept, units, key, source.rows))
             by, enough = job.strata.by, None if units is None else (units, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
             merged = merge_scans([scan] if merged is None else [merged, scan])
-            unmet = [each for each in unmet if not _met(job, each, batch)]
+            unmet = [item for item in unmet if not _met(job, item, batch)]
         repeats.append([writer.close() for writer in writers.values()])
         in_strata.append(None if pairs is None else pairs.close())
-    empty = [each.wanted for each in unmet if each.what == "subset"]
-    unmet = [each for each in unmet if each.what == "subset" or each.wanted not in empty]
+    empty = [item.analysis for item in unmet if item.what == "subset"]
+    unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
     sums = [] if changed is None else [changed.sums]
     return _Scanned(
         merge_scans([] if merged is None else [merged]), unmet, repeats, tracer.sketches, sums, classes, in_strata
@@ -391,18 +391,18 @@ def _held(job: Job, source: Source, unit: Unit, key: bytes) -> npt.NDArray[np.bo
 
 
 @dataclass(frozen=True)
-class _Condition:
+class _Requirement:
     """The `subset` of an analysis, or its `event`, which counts inside the subset."""
 
-    wanted: RecipientAnalysis
+    analysis: RecipientAnalysis
     what: str
 
 
-def _met(job: Job, wanted: _Condition, batch: pa.RecordBatch) -> bool:
+def _met(job: Job, requirement: _Requirement, batch: pa.RecordBatch) -> bool:
     """Whether a row meets the condition, or the condition cannot be evaluated here."""
-    analysis = wanted.wanted.analysis
-    conditions = dict.fromkeys((("subset",) if analysis.subset else ()) + ((wanted.what,)))
-    names = job.columns_of(wanted.wanted)
+    analysis = requirement.analysis.analysis
+    conditions = dict.fromkeys((("subset",) if analysis.subset else ()) + ((requirement.what,)))
+    names = job.columns_of(requirement.analysis)
     try:
         part = plain(_frame(job, batch, names), names)
         held = [condition(part, analysis, what) == 1.0 for what in conditions]
@@ -426,11 +426,11 @@ def _frame(job: Job, batch: pa.RecordBatch, names: Sequence[str]) -> pd.DataFram
     return pd.DataFrame(columns)
 
 
-def _unmet(unmet: _Condition) -> str:
-    of = "no record of its subset has" if unmet.what == "event" and unmet.wanted.subset else "no record meets"
+def _unmet(unmet: _Requirement) -> str:
+    of = "no record of its subset has" if unmet.what == "event" and unmet.analysis.subset else "no record meets"
     return (
-        f"analysis {unmet.wanted.name!r}: {of} the {unmet.what} {getattr(unmet.wanted, unmet.what)!r}, and it cannot "
-        "be fitted; correct the spelling of values, or widen it"
+        f"analysis {unmet.analysis.name!r}: {of} the {unmet.what} {getattr(unmet.analysis, unmet.what)!r}, and it "
+        "cannot be fitted; correct the spelling of values, or widen it"
     )
 
 

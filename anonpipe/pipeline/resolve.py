@@ -148,15 +148,15 @@ def _units(work: Work) -> tuple[UnitColumn | None, list[str]]:
         for place in range(len(job.identifiers))
     ]
     counted = [result["identifiers"] for result in scanned]
-    found = unit_of(job, repeats_in(runs, counted, job.k - 1))
+    unit = unit_of(job, repeats_in(runs, counted, job.k - 1))
     pairs = [
         work.staging.checked(file)
         for result in scanned
         for file in result["files"]
         if is_run(file, len(job.identifiers))
     ]
-    check_whole(job, found[0], [result["in_strata"] for result in scanned], pairs)
-    return found
+    check_whole(job, unit[0], [result["in_strata"] for result in scanned], pairs)
+    return unit
 
 
 def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | None], runs: Sequence[Path]) -> None:

@@ -314,8 +314,8 @@ def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
 
 def _units_of(work: Work, fitted: Fitted, cut: Cut, combinations: FloatArray) -> IntArray:
     """The units of written combinations of unchanged columns, at most k; 0 for a new combination."""
-    known, units = key_units(work, fitted, cut)
-    both = np.unique(np.concatenate([known, combinations]), axis=0, return_inverse=True)[1].reshape(-1)
+    keys, units = key_units(work, fitted, cut)
+    both = np.unique(np.concatenate([keys, combinations]), axis=0, return_inverse=True)[1].reshape(-1)
     held = np.zeros(int(both.max()) + 1, dtype=np.int64)
-    held[both[: len(known)]] = units
-    return np.asarray(held[both[len(known) :]])
+    held[both[: len(keys)]] = units
+    return np.asarray(held[both[len(keys) :]])

@@ -95,9 +95,9 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
         *_tidied_up(run, rows),
         *release.late_interrupt_warning(),
     ]
-    told = tuple(dict.fromkeys(warnings))
+    distinct = tuple(dict.fromkeys(warnings))
     report = reports[0] if reports else None
-    return RunOutcome(verdict, published.path, rows, done, told, report)
+    return RunOutcome(verdict, published.path, rows, done, distinct, report)
 
 
 def _facts(run: Run) -> RunFacts:

@@ -152,9 +152,10 @@ def _form(
         {"classes": layout.codes(part, at), "class_shares": layout.shares[at]} for at in layout.grouped_by
     ]
     labels = [
-        cluster(points, layout.k, grouping.method, rng=rng, **each, **grouping.options) for each in classes or [{}]
+        cluster(points, layout.k, grouping.method, rng=rng, **options, **grouping.options)
+        for options in classes or [{}]
     ]
-    return layout.with_labels(part, [each[point_of] for each in labels])
+    return layout.with_labels(part, [column[point_of] for column in labels])
 
 
 def _refined(
@@ -162,8 +163,8 @@ def _refined(
 ) -> FloatArray:
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
-    labels = [each if isinstance(point_of, slice) else _of_points(each, point_of) for each in layout.labels(part)]
-    refined = [refine(points, each, layout.k, grouping.effort, rng=rng)[point_of] for each in labels]
+    labels = [column if isinstance(point_of, slice) else _of_points(column, point_of) for column in layout.labels(part)]
+    refined = [refine(points, column, layout.k, grouping.effort, rng=rng)[point_of] for column in labels]
     return layout.with_labels(part, refined)
 
 
@@ -232,7 +233,7 @@ class GroupedPart:
         if any(int(np.diff(starts).min()) < layout.k for _, starts in groups):
             raise InputError(f"a group has fewer than k={layout.k} records; nothing is released")
         units = layout.units(part)
-        if units is not None and any(int(units_in_groups(each, units).min()) < layout.k for each in groupings):
+        if units is not None and any(int(units_in_groups(labels, units).min()) < layout.k for labels in groupings):
             raise InputError(f"a group has records of fewer than k={layout.k} units; nothing is released")
         return cls(layout.features(part), groups)
 
@@ -312,7 +313,7 @@ def _counted(
         range(layout.n_sensitive) if grouped.averaged else [0] * layout.n_sensitive
     )  # of several groupings that of the column
     labels = layout.labels(part)
-    sizes, groups = sizes_of([np.diff(each) for _, each in grouped.sorted])
+    sizes, groups = sizes_of([np.diff(starts) for _, starts in grouped.sorted])
     counts = GroupCounts(
         grouped=grouped.moments(),
         sizes=sizes,

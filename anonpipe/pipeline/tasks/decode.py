@@ -134,13 +134,13 @@ def _in_groups(work: Work, index: int, groupings: Sequence[Groups], units: IntAr
     """The fewest units of a group, and a unit's largest share of a group's rows, recounted from the staging."""
     distinct, codes = np.unique(units, return_inverse=True)
     codes = codes.reshape(-1)
-    labels = [each.spread(np.arange(len(each.sizes))) for each in groupings]
+    labels = [groups.spread(np.arange(len(groups.sizes))) for groups in groupings]
     if work.job.whole_units:
         work.staging.write_array(_UNITS.format(index), distinct)
     return {
-        "units_by_group": max(int(units_in_groups(each, codes).sum()) for each in labels),
-        "smallest_units": min(int(units_in_groups(each, codes).min()) for each in labels),
-        "largest_share": max(largest_share(each, codes) for each in labels),
+        "units_by_group": max(int(units_in_groups(column, codes).sum()) for column in labels),
+        "smallest_units": min(int(units_in_groups(column, codes).min()) for column in labels),
+        "largest_share": max(largest_share(column, codes) for column in labels),
     }
 
 
