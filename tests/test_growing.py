@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.columns import Column
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.rounding import Rounding
-from anonpipe.encoding.unit_sums import UnitTracer
+from anonpipe.encoding.row_hash import UnitTracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.cut import Cut, RowPartition, withhold

@@ -10,8 +10,7 @@ from scipy.stats import norm
 
 from anonpipe import anonymize
 from anonpipe.compare._settings import grid
-from anonpipe.encoding.quantiles import Quantiles
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Quantiles, Radix
 from anonpipe.encoding.scores import Ranks, ScoredColumn
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import JobError

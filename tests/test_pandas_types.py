@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anonpipe.encoding.pandas_types import nullable_types, with_nullable_types
+from anonpipe.encoding.values import nullable_types, with_nullable_types
 from anonpipe.storage import release
 from tests import small
 

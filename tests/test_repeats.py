@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from anonpipe.api import anonymize
 from anonpipe.columns import Column
+from anonpipe.encoding.row_hash import Tracer
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.encoding.sketch import Tracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.rng import keyed, require_secret, steward_secret

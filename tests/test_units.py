@@ -12,7 +12,7 @@ import pytest
 
 from anonpipe import anonymize
 from anonpipe.columns import Kind
-from anonpipe.encoding.units import UnitColumn
+from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import distributions
 from anonpipe.job.model import parse_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Column, Kind
-from anonpipe.encoding.exact import Sums
 from anonpipe.encoding.values import (
     as_dictionary,
     date_counts,
@@ -358,3 +357,146 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
         return 1 + (scanned.nulls > 0)
     found = len(scanned.occupied)
     return {1: 0, 2: 1}.get(found, found)
+
+
+# --- Sums of floats without any rounding: the same whatever the order and the cut of the values -----------------------
+
+_UNIT = 1130  # Sums are whole numbers of 2^-1130, of which every float is a multiple
+
+_SPLIT = 2.0**27 + 1.0
+_LOW_BITS = 26
+_CHUNK = 2**20  # Values that are added as floats without rounding: 2^20 numbers of 27 bits stay far below 2^53
+
+
+class Sums(NamedTuple):
+    """The sum of values and of their squares, in units of 2^-1130."""
+
+    total: int
+    squares: int
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Sums:
+        """Of finite values, at most 1e150 in size.
+
+        Examples
+        --------
+        >>> values = np.array([1e100, 1.0, -1e100])
+        >>> Sums.of(values).moments(3)[0], Sums.of(values[::-1]) == Sums.of(values)
+        (0.3333333333333333, True)
+        """
+        squares, rest = _squared(values)
+        return cls(exact_sum(values), exact_sum(squares) + exact_sum(rest))
+
+    def __add__(self, other: object) -> Sums:
+        if not isinstance(other, Sums):
+            return NotImplemented
+        return Sums(self.total + other.total, self.squares + other.squares)
+
+    def moments(self, count: int) -> tuple[float, float]:
+        """Mean, and sum of squared deviations from it, rounded once; zeros for no value."""
+        if not count:
+            return 0.0, 0.0
+        deviations = self.squares * count * 2**_UNIT - self.total**2
+        return self.total / (count * 2**_UNIT), max(0, deviations) / (count * 4**_UNIT)
+
+
+def _squared(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The square of each value, and what rounding left out of it (Veltkamp 1968, Dekker 1971)."""
+    squares = values * values
+    carried = _SPLIT * values
+    high = carried - (carried - values)
+    low = values - high
+    return squares, ((high * high - squares) + 2.0 * high * low) + low * low
+
+
+def exact_sum(values: FloatArray) -> int:
+    """The sum of finite values in units of 2^-1130.
+
+    Examples
+    --------
+    >>> exact_sum(np.array([0.1] * 10)) / 2**1130
+    1.0
+    """
+    return sum(_chunk_sum(values[at : at + _CHUNK]) for at in range(0, len(values), _CHUNK))
+
+
+def _chunk_sum(values: FloatArray) -> int:
+    fractions, exponents = np.frexp(values)
+    whole = np.ldexp(fractions, 53).astype(np.int64)
+    lowest = int(exponents.min())
+    places = exponents - lowest
+    high = np.bincount(places, weights=(whole >> _LOW_BITS).astype(np.float64))
+    low = np.bincount(places, weights=(whole & (2**_LOW_BITS - 1)).astype(np.float64))
+    shift = lowest - 53 + _UNIT
+    return sum(
+        ((int(above) << _LOW_BITS) + int(below)) << (at + shift)
+        for at, (above, below) in enumerate(zip(high, low, strict=True))
+    )
+
+
+# --- The largest and the smallest numbers at each place: exact, mergeable in any order and cut, of bounded size -------
+
+# Numbers that are kept from either end where units may have several rows: how many of these count is not known yet
+_OF_UNITS = 1_000
+
+
+def most_for(k: int, several: bool) -> int:
+    """How many numbers are kept from either end of each place; twice of what `most_kept` says, and one more."""
+    return _OF_UNITS if several else 2 * max(k, 3) + 1
+
+
+def most_kept(most: int) -> int:
+    """How many outermost records can be looked at, with as many beside them."""
+    return (most - 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Outermost:
+    """Some numbers from either end of each place (a stratum, say); those of fewer than twice as many all.
+
+    The largest of all parts together are among the largest of each: so nothing depends on cut and order.
+    """
+
+    most: int  # How many from either end
+    counts: IntArray  # Numbers at each place, shape (n_places,)
+    # places, values: those that are kept: values ascend inside ascending places
+    places: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:
+        """Of numbers at places 0 to size - 1.
+
+        Examples
+        --------
+        >>> found = Outermost.of(np.array([3.0, 1.0, 9.0, 4.0, 5.0]), np.zeros(5, dtype=np.int64), 1, 2)
+        >>> found.at(0).tolist(), found.counts.tolist()
+        ([1.0, 3.0, 5.0, 9.0], [5])
+        """
+        return cls(most, np.bincount(places, minlength=size), places, values + 0.0)._thinned()
+
+    def merge(self, other: Outermost) -> Outermost:
+        """Both together; their places are the same."""
+        both = (np.concatenate([getattr(part, name) for part in (self, other)]) for name in ("places", "values"))
+        return Outermost(self.most, self.counts + other.counts, *both)._thinned()
+
+    def moved(self, places: IntArray, size: int) -> Outermost:
+        """The same at other places, 0 to size - 1: `places` says of each old one which; -1 is left out."""
+        kept = places >= 0
+        counts = np.zeros(size, dtype=np.int64)
+        np.add.at(counts, places[kept], self.counts[kept])
+        at = places[self.places]
+        return replace(self, counts=counts, places=at[at >= 0], values=self.values[at >= 0])._thinned()
+
+    def at(self, place: int) -> FloatArray:
+        """What is kept at one place, ascending."""
+        low, high = np.searchsorted(self.places, [place, place + 1])
+        return self.values[low:high]
+
+    def _thinned(self) -> Outermost:
+        """Sorted, and without those that are not outermost."""
+        order = np.lexsort((self.values, self.places))
+        places, number = self.places[order], np.arange(len(order))
+        begin, end = np.searchsorted(places, places, side="left"), np.searchsorted(places, places, side="right")
+        kept = (number - begin < self.most) | (end - number <= self.most)
+        return replace(self, places=places[kept], values=self.values[order][kept])

@@ -22,20 +22,32 @@ two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
 from anonpipe.columns import Column
-from anonpipe.encoding._row_hash_kernel import add_column, hash_texts, sum_rows
-from anonpipe.encoding.values import as_dictionary, date_counts, is_date, plain, positions, present, units_per_day
-from anonpipe.rng import number_keys
+from anonpipe.encoding.values import (
+    as_dictionary,
+    date_counts,
+    is_date,
+    is_supported,
+    plain,
+    positions,
+    present,
+    units_per_day,
+)
+from anonpipe.errors import InputError
+from anonpipe.rng import keyed, number_keys
+from anonpipe.storage.sketch import MAX_UNIT_SUMS, HashArray, Sketch, UnitSums, buckets_for, merge_sums
 from anonpipe.types import BoolArray, FloatArray, IntArray
-
-HashArray = npt.NDArray[np.uint64]
 
 _MODULUS = 2**64
 _NANOSECONDS = 86_400_000_000_000  # Of a day
@@ -206,3 +218,336 @@ def _bits(values: FloatArray) -> HashArray:
     words = one_zero.view(np.uint64)
     words[np.isnan(one_zero)] = np.uint64(_NAN_WORD)
     return words
+
+
+# --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
+# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014,
+# "Fast splittable pseudorandom number generators", figure 16). None of this is
+# cryptographic: it tells inputs apart, it does not hide them.
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_FNV_START = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+_NULL = np.uint64(0x6E756C6C6E756C6C)
+_S30 = np.uint64(30)
+_S27 = np.uint64(27)
+_S31 = np.uint64(31)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(state: np.uint64) -> np.uint64:
+    state = state + _STEP
+    state = (state ^ (state >> _S30)) * _FIRST
+    state = (state ^ (state >> _S27)) * _SECOND
+    return state ^ (state >> _S31)
+
+
+@njit(cache=True, nogil=True)
+def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each text, FNV-1a with a final mixing.
+
+    Shapes: offsets (n + 1,); returns (n,).
+    """
+    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+    for i in range(len(out)):
+        state = _FNV_START
+        for at in range(offsets[i], offsets[i + 1]):
+            state = (state ^ np.uint64(data[at])) * _FNV_PRIME
+        out[i] = _mix(state)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def add_column(
+    rows: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64],
+    valid: npt.NDArray[np.bool_],
+    seeds: npt.NDArray[np.uint64],
+) -> None:
+    """Add one column to the rows' hashes, in place; the order of the columns does not matter.
+
+    Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
+    """
+    for i in range(len(rows)):
+        for lane in range(len(seeds)):
+            if valid[i]:
+                rows[i, lane] += _mix(hashes[i] ^ seeds[lane])
+            else:
+                rows[i, lane] += _mix(_mix(seeds[lane] ^ _NULL))
+
+
+@njit(cache=True, nogil=True)
+def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
+    """Sum of the rows' hashes modulo 2^64, each bound to its place in the input.
+
+    Shapes: rows (n, lanes); returns (lanes,).
+    """
+    total = np.zeros(rows.shape[1], dtype=np.uint64)
+    for i in range(len(rows)):
+        place = _mix(first_row + np.uint64(i))
+        for lane in range(len(total)):
+            total[lane] += _mix(rows[i, lane] ^ place)
+    return total
+
+
+# --- What identifies a record by its content alone: keys and an order that no place in a file decides -----------------
+# Everything random or order-dependent in a run follows from these, so that the
+# same records give the same release in whatever order, file layout or numeric
+# width they come.
+
+LUMP = 64  # Equal rows of a unit that are sampled and routed together
+
+_APART = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """The content of consecutive rows of a unit, as keyed numbers."""
+
+    rows: HashArray  # A keyed number of each row's content, shape (n,)
+    # How many rows of the unit with the same content are counted before it, shape (n,): equal rows are exchangeable, so
+    # that it does not matter which of them is counted first
+    copies: npt.NDArray[np.uint32]
+
+    def __getitem__(self, part: slice) -> Contents:
+        return Contents(self.rows[part], self.copies[part])
+
+    def keys(self, key: bytes, lump: int = 1) -> HashArray:
+        """A number for each row, drawn by `key`, shape (n,); up to `lump` equal rows have one number.
+
+        Examples
+        --------
+        >>> found = Contents(np.array([7, 7, 9], dtype=np.uint64), np.array([0, 1, 0], dtype=np.uint32))
+        >>> len(set(found.keys(b"k" * 16).tolist())), len(set(found.keys(b"k" * 16, 64).tolist()))
+        (3, 2)
+        """
+        lumps = (self.copies // np.uint32(lump)).astype(np.uint64)
+        return number_keys(key, self.rows + lumps * _APART)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """To be kept in a file."""
+        return {"rows": self.rows, "copies": self.copies}
+
+
+def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
+    """The contents of a unit.
+
+    Examples
+    --------
+    >>> found = contents_of([np.array([[3, 5], [3, 6], [3, 5]], dtype=np.uint64)], b"k" * 16)
+    >>> bool(found.rows[0] == found.rows[2]), found.copies.tolist()
+    (True, [0, 0, 1])
+    """
+    first, second = keyed(key, "content"), keyed(key, "content, second lane")
+    parts = [keyed_rows(each, first, second) for each in lanes]
+    rows = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+    return Contents(rows, copy_numbers(rows))
+
+
+def copy_numbers(numbers: HashArray) -> npt.NDArray[np.uint32]:
+    """How many equal numbers stand before each, shape (n,).
+
+    Examples
+    --------
+    >>> copy_numbers(np.array([5, 8, 5, 5], dtype=np.uint64)).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))[: len(ordered)]
+    lengths = np.diff(np.append(begins, len(ordered)))
+    copies = np.empty(len(numbers), dtype=np.uint32)
+    copies[order] = np.arange(len(ordered)) - np.repeat(begins, lengths)
+    return copies
+
+
+def column_keys(key: bytes, names: Sequence[str]) -> list[bytes]:
+    """A key for each column, by its name."""
+    return [keyed(key, "order of rows", name) for name in names]
+
+
+def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
+    """An order of rows that follows from their values alone, shape (n_rows,).
+
+    By a keyed number of the row's content, so that the order tells nothing of
+    the values; rows that agree in it (numbers count to seven digits) by the
+    cells themselves. Equal rows are exchangeable.
+
+    Examples
+    --------
+    >>> cells, keys = np.array([[1.0, 5.0], [2.0, np.nan], [3.0, 5.0]]), column_keys(b"k" * 16, ["a", "b"])
+    >>> one, other = cells[canonical_order(cells, keys)], cells[::-1][canonical_order(cells[::-1], keys)]
+    >>> np.array_equal(one, other, equal_nan=True)
+    True
+    """
+    numbers = keyed_cells(cells, keys)
+    order = np.argsort(numbers, kind="stable")
+    alike = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    one, other = cells[order[alike]], cells[order[alike + 1]]
+    if ((one == other) | (np.isnan(one) & np.isnan(other))).all():
+        return order
+    return np.lexsort((*cells.T[::-1], numbers))
+
+
+# --- Groups whose records lie in several partitions: numbers that name the same group everywhere, and counts by them --
+
+_POSITIVE = np.uint64(2**63 - 1)
+
+
+def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
+    """A number of each row, 0 or more: equal where rows are, and their groups if given; shape (n_rows,).
+
+    Rows that differ have the same number with a probability of 1 in 2^63.
+
+    Shapes: groups (n_rows,).
+
+    Examples
+    --------
+    >>> found = row_numbers(np.array([[1.0, np.nan], [1.0, 2.0], [1.0, np.nan]]))
+    >>> bool(found[0] == found[2]), bool(found[0] == found[1])
+    (True, False)
+    """
+    return np.asarray((exact_rows(cells, groups) & _POSITIVE).astype(np.int64))
+
+
+def counted(numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """The numbers that occur, ascending, and how often each does."""
+    found, counts = np.unique(numbers, return_counts=True)
+    return found, counts
+
+
+def added(parts: Sequence[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    """What `counted` found of the parts of a table, as of the whole.
+
+    Examples
+    --------
+    >>> added([counted(np.array([7, 3, 7])), counted(np.array([7]))])
+    (array([3, 7]), array([1, 3]))
+    """
+    numbers, counts = (np.concatenate(side) for side in zip(*parts, strict=True))
+    found, which = np.unique(numbers, return_inverse=True)
+    return found, np.bincount(which.reshape(-1), weights=counts, minlength=len(found)).astype(np.int64)
+
+
+def looked_up(numbers: IntArray, counts: IntArray, asked: IntArray) -> IntArray:
+    """How often each of the numbers asked occurs; 0 for those that do not.
+
+    Examples
+    --------
+    >>> looked_up(np.array([3, 7]), np.array([1, 2]), np.array([7, 5])).tolist()
+    [2, 0]
+    """
+    at = np.minimum(np.searchsorted(numbers, asked), len(numbers) - 1)
+    return np.where(numbers[at] == asked, counts[at], 0)
+
+
+# --- The sketches of an input, counted while it is scanned; see `anonpipe.storage.sketch` -----------------------------
+
+_MOST_OF_RECORDS = 4_096  # Contents in a sketch of whole records or of an identifier: all, or 2,048 at least
+
+MOST_OF_PARTS = 16_384  # Contents in all sketches of records without one column together; a single one has 256 to 1,024
+
+
+@dataclass
+class Tracer:
+    """Sketches of an input, filled batch by batch."""
+
+    names: list[str]  # The columns to read: all that have a type of single values
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
+    sketches: dict[str, Sketch] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: pa.Schema, columns: Mapping[str, Column], key: bytes) -> Tracer:
+        """For an input of this schema."""
+        names = [f.name for f in schema if f.name in columns and is_supported(f.type)]
+        return cls(names, columns, key)
+
+    def add(self, batch: pa.RecordBatch) -> HashArray:
+        """Count rows of the input; returns the lanes of their released content, shape (n_rows, 2)."""
+        released, everything = (np.zeros((batch.num_rows, 2), dtype=np.uint64) for _ in range(2))
+        parts: dict[str, HashArray] = {}
+        dropped: list[str] = []
+        for name in self.names:
+            lanes, role = column_lanes(name, batch, self.columns), self.columns[name].role
+            if role.names_persons:
+                there = present(batch.column(name))
+                self._count(_subject("identifier", [name]), lanes[there], _MOST_OF_RECORDS)
+                continue
+            everything += lanes
+            if role.released:
+                released += lanes
+                parts[name] = lanes
+            else:
+                dropped.append(name)
+        most = min(1_024, max(256, MOST_OF_PARTS // max(1, len(parts))))
+        self._count(_subject("record", parts), released, _MOST_OF_RECORDS)
+        if dropped:
+            self._count(_subject("record", [*parts, *dropped]), everything, _MOST_OF_RECORDS)
+        for name, lanes in parts.items() if len(parts) > 1 else ():
+            self._count(_subject("record", [each for each in parts if each != name]), released - lanes, most)
+        return released
+
+    def _count(self, subject: str, lanes: HashArray, most: int) -> None:
+        numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
+        self.sketches[subject] = self.sketches.get(subject, Sketch.empty(most)).add(numbers)
+
+
+def _subject(what: str, names: Iterable[str]) -> str:
+    """What a sketch is of: two of the same subject can be held against each other."""
+    return json.dumps([what, *sorted(names)])
+
+
+# --- The keyed sums of an input's units, counted while it is scanned; see `anonpipe.storage.sketch` -------------------
+
+
+@dataclass
+class UnitTracer:
+    """Sums of an input, filled batch by batch."""
+
+    unit: str  # The column that names persons, or whatever k counts
+    names: list[str]  # The released columns, by name; two more counts are of whole records
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
+    sums: UnitSums  # What was counted
+
+    @classmethod
+    def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
+        """For inputs of these columns, of which so many changed units are to be told from fewer."""
+        names = sorted(name for name, column in columns.items() if column.role.released)
+        return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
+
+    def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
+        """Count rows of the input, but those that are held out."""
+        batch = batch if kept is None else batch.filter(pa.array(kept))
+        lanes = {name: column_lanes(name, batch, self.columns) for name in [self.unit, *self.names]}
+        unit, none = lanes.pop(self.unit), np.zeros((batch.num_rows, 2), dtype=np.uint64)
+        combinations = self._numbers(sum((lanes[name] for name in self._unchanged), none), "combination")
+        distinct, which = np.unique(combinations, return_inverse=True)
+        places, record = self._numbers(unit, "unit"), sum(lanes.values(), none)
+        counts = [(places, self._numbers(lanes[name] + unit, "value")) for name in self.names]
+        counts.append((places, self._numbers(record + unit, "value")))
+        # by content alone: numbers of rows that are given anew every night are taken for other persons
+        counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
+        buckets = self.sums.sums.shape[1]
+        parts = [self.sums]
+        for at, (name, each) in enumerate(zip([*self.names, "units", "contents"], counts, strict=True)):
+            marks = number_keys(keyed(self.key, "count", str(at), name), distinct)
+            parts.append(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
+        self.sums = merge_sums(parts)
+        if self.sums.sums.size > MAX_UNIT_SUMS:
+            raise InputError(
+                "repeat.growing counts changed persons among the records of each combination of the columns that are "
+                f"released unchanged ({', '.join(map(repr, self._unchanged))}), and there are too many; mask or "
+                "coarsen one of them"
+            )
+
+    @property
+    def _unchanged(self) -> list[str]:
+        return [name for name in self.names if self.columns[name].role.unchanged]
+
+    def _numbers(self, lanes: HashArray, what: str) -> HashArray:
+        return keyed_rows(lanes, keyed(self.key, what), keyed(self.key, what, "second"))

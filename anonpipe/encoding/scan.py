@@ -23,22 +23,23 @@ from anonpipe.encoding.columns import (
     LARGEST,
     ColumnScan,
     Numbers,
+    Outermost,
+    Sums,
     code_of,
     feature_width,
     merge_columns,
+    most_for,
     numbers_by,
     pooled,
     scan_codes,
     scan_numbers,
     unused_of,
 )
-from anonpipe.encoding.exact import Sums
-from anonpipe.encoding.outermost import Outermost, most_for
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
 from anonpipe.errors import InputError
-from anonpipe.partition.unit_sets import Units, UnitSets
+from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import IntArray
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from anonpipe.columns import Role
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.quantiles import Quantiles
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Quantiles, Radix
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import InputError

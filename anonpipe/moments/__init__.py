@@ -9,15 +9,35 @@ and `limit_by_group` for the standard errors about it, `mean_limit` and
 `covariance_limit` for how far these lead.
 """
 
-from anonpipe.moments._expected import Expected, expect_together
-from anonpipe.moments._merge import Statistic, merge_all
-from anonpipe.moments._moments import GroupedMoments, Moments
-from anonpipe.moments._noise import FORMS, NoiseScatter, exact_factor, noise_factor, s_delta
-from anonpipe.moments._pairwise import PairwiseMoments
-from anonpipe.moments._sampling import SamplingLimit, expected_of_scopes, limit_by_group, limit_of_scopes
-from anonpipe.moments._scopes import least_free, noise_scopes, scopes_of, together
-from anonpipe.moments._spread import GroupSpread
-from anonpipe.moments._tails import covariance_limit, form_eigenvalue, mean_limit, product_variance
+from anonpipe.moments._limits import (
+    FORMS,
+    Expected,
+    NoiseScatter,
+    SamplingLimit,
+    covariance_limit,
+    exact_factor,
+    expect_together,
+    expected_of_scopes,
+    form_eigenvalue,
+    limit_by_group,
+    limit_of_scopes,
+    mean_limit,
+    noise_factor,
+    product_variance,
+    s_delta,
+)
+from anonpipe.moments._moments import (
+    GroupedMoments,
+    GroupSpread,
+    Moments,
+    PairwiseMoments,
+    Statistic,
+    least_free,
+    merge_all,
+    noise_scopes,
+    scopes_of,
+    together,
+)
 
 __all__ = [
     "FORMS",

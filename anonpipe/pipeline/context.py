@@ -14,17 +14,15 @@ import pyarrow as pa
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.classes import ClassColumn, class_columns
-from anonpipe.encoding.conditioning import ConditioningEncoder
-from anonpipe.encoding.dominance import Extremes
+from anonpipe.encoding.conditioning import ClassColumn, ConditioningEncoder, class_columns
 from anonpipe.encoding.features import FeatureEncoder
-from anonpipe.encoding.pandas_types import with_nullable_types
+from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
-from anonpipe.encoding.rare import Suppression
+from anonpipe.encoding.rare import Extremes, Suppression
 from anonpipe.encoding.rounding import RoundedColumns, Rounding
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Scores
-from anonpipe.encoding.units import UnitColumn
+from anonpipe.encoding.values import with_nullable_types
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree

@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.encoding.rounding import Rounding
 from anonpipe.job.model import Job
-from anonpipe.partition.unit_sets import UnitSets
+from anonpipe.partition.strata import UnitSets
 
 _PARTITION_BYTES = 96 * 2**20  # Most bytes of features that one partition may hold; wide tables get fewer rows
 

@@ -13,19 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.contents import contents_of
-from anonpipe.encoding.counts import added, counted
 from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in
-from anonpipe.encoding.row_hash import keyed_rows, row_lanes
+from anonpipe.encoding.row_hash import Tracer, added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.sketch import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._frames import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
-from anonpipe.partition.unit_sets import Units
+from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries

@@ -11,15 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.encoding.alike import warn_of_repeats
-from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.dominance import draw_in, extremes_kept
-from anonpipe.encoding.identifiers import Repeats, check_repeats, count_repeats, is_run, repeats_in
-from anonpipe.encoding.rare import Suppression, suppress_rare
+from anonpipe.encoding.cells import ColumnEncoder, placed
+from anonpipe.encoding.conditioning import warn_of_repeats
+from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
+from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
-from anonpipe.encoding.tally import placed
-from anonpipe.encoding.units import UnitColumn
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job

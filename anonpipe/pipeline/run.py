@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe import engine, interrupts
-from anonpipe.encoding.identifiers import many_rows
-from anonpipe.encoding.units import units_meaning
+from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job

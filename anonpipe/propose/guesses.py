@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
-from anonpipe.encoding.pandas_types import is_index
-from anonpipe.encoding.values import is_supported
+from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.follows import ENOUGH_ROWS, derived
 from anonpipe.propose.looks import FEW_CODES, MANY_CATEGORIES, Look

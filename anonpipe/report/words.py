@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anonpipe.columns import TRANSFORMS
-from anonpipe.encoding.identifiers import many_rows
-from anonpipe.encoding.units import units_meaning
+from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS

@@ -12,11 +12,20 @@ import pyarrow as pa
 
 from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.source._check import check_rows, check_types
 from anonpipe.source._csv import NULLS, open_csv, read_csv
-from anonpipe.source._files import find_files
-from anonpipe.source._folder_keys import FolderKeys, hiding, hiding_each, with_keys, without_values
-from anonpipe.source._model import Labels, Source, Unit
+from anonpipe.source._files import (
+    FolderKeys,
+    Labels,
+    Source,
+    Unit,
+    check_rows,
+    check_types,
+    find_files,
+    hiding,
+    hiding_each,
+    with_keys,
+    without_values,
+)
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import Query, find_query
 from anonpipe.source._statistics import open_statistics, read_statistics

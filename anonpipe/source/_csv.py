@@ -16,8 +16,7 @@ import pyarrow.csv as pcsv
 
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, guarded, open_bytes
-from anonpipe.source._model import Unit
+from anonpipe.source._files import File, Unit, guarded, open_bytes
 
 NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, in every column
 

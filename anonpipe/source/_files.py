@@ -1,21 +1,204 @@
-"""Finding the files of an input, and errors of reading that quote nothing of their content."""
+"""The input as an immutable description: its files, their units of work, and its schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import unquote
 
 import fsspec
+import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.cells import check_order
+from anonpipe.encoding.values import check_grid, is_date, is_index, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
-from anonpipe.source._folder_keys import Keys, is_key, keys_below
 from anonpipe.storage.versions import with_os_errors
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A run of consecutive rows that one task reads."""
+
+    index: int  # Its number, in the order of the rows
+    path: str  # The file's local path or URL
+    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS
+    row_groups: tuple[int, ...]  # The file's row groups in it, for Parquet
+    # first_row, rows: where it begins in the whole input, and its number of rows
+    first_row: int
+    rows: int
+    keys: tuple[str | None, ...] = ()  # Texts of the columns that the file's folders name; see `Source.keys`
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a file of SPSS, Stata or SAS says of a column."""
+
+    text: str = ""  # What the column is; empty for nothing
+    # Of a column that is read as its labels, the value that each label stands for
+    codes: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input that was opened and found readable."""
+
+    units: tuple[Unit, ...]  # In the order of the rows
+    schema: pa.Schema  # Of every file and the keys of its folders, without metadata
+    # rows, bytes: of all files together
+    rows: int
+    bytes: int
+    # paths, stamps: the files, and what tells a changed file (time of change or entity tag)
+    paths: tuple[str, ...]
+    stamps: tuple[str, ...]
+    delimiter: str = ","  # Between the fields of a CSV
+    # Of each column that pandas reads in a nullable type of its own, this type
+    pandas_types: dict[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
+    # Of columns that a file of SPSS, Stata or SAS has labels of
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+
+    def identity(self) -> dict[str, Any]:
+        """JSON-able content that changes when a file is changed, added or taken away."""
+        return {
+            "paths": list(self.paths),
+            "stamps": list(self.stamps),
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "schema": self.schema.to_string(),
+        }
+
+
+# --- Columns that stand in the names of folders: `year=2020/sex=f/part.parquet`, as Hive, Spark and pyarrow write them
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Keys = tuple[tuple[str, str | None], ...]  # Name and text of each, the outermost folder's first; None for null
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_KEY = re.compile(r"([^/=]+)=([^/]*)")
+_HIDDEN = re.compile(r"(?<=/)([^/=\s]+=)[^/]*(?=/)")
+_WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def keys_below(base: str, path: str) -> Keys:
+    """The keys in the folders of a file below a folder.
+
+    Examples
+    --------
+    >>> keys_below("data/run=3", "data/run=3/year=2020/place=St%20Ives/part.parquet")
+    (('year', '2020'), ('place', 'St Ives'))
+    """
+    folders = path.removeprefix(base).split("/")[:-1]
+    found = [match.groups() for folder in folders if (match := _KEY.fullmatch(folder))]
+    return tuple((unquote(name), None if text in ("", _NULL) else unquote(text)) for name, text in found)
+
+
+def is_key(folder: str) -> bool:
+    """Whether the last folder of a path is one of a key."""
+    return _KEY.fullmatch(folder.rstrip("/").rsplit("/", 1)[-1]) is not None
+
+
+@dataclass(frozen=True)
+class FolderKeys:
+    """The columns that folders name: a field for each, and of each file their texts."""
+
+    schema: pa.Schema
+    texts: dict[str, tuple[str | None, ...]]
+
+    @classmethod
+    def of(cls, url: str, keys: dict[str, Keys]) -> FolderKeys:
+        """Of the keys of each file, by its path.
+
+        Whole numbers and ISO dates are such where all texts of a key are; a
+        leading zero makes it a text, as in a CSV.
+        """
+        names = {tuple(name for name, _ in each) for each in keys.values()}
+        if len(names) > 1:
+            told = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
+            raise InputError(f"{url}: files lie in folders of different keys ({told}); give folders of one table")
+        (ordered,) = names or {()}
+        if len(set(ordered)) < len(ordered):
+            raise InputError(f"{url}: a key stands twice in the folders of a file; rename the folders")
+        texts = {path: tuple(text for _, text in each) for path, each in keys.items()}
+        columns = zip(*texts.values(), strict=True)
+        fields = [pa.field(name, _type(set(column))) for name, column in zip(ordered, columns, strict=True)]
+        return cls(pa.schema(fields), texts)
+
+    def added(self, url: str, schema: pa.Schema) -> pa.Schema:
+        """The schema of the files with these columns at its end."""
+        if twice := [name for name in self.schema.names if name in schema.names]:
+            raise InputError(f"{url}: column {twice[0]!r} stands in the files and in the names of their folders")
+        return pa.schema([*schema, *self.schema])
+
+    def told(self, units: Sequence[Unit]) -> list[Unit]:
+        """The units with the texts of their files."""
+        return [replace(unit, keys=self.texts[unit.path]) for unit in units]
+
+
+def _type(texts: set[str | None]) -> pa.DataType:
+    known = {text for text in texts if text is not None}
+    if known and all(_WHOLE.fullmatch(text) for text in known):
+        return pa.int64()
+    if known and all(_DATE.fullmatch(text) for text in known) and _are_dates(known):
+        return pa.date32()
+    return pa.string()
+
+
+def _are_dates(texts: set[str]) -> bool:
+    try:
+        pa.array(sorted(texts)).cast(pa.date32())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def with_keys(batch: pa.RecordBatch, names: Sequence[str], keys: pa.Schema, unit: Unit) -> pa.RecordBatch:
+    """The named columns of a batch of a file, those included that its folders name."""
+    texts = dict(zip(keys.names, unit.keys, strict=True))
+    arrays = [
+        pa.repeat(pa.scalar(texts[name], pa.string()), batch.num_rows).cast(keys.field(name).type)
+        if name in texts
+        else batch.column(name)
+        for name in names
+    ]
+    return pa.record_batch(arrays, names=list(names))
+
+
+def hiding(url: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function whose errors name paths; the values in them, which are data, are left out."""
+    try:
+        return function(*args, **kwargs)
+    except InputError as error:
+        problem = str(error)
+    raise InputError(without_values(problem, url))
+
+
+def hiding_each(batches: Iterator[T], url: str = "") -> Iterator[T]:
+    """The same of what is read piece by piece."""
+    end = object()
+    while (batch := hiding(url, next, batches, end)) is not end:
+        yield batch  # type: ignore[misc]
+
+
+def without_values(text: str, url: str = "") -> str:
+    """A message without the values of folders that were not given.
+
+    Examples
+    --------
+    >>> without_values("in/run=3/place=Ely/part.parquet is empty", "in/run=3")
+    'in/run=3/place=…/part.parquet is empty'
+    """
+    return _HIDDEN.sub(lambda found: found[0] if f"/{found[0]}/" in f"/{url}/" else f"{found[1]}…", text)
+
+
+# --- Finding the files of an input, and errors of reading that quote nothing of their content -------------------------
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -197,3 +380,99 @@ def _sniffed(path: str) -> str:
     if b"\0" in begin or b"\n" not in begin:
         raise InputError(f"{path} is neither Parquet nor CSV; convert it to one of them")
     return "csv"
+
+
+# --- The job's columns held against the input's schema ----------------------------------------------------------------
+
+PANDAS_INDEX = " (the index of a pandas table, which has no name)"
+
+
+def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
+    """Refuse a job whose columns are not those of the input, or whose kinds do not fit the types.
+
+    Examples
+    --------
+    >>> check_types(pa.schema([("age", pa.string())]), {"age": Column(kind="integer")})
+    Traceback (most recent call last):
+    anonpipe.errors.InputError: column 'age' holds string, and its kind integer needs numbers; convert the column
+    """
+    problems = [
+        f"the job names column {name!r}, which the input does not have; remove it or correct its spelling"
+        for name in columns
+        if name not in schema.names
+    ]
+    problems += [
+        f"the input has column {name!r}{PANDAS_INDEX * is_index(name)}, which the job does not name; list it (with "
+        "role: dropped if it is not to be released)"
+        for name in schema.names
+        if name not in columns
+    ]
+    for name, column in columns.items():
+        if name in schema.names and column.role.released:
+            problems += _column_problems(name, column, schema.field(name).type)
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+def check_rows(rows: int, size: int, most_a_byte: float) -> None:
+    """Refuse files of far more rows than bytes: a few bytes can stand for a billion equal rows, and fill any disk.
+
+    Examples
+    --------
+    >>> check_rows(200_000_000, 3_000_000, 16.0)
+    Traceback (most recent call last):
+    anonpipe.errors.InputError: the input has 200,000,000 rows in 3,000,000 bytes, 67 a byte, and 16 are allowed; ...
+    """
+    if rows > most_a_byte * max(size, _SMALL):
+        raise InputError(
+            f"the input has {rows:,} rows in {size:,} bytes, {rows / max(size, 1):.0f} a byte, and {most_a_byte:g} are "
+            "allowed; look whether it is what it should be, and if it is, give run.most_rows_per_byte"
+        )
+
+
+_SMALL = 100_000  # Bytes below which there is no harm
+
+
+def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
+    if not is_supported(kind):
+        return [f"column {name!r} holds {_shown(kind)}, which cannot be released; give it role: dropped or convert it"]
+    remedy = _misfit(column.kind, plain_type(kind))
+    if remedy:
+        return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
+    found: list[str] = []
+    _note(found, check_order, name, column, kind)
+    if not column.staged_as_codes:
+        _note(found, check_grid, name, column, kind)
+    for declared in (column.levels, column.event):
+        if declared is not None:
+            _note(found, level_array, name, declared, kind)
+    return found
+
+
+def _note(found: list[str], check: Callable[..., object], *arguments: object) -> None:
+    try:
+        check(*arguments)
+    except InputError as error:
+        found.append(str(error))
+
+
+def _shown(kind: pa.DataType) -> str:
+    """A type's name, without the names of its fields."""
+    return "nested values" if pa.types.is_nested(kind) else str(kind)
+
+
+def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
+    """What a kind needs that the type is not, and the remedy."""
+    if kind.coded:
+        return None
+    if kind is Kind.DATE:
+        return (
+            None
+            if is_date(plain) or pa.types.is_string(plain)
+            else "needs dates; convert the column, or declare another kind"
+        )
+    if is_number(plain):
+        return None
+    remedies = {"date": "declare kind: date", "bool": "declare kind: binary"}
+    what = "date" if is_date(plain) else "bool" if pa.types.is_boolean(plain) else "text"
+    return "needs numbers; " + remedies.get(what, "convert the column")

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.encoding.pandas_types import nullable_types
+from anonpipe.encoding.values import nullable_types
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, guarded, local_path, open_bytes
-from anonpipe.source._model import Unit
+from anonpipe.source._files import File, Unit, guarded, local_path, open_bytes
 
 UNIT_ROWS = 1_000_000
 _DAMAGED = "is no readable Parquet file: it is cut short, damaged or encrypted; copy or write it again"

@@ -27,8 +27,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError
 from anonpipe.files import disk_errors
-from anonpipe.source._files import File, guarded, local_path, open_bytes
-from anonpipe.source._model import Source
+from anonpipe.source._files import File, Source, guarded, local_path, open_bytes
 from anonpipe.source._parquet import open_parquet
 from anonpipe.storage.staging import make_private
 

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, guarded, local_path
-from anonpipe.source._model import Labels, Unit
+from anonpipe.source._files import File, Labels, Unit, guarded, local_path
 from anonpipe.source._parquet import check_same
 
 _READERS = {

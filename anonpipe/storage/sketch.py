@@ -174,7 +174,7 @@ _NORMAL_FROM = 400
 MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]
 
-MOST = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
+MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 def buckets_for(units: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anonpipe import engine
 from anonpipe.columns import Kind, Role
-from anonpipe.encoding.counts import added, counted, row_numbers
+from anonpipe.encoding.row_hash import added, counted, row_numbers
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import (

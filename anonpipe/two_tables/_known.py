@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
+from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Measurement

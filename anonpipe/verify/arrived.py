@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.tally import Tally
+from anonpipe.encoding.cells import Tally
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.check import Check, held, worst_entry, worst_of
 from anonpipe.verify.expectations import EXACT

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from anonpipe.audience import Audience
-from anonpipe.encoding.units import doubled
+from anonpipe.encoding.identifiers import doubled
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Binning, Estimate, Fit, Measurement
 from anonpipe.verify.catalogue import SAID, Counts

@@ -113,7 +113,7 @@ def attack(
     folder: Path, table: Table, changes: tuple[str, ...]
 ) -> tuple[dict[str, float], dict[str, list[float] | None]]:
     """Right links by the attackers of a run, and by splink with half of the interval; None where it gives up."""
-    from anonpipe.encoding.counts import counted, looked_up
+    from anonpipe.encoding.row_hash import counted, looked_up
     from anonpipe.job.model import load_job, parse_setting
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
     from anonpipe.pipeline.evaluation.measures import load_assessment

@@ -17,10 +17,8 @@ from unittest import mock
 import numpy as np
 
 from anonpipe.encoding import quantiles
-from anonpipe.encoding._runs_kernel import run_means
-from anonpipe.encoding.dominance import drawn_to
-from anonpipe.encoding.quantiles import Quantiles
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Quantiles, Radix, run_means
+from anonpipe.encoding.rare import drawn_to
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SHAPES: dict[str, Callable[[np.random.Generator, int], FloatArray]] = {

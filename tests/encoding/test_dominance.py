@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding.dominance import draw_in, drawn_to
-from anonpipe.encoding.outermost import Outermost, most_for
+from anonpipe.encoding.columns import Outermost, most_for
+from anonpipe.encoding.rare import draw_in, drawn_to
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.errors import InputError
 

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Column
-from anonpipe.encoding._exchange_kernel import exchange
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder
-from anonpipe.encoding.matching import decode_matched
+from anonpipe.encoding.matching import decode_matched, exchange
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.methods.masking import mask

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, NumberBlock
-from anonpipe.encoding.part_shares import PartShares
+from anonpipe.encoding.rounding import PartShares
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
 from tests.encoding.test_features import COLUMNS, table

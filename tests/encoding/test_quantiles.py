@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding._runs_kernel import _apart
-from anonpipe.encoding.quantiles import DOMINANCE, Quantiles
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import DOMINANCE, Quantiles, Radix, _apart
 
 TOP = 98_765_432.0
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding.radix import MOST_BINS, Radix, keys_of, values_of
+from anonpipe.encoding.quantiles import MOST_BINS, Radix, keys_of, values_of
 from anonpipe.storage.records import from_bytes as read
 from anonpipe.storage.records import to_bytes
 

@@ -12,7 +12,7 @@ from scipy.stats import norm, rankdata
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder
-from anonpipe.encoding.radix import Radix
+from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.scores import Ranks, Scores
 from anonpipe.errors import InputError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from anonpipe.columns import Column
-from anonpipe.encoding.sketch import Tracer
+from anonpipe.encoding.row_hash import Tracer
 from anonpipe.rng import number_keys
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.storage.sketch import Sketch, chance_of, merge_sketches

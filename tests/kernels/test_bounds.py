@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding._bounds_kernel import keep_group_sums, variance_inside
+from anonpipe.encoding.features import keep_group_sums, variance_inside
 from tests.methods.synthesis.grouped import shuffled_groups
 from tests.naive import synthesize as naive
 

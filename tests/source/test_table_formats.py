@@ -74,7 +74,7 @@ def test_other_folders_are_read_as_before(tmp_path):
 
 def test_a_few_bytes_of_a_billion_rows_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
-    monkeypatch.setattr("anonpipe.source._check._SMALL", 1)
+    monkeypatch.setattr("anonpipe.source._files._SMALL", 1)
     same = pa.table(
         {"age": np.zeros(200_000, dtype=np.int64), "income": np.ones(200_000), "place": ["north"] * 200_000}
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anonpipe.columns import Column
-from anonpipe.encoding.tally import Tally
+from anonpipe.encoding.cells import Tally
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import LossBound, class_disclosure
 from anonpipe.methods.masking import MASKERS, mask

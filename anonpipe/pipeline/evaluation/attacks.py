@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.counts import looked_up
+from anonpipe.encoding.row_hash import looked_up
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason

@@ -10,8 +10,8 @@ import numpy as np
 from anonpipe.columns import Role
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.conditioning import ConditioningEncoder
-from anonpipe.encoding.counts import row_numbers
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.encoding.row_hash import row_numbers
 from anonpipe.encoding.scan import MOST_DUMMIES
 from anonpipe.encoding.values import numbers
 from anonpipe.evaluate.risk import Predicates, Tolerances, around, link_by, reaches

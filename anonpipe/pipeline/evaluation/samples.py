@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.counts import added, counted, looked_up, row_numbers
+from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
 from anonpipe.evaluate.risk import ASSIGNED, Predicates, assigned_cells, candidates, drawn_cells, outermost, rows_of
 from anonpipe.evaluate.risk import fewest_alike as count_alike
 from anonpipe.job.model import Job

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding.counts import counted, looked_up
+from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate.risk import (
     Coding,

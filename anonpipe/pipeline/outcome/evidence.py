@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.tally import Tally, expected_tallies
-from anonpipe.encoding.units import UnitColumn
+from anonpipe.encoding.cells import Tally, expected_tallies
+from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee

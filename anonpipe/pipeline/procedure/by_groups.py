@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.classes import ClassColumn, Compound, class_columns, compound_of
-from anonpipe.encoding.units import UnitColumn, unit_line
+from anonpipe.encoding.conditioning import ClassColumn, Compound, class_columns, compound_of
+from anonpipe.encoding.identifiers import UnitColumn, unit_line
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.job.model import Job

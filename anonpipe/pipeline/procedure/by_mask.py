@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from anonpipe.encoding.intervals import IntervalDecoder
-from anonpipe.encoding.part_shares import PartShares
+from anonpipe.encoding.rounding import PartShares
 from anonpipe.errors import JobError
 from anonpipe.evaluate.risk import Width, rows_that_tell_no_more, told_by_moments
 from anonpipe.job.model import Job

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.counts import added, counted
 from anonpipe.encoding.missing import fill_missing
+from anonpipe.encoding.row_hash import added, counted
 from anonpipe.errors import DamagedError, InputError
 from anonpipe.kernels.groups import sort_groups
 from anonpipe.methods.grouping import (

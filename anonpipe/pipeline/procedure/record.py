@@ -12,16 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.classes import ClassColumn, Compound
-from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.conditioning import ClassColumn, Compound, ConditioningEncoder
 from anonpipe.encoding.features import Decoding, FeatureEncoder, Groups
+from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
-from anonpipe.encoding.part_shares import PartShares, Shares
 from anonpipe.encoding.probabilities import ProbabilityDecoder
-from anonpipe.encoding.rounding import RoundedColumns
+from anonpipe.encoding.rounding import PartShares, RoundedColumns, Shares
 from anonpipe.encoding.scan import Scan
-from anonpipe.encoding.units import UnitColumn
 from anonpipe.environment import one_thread
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.counts import row_numbers
+from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.features import Groups
-from anonpipe.encoding.radix import Radix
-from anonpipe.encoding.row_hash import exact_sums
+from anonpipe.encoding.quantiles import Radix
+from anonpipe.encoding.row_hash import exact_sums, row_numbers
 from anonpipe.encoding.scores import Counted, Scores
-from anonpipe.encoding.tally import Tally
 from anonpipe.errors import DamagedError
 from anonpipe.methods.grouping import largest_share, units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments
-from anonpipe.partition.unit_sets import UnitSets
+from anonpipe.partition.strata import UnitSets
 from anonpipe.pipeline.arrays import (
     ADDED,
     FEATURES,

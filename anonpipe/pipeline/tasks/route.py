@@ -11,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.encoding.contents import Contents
+from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.missing import fill_predicted
-from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, row_lanes
-from anonpipe.encoding.tally import Tally
+from anonpipe.encoding.row_hash import Contents, add_fingerprints, fingerprint, row_lanes
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
+from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.partition.tree import route
-from anonpipe.partition.unit_sets import Units, UnitSets
 from anonpipe.pipeline.arrays import (
     CHUNK_ROWS,
     FEATURES,

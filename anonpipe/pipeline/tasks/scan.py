@@ -10,15 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonpipe.encoding.contents import LUMP, Contents, canonical_order, column_keys, contents_of
-from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined
+from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, unit_numbers
+from anonpipe.encoding.row_hash import LUMP, Contents, Tracer, UnitTracer, canonical_order, column_keys, contents_of
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.sketch import Tracer
-from anonpipe.encoding.unit_sums import UnitTracer
-from anonpipe.encoding.units import unit_numbers
 from anonpipe.encoding.values import plain
 from anonpipe.job.model import Job
-from anonpipe.partition.unit_sets import Units
+from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.rng import keyed, number_keys
 from anonpipe.source import read_batches

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.encoding.contents import contents_of
-from anonpipe.encoding.row_hash import row_lanes
+from anonpipe.encoding.row_hash import contents_of, row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import partition_cells, released_rows

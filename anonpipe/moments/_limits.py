@@ -1,0 +1,420 @@
+"""How far a random moment lies from its expectation at most, but for a given small chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.special import ndtri
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.kernels.noise import centre_in_groups, fold_rows
+from anonpipe.moments._moments import GroupedMoments, GroupSpread, Moments, divide, merge_all, same_width
+from anonpipe.types import FloatArray, IntArray
+
+
+def mean_limit(error: FloatArray, chance: float) -> FloatArray:
+    """How far a normal variable of this standard error lies from its mean, but for `chance`.
+
+    Examples
+    --------
+    >>> mean_limit(np.array([2.0]), 0.0455).round(2).tolist()
+    [4.0]
+    """
+    return np.asarray(error * -ndtri(chance / 2.0))
+
+
+def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> FloatArray:
+    """How far a covariance lies from its expectation at most, but for `chance`.
+
+    Notes
+    -----
+    Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i,
+    of variance v = Σ (2λ_i² + μ_i²), and λ the largest |λ_i|. Each term has
+    log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at
+    most s² v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ,
+    and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t). Nothing is assumed of the
+    λ_i: one outlier's group may make up nearly all of Q.
+
+    References
+    ----------
+    Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section
+    2.4; Laurent & Massart (2000), doi:10.1214/aos/1015957395, lemma 1.
+
+    Examples
+    --------
+    >>> covariance_limit(np.array([1.0]), np.array([0.0]), 2e-9).round(2).tolist()  # many records
+    [6.44]
+    >>> covariance_limit(np.array([1.0]), np.array([0.8]), 2e-9).round(2).tolist()  # a group of three is all
+    [23.02]
+    """
+    t = np.log(2.0 / chance)
+    return np.asarray(np.sqrt(2.0 * t) * error + t * scale)
+
+
+def form_eigenvalue(covariance: FloatArray) -> FloatArray:
+    """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form.
+
+    (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues.
+
+    Examples
+    --------
+    >>> form_eigenvalue(np.array([[4.0, 1.0], [1.0, 9.0]])).tolist()
+    [[4.0, 3.5], [3.5, 9.0]]
+    """
+    spread = np.sqrt(np.diag(covariance))
+    return np.asarray((np.outer(spread, spread) + np.abs(covariance)) / 2.0)
+
+
+def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
+    """The same of products of records of several covariances, summed about the mean of the table.
+
+    Shapes: largest (width, width); average (width, width).
+
+    Notes
+    -----
+    The sum about the mean is the sum Σ e_j e_h of the records less
+    (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one record with the
+    average covariance: by Weyl's inequality they add at most. For squares,
+    both forms being positive, the first is an upper limit itself.
+
+    Examples
+    --------
+    >>> centred_eigenvalue(np.array([[4.0, 3.5], [3.5, 9.0]]), np.eye(2)).tolist()
+    [[4.0, 4.0], [4.0, 9.0]]
+    """
+    added = form_eigenvalue(average)
+    np.fill_diagonal(added, 0.0)
+    return np.asarray(largest + added)
+
+
+def product_variance(covariance: FloatArray) -> FloatArray:
+    """V_jj V_hh + V_jh²: the variance of a product of two normals of this covariance."""
+    spread = np.diag(covariance)
+    return np.asarray(np.outer(spread, spread) + covariance**2)
+
+
+# --- What a method is expected to make of means and covariances, and how far its draws may lead from it ---------------
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Moments of masked features, given the originals; the mean is always expected to stay."""
+
+    mean_error: FloatArray  # Standard errors of the means, shape (width,); zeros where they are exact
+    covariance: FloatArray  # Expected covariance (over n - 1), shape (width, width)
+    covariance_error: FloatArray  # Standard errors of its entries, shape (width, width)
+    covariance_scale: FloatArray  # Scale of their tails, shape (width, width); see `anonpipe.moments.covariance_limit`
+
+    @classmethod
+    def exactly(cls, covariance: FloatArray) -> Expected:
+        """Means that stay, and this covariance, without any error."""
+        nothing = np.zeros_like(covariance)
+        return cls(np.zeros(len(covariance)), covariance, nothing, nothing)
+
+
+def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
+    """What is promised of tables below each other that are masked one by one.
+
+    Examples
+    --------
+    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected.exactly(np.array([[2.0]]))
+    >>> two = Moments(2, np.ones(1) * 4, np.array([[2.0]])), one[1]
+    >>> expect_together([one, two]).covariance.round(6).tolist()
+    [[6.666667]]
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    whole = merge_all([moments for moments, _ in parts])
+    degrees = max(whole.n - 1, 1)
+    scatter, variance, drift = np.zeros_like(whole.scatter), np.zeros_like(whole.scatter), np.zeros_like(whole.scatter)
+    mean_variance, scale = np.zeros_like(whole.mean), np.zeros_like(whole.scatter)
+    for moments, expected in parts:
+        own, apart = max(moments.n - 1, 0), moments.mean - whole.mean
+        scatter += own * expected.covariance + moments.n * np.outer(apart, apart)
+        shift = moments.n * np.outer(np.abs(apart), expected.mean_error)
+        variance += (own * expected.covariance_error) ** 2 + (shift + shift.T) ** 2
+        moved = moments.n * np.outer(expected.mean_error, expected.mean_error)
+        drift += moved
+        scale = np.maximum(scale, np.maximum(own * expected.covariance_scale, 2.0 * moved))
+        mean_variance += (moments.n * expected.mean_error) ** 2
+    error = (np.sqrt(variance) + drift) / degrees
+    return Expected(np.sqrt(mean_variance) / whole.n, scatter / degrees, error, scale / degrees)
+
+
+# --- Moments of fixed group means with normal noise: what to expect of them, and their standard errors ----------------
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingLimit:
+    """Standard errors of the moments of synthetic records about what is expected of them."""
+
+    mean: FloatArray  # Of the means, shape (width,)
+    covariance: FloatArray  # Of the covariances (n - 1 in the denominator), shape (width, width)
+    # How heavy the tails of the covariances are, in their unit, shape (width, width): see `covariance_limit`
+    scale: FloatArray
+
+    def about(self, covariance: FloatArray) -> Expected:
+        """The same about an expected covariance."""
+        return Expected(self.mean, covariance, self.covariance, self.scale)
+
+
+# Parts of a table below each other, each with the covariance of the noise of its records
+Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
+
+
+def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
+    """Covariance of a table whose parts get noise of a covariance each, shape (width, width).
+
+    Examples
+    --------
+    >>> from anonpipe.moments import s_delta
+    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
+    >>> expected_of_scopes([(grouped, s_delta(grouped, "independent"))], "independent").round(9).tolist()
+    [[6.666666667]]
+    """
+    n = sum(grouped.total.n for grouped, _ in scopes)
+    if form == "centred":
+        added = np.sum([(grouped.total.n - grouped.groups) * noise for grouped, noise in scopes], axis=0)
+    else:
+        added = (1.0 - 1.0 / max(n, 1)) * np.sum([grouped.total.n * noise for grouped, noise in scopes], axis=0)
+    return np.asarray((np.sum(_between(scopes), axis=0) + added) / max(n - 1, 1))
+
+
+def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
+    """How far such noise may move the means and covariances of the table: exact standard errors.
+
+    Notes
+    -----
+    The N synthetic records are fixed group means plus normal noise. Write B
+    for the between-group scatter and V for the covariance of the noise, first
+    of a single part.
+
+    Independent noise moves the mean by an average of N draws, V_jj/N. The
+    synthetic scatter is B, plus products of means and noise, plus the scatter
+    of the noise; the second is odd in the noise and the third even, so they do
+    not correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh;
+    the third is Wishart with N-1 degrees of freedom, of variance
+    (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
+
+    Noise centred in every group leaves the mean and has no products with the
+    group means; its scatter is Wishart with N-G degrees of freedom.
+
+    Of several parts, with n_s records of noise V_s in each part, and B_s the scatter of their
+    group means about the mean of the table, the products of means and noise
+    add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of a
+    scatter, and the noise, a quadratic form in I - 11'/N,
+    (1 - 2/N) Σ_s n_s (V_jj V_hh + V_jh²) and 1/N² times the same of Σ_s n_s V_s.
+    Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
+
+    Each covariance is a quadratic form in normals plus a linear one: its
+    standard error says all of its tails where no eigenvalue of the form
+    stands out, as with noise of one covariance and many records. `scale` is
+    twice the largest eigenvalue.
+    """
+    n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
+    degrees = max(n - 1, 1)
+    largest = np.max([form_eigenvalue(noise) for _, noise in scopes], axis=0)
+    if form == "centred":
+        parts = [(grouped.total.n - grouped.groups) * product_variance(noise) for grouped, noise in scopes]
+        return SamplingLimit(np.zeros(width), _root(np.sum(parts, axis=0)) / degrees, 2.0 * largest / degrees)
+    variance, whole = np.zeros((width, width)), np.zeros((width, width))
+    for (grouped, noise), between in zip(scopes, _between(scopes), strict=True):
+        variance += _symmetric(np.outer(np.diag(between), np.diag(noise))) + 2 * between * noise
+        variance += (1.0 - 2.0 / max(n, 1)) * grouped.total.n * product_variance(noise)
+        whole += grouped.total.n * noise
+    variance += product_variance(whole) / max(n, 1) ** 2
+    if len(scopes) > 1:
+        largest = centred_eigenvalue(largest, whole / max(n, 1))
+    return SamplingLimit(_root(np.diag(whole)) / max(n, 1), _root(variance) / degrees, 2.0 * largest / degrees)
+
+
+def _between(scopes: Scopes) -> list[FloatArray]:
+    """Scatter of each part's group means about the mean of the table."""
+    centre = merge_all([grouped.total for grouped, _ in scopes]).mean
+    apart = [grouped.total.mean - centre for grouped, _ in scopes]
+    return [
+        grouped.between_scatter + grouped.total.n * np.outer(shift, shift)
+        for (grouped, _), shift in zip(scopes, apart, strict=True)
+    ]
+
+
+def limit_by_group(spread: GroupSpread) -> SamplingLimit:
+    """The same of records that are drawn with the mean and the covariance of their group.
+
+    Notes
+    -----
+    With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has
+    variance c W_jj/N². The products with the means have variance
+    c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean
+    less that of all; the scatter of the noise, a quadratic form in
+    I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus
+    c²/N² (W_jj W_hh + W_jh²) of the pooled W. The c of a table is used for a
+    stratum too, where it differs from the stratum's own by a relative 1/N.
+
+    One outlier can make up most of the quadratic form, whose tails are then
+    those of a chi-square with as many degrees of freedom as its group has
+    records; see `limit_of_scopes` for `scale`.
+    """
+    n = max(spread.n, 1)
+    degrees, c = max(n - 1, 1), n / max(n - 1, 1)
+    cross = c * (_symmetric(spread.square) + 2 * spread.product)
+    scatter = c**2 * ((1 - 2 / n) * spread.noise + product_variance(spread.within) / n**2)
+    mean = _root(c * np.diag(spread.within)) / n
+    largest = centred_eigenvalue(c * spread.largest, c * spread.within / n)
+    return SamplingLimit(mean, _root(cross + scatter) / degrees, 2.0 * largest / degrees)
+
+
+def _symmetric(a: FloatArray) -> FloatArray:
+    return a + a.T
+
+
+def _root(variance: FloatArray) -> FloatArray:
+    """The square root; what rounding left below zero counts as zero."""
+    return np.sqrt(np.clip(variance, 0.0, None))
+
+
+# --- The noise of micro-perturbation: its covariance, and factors that turn normal draws into it ----------------------
+
+# Forms of micro-perturbation whose noise has a given covariance; see `s_delta`. The fourth is `exact`.
+FORMS = ("independent", "centred", "published")
+
+_NEGATIVE = 1e-8  # Eigenvalues of a correlation matrix below minus this are not rounding
+
+_ROUNDING = 1e-10  # Part of the largest eigenvalue of a correlation matrix up to which one may be left out of it
+
+_FLAT = 1e-6  # Draws whose smallest singular value is below this part of the largest cannot be whitened to 9 digits
+
+
+def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
+    """Covariance of the noise that micro-perturbation adds to group means.
+
+    References
+    ----------
+    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it
+    reads (N-1)/(N-G) (S_X - S_B); with S_X - S_B = W/(N-1) it is positive
+    semidefinite as computed.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
+    >>> s_delta(grouped, "centred").tolist()
+    [[2.0]]
+    """
+    known_form(form, FORMS)
+    free = grouped.total.n - (1 if form == "independent" else grouped.groups)
+    return grouped.within / free if free > 0 else np.zeros_like(grouped.within)
+
+
+def noise_factor(covariance: FloatArray) -> FloatArray:
+    """A matrix L with L L' = covariance, singular ones included.
+
+    Shapes: covariance (width, width).
+
+    Examples
+    --------
+    >>> factor = noise_factor(np.array([[4.0, 2.0], [2.0, 1.0]]))
+    >>> np.allclose(factor @ factor.T, [[4, 2], [2, 1]])
+    True
+    """
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or not np.isfinite(covariance).all():
+        raise InputError("the noise covariance is not a finite square matrix; compute it with s_delta")
+    scale = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
+    inverse = divide(np.ones_like(scale), scale, empty=0.0)
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2 * np.outer(inverse, inverse))
+    if values.size and values[0] < -_NEGATIVE * max(1.0, float(values[-1])):
+        raise InputError("the noise covariance is not positive semidefinite; compute it with s_delta")
+    floor = len(values) * np.finfo(np.float64).eps * float(values[-1]) if values.size else 0.0
+    factor = vectors * np.sqrt(np.where(values > floor, values, 0.0))
+    largest = np.abs(factor).argmax(axis=0) if values.size else np.zeros(0, dtype=np.int64)
+    signs = np.where(factor[largest, np.arange(len(values))] < 0, -1.0, 1.0)
+    result: FloatArray = scale[:, None] * factor * signs
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseScatter:
+    """Scatter of standard normal draws less their group's mean, held as its triangular root.
+
+    The root loses half as many digits as the scatter where the draws lie
+    nearly in a plane, as few of them may.
+    """
+
+    free: int  # Degrees of freedom: records less groups
+    root: FloatArray  # Upper triangle R with R'R the scatter, shape (width, width)
+
+    @classmethod
+    def of(cls, draws: FloatArray, starts: IntArray) -> Self:
+        """Count `draws`, shape (rows of the groups, width), group by group as `starts` cuts them.
+
+        Examples
+        --------
+        >>> draws = np.array([[1.0], [3.0], [5.0]])
+        >>> NoiseScatter.of(draws, np.array([0, 2, 3])).scatter.round(12).tolist()
+        [[2.0]]
+        """
+        centred = draws.copy()
+        centre_in_groups(centred, starts)
+        nothing = np.zeros((draws.shape[1], draws.shape[1]))
+        return cls(len(draws) - (len(starts) - 1), fold_rows(nothing, centred))
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together; no group may have records in both."""
+        same_width(self.root, other.root)
+        return type(self)(self.free + other.free, fold_rows(self.root, other.root))
+
+    @property
+    def scatter(self) -> FloatArray:
+        """Sum of outer products of the centred draws, shape (width, width)."""
+        return self.root.T @ self.root
+
+
+def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
+    """A matrix F that turns the counted draws into noise whose scatter is exactly W.
+
+    Shapes: noise (n_rows, width); within (width, width).
+
+    Notes
+    -----
+    Z S^(-1/2) is a uniform random frame: r orthonormal columns among the
+    vectors that sum to zero in every group. So the outcome is a random
+    rotation of the pooled within-group deviations.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng().normal(size=(6, 2))
+    >>> factor = exact_factor(NoiseScatter.of(draws, np.array([0, 6])), np.array([[4.0, 2.0], [2.0, 1.0]]))
+    >>> made = (draws - draws.mean(axis=0)) @ factor.T
+    >>> (made.T @ made).round(9).tolist()
+    [[4.0, 2.0], [2.0, 1.0]]
+    """
+    same_width(noise.root, within)
+    factor = noise_factor(within)
+    used = np.ascontiguousarray(factor[:, factor.any(axis=0)][:, ::-1])  # the largest eigenvalue first
+    scale = np.sqrt(np.diag(within))[:, None]
+    values = np.sum(divide(used, np.broadcast_to(scale, used.shape), empty=0.0) ** 2, axis=0)
+    rank = min(len(values), noise.free)
+    if rank < len(values) and values[rank] > _ROUNDING * values[0]:
+        raise InputError(
+            f"exact noise needs as many degrees of freedom as the rank {len(values)} of the within-group scatter; "
+            f"there are {noise.free} more records than groups: take both from the same groups, of two or more records"
+        )
+    spread, axes = np.linalg.svd(noise.root[:rank, :rank])[1:]
+    if rank and spread[-1] <= _FLAT * spread[0]:
+        raise InputError(
+            f"the draws of noise are dependent to 6 digits, with {noise.free} more records than groups and rank "
+            f"{rank}; draw from another secret, or use form 'centred'"
+        )
+    result = np.zeros_like(factor)
+    result[:, :rank] = used[:, :rank] @ (axes.T / spread @ axes)
+    return result
+
+
+def known_form(form: str | None, known: tuple[str | None, ...]) -> None:
+    """Refuse a form that is not among the known."""
+    if form not in known:
+        raise JobError(f"unknown form {form!r}; known are: {', '.join(str(name) for name in known)}")
