@@ -13,7 +13,7 @@ import pytest
 
 from anonpipe.columns import Kind as ColumnKind
 from anonpipe.evaluate import risk
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.methods.executor import run_steps
 from anonpipe.methods.grouping import METHODS, cluster
 from anonpipe.methods.record import by_name, union_of

@@ -14,7 +14,7 @@ import pytest
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.job.model import load_job
 from anonpipe.methods.masking import MASKERS, Rows
-from anonpipe.methods.masking._order_statistics import averaged_by_rank
+from anonpipe.methods.masking._draws import averaged_by_rank
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import FEATURES, FOLDER, channel_array, read_column, scopes_of
 from anonpipe.pipeline.preview import preview

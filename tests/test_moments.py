@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from scipy.stats import chi2, ncx2
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import METHODS, noise_scatter, synthesize
-from anonpipe.methods.synthesis._rotate_kernel import draw_groups
+from anonpipe.methods.synthesis._gaussian import draw_groups
 from anonpipe.moments import (
     GroupedMoments,
     GroupSpread,

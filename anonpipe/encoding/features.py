@@ -35,7 +35,7 @@ Scale = Literal["z_score", "range"]
 class Groups:
     """The groups whose records are decoded."""
 
-    # order, starts: as from `anonpipe.kernels.groups.sort_groups`
+    # order, starts: as from `anonpipe.kernels.points.sort_groups`
     order: IntArray
     starts: IntArray
     identical: bool  # Whether the records of a group have one point, and must get one row

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from anonpipe.kernels.blocks import block_order
+from anonpipe.kernels.principal import block_order
 from anonpipe.types import FloatArray, IntArray
 
 DONORS = 20  # Records, those with missing values among them, that share their donors

@@ -22,7 +22,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.errors import InputError
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed, number_keys
 from anonpipe.types import FloatArray, IntArray

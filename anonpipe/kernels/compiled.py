@@ -158,7 +158,8 @@ def digest(module: str, package: Path = PACKAGE) -> str:
     16
     """
     parts = compiled_from(module, package)
-    content = "\0".join([numba.__version__, *(parts[key] for key in sorted(parts))])
+    # Homes too: machine code imports what it refers to by module, and fails where that has moved
+    content = "\0".join([numba.__version__, *("\0".join((*key, parts[key])) for key in sorted(parts))])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -1,13 +1,125 @@
-"""Group means laid over the records, with or without noise."""
+"""Reflectors, triangles and random rotations of small matrices, and the zero-sum coordinates of a group.
+
+The n records of a group, less their mean, are written in an orthonormal basis
+of the n - 1 dimensions that sum to zero: the Householder reflector that maps
+the vector of ones to the first axis, of which nothing needs to be stored.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numba as nb
 import numpy as np
 
 from anonpipe.kernels.group_moments import BLOCK, group_mean
-from anonpipe.kernels.orthogonal import triangularise
 from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def contrasts(features: FloatArray, members: IntArray, mean: FloatArray, out: FloatArray) -> None:
+    """Centre a group and write its n - 1 coordinates in the zero-sum basis into `out`."""
+    n, width = members.shape[0], features.shape[1]
+    share = 1.0 / (math.sqrt(n) + 1.0)
+    first = members[0]
+    for i in range(1, n):
+        row = members[i]
+        for j in range(width):
+            out[i - 1, j] = (features[row, j] - mean[j]) - (features[first, j] - mean[j]) * share
+
+
+@nb.njit(cache=True, nogil=True)
+def write_group(a: FloatArray, mean: FloatArray, members: IntArray, out: FloatArray) -> None:
+    """Write mean plus the records that have the coordinates `a` in the zero-sum basis."""
+    n, width = members.shape[0], out.shape[1]
+    root = math.sqrt(n)
+    total = np.zeros(width)
+    for i in range(n - 1):
+        for j in range(width):
+            total[j] += a[i, j]
+    for j in range(width):
+        out[members[0], j] = mean[j] - total[j] / root
+        total[j] /= n + root
+    for i in range(1, n):
+        row = members[i]
+        for j in range(width):
+            out[row, j] = mean[j] + (a[i - 1, j] - total[j])
+
+
+@nb.njit(cache=True, nogil=True)
+def reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: float, sums: FloatArray) -> None:
+    """Reflect rows `top` to `top + size` of `a`, column `left` on, by the normal `v`; first flip row `top`."""
+    norm = 0.0
+    for i in range(size):
+        norm += v[i] * v[i]
+    width = a.shape[1]
+    for j in range(left, width):
+        sums[j] = v[0] * flip * a[top, j]
+    for i in range(1, size):
+        for j in range(left, width):
+            sums[j] += v[i] * a[top + i, j]
+    for j in range(left, width):
+        sums[j] *= 2.0 / norm
+        a[top, j] = flip * a[top, j] - v[0] * sums[j]
+    for i in range(1, size):
+        for j in range(left, width):
+            a[top + i, j] -= v[i] * sums[j]
+
+
+@nb.njit(cache=True, nogil=True)
+def householder(x: FloatArray, size: int) -> float:
+    """Turn `x` into the normal of the reflector that maps it to the first axis, scaled to its largest entry.
+
+    Returns the sign that the image has there, or 0 for a vector of zeros.
+    """
+    largest = 0.0
+    for i in range(size):
+        largest = max(largest, abs(x[i]))
+    if largest == 0.0:
+        return 0.0
+    norm = 0.0
+    for i in range(size):
+        x[i] /= largest
+        norm += x[i] * x[i]
+    sign = -1.0 if x[0] > 0.0 else 1.0
+    x[0] -= sign * math.sqrt(norm)
+    return sign
+
+
+@nb.njit(cache=True, nogil=True)
+def triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> None:
+    """Replace `a` by the triangle of its QR decomposition (Householder), zeros below."""
+    for j in range(min(rows, a.shape[1])):
+        size = rows - j
+        for i in range(size):
+            v[i] = a[j + i, j]
+        if householder(v, size) != 0.0:
+            reflect(a, j, j, v, size, 1.0, sums)
+        for i in range(j + 1, rows):
+            a[i, j] = 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
+    """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used.
+
+    The first `rank` columns of the matrix are uniform (Haar): reflectors
+    that map the axes to normal vectors of falling length, each with the sign
+    that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
+    """
+    used = rank * rows - rank * (rank - 1) // 2
+    end = used
+    for j in range(rank - 1, -1, -1):
+        size = rows - j
+        end -= size
+        v[:size] = draws[end : end + size]
+        sign = householder(v, size)
+        if sign != 0.0:
+            reflect(a, j, 0, v, size, sign, sums)
+    return used
+
+
+# --- Group means laid over the records, with or without noise ---------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

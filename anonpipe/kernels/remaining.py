@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
-from anonpipe.kernels.exact_sum import add_row
+from anonpipe.kernels.points import add_row, squared_distances
 from anonpipe.kernels.principal import split_recursively, split_rows
 from anonpipe.types import FloatArray, IntArray
 

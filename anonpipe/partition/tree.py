@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.features import checked_features
+from anonpipe.kernels.points import checked_features
 from anonpipe.kernels.principal import principal_direction, projection
 from anonpipe.types import FloatArray, IntArray
 

@@ -20,7 +20,7 @@ from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
-from anonpipe.evaluate.utility._frames import condition, plain
+from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.job.model import Job, RecipientAnalysis
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.evaluate.utility._changes import LEAST, Changes, relative_changes
-from anonpipe.evaluate.utility._check import check_least, checked_tables, spreads
+from anonpipe.evaluate.utility._moments import LEAST, Changes, relative_changes
+from anonpipe.evaluate.utility._tables import check_least, checked_tables, spreads
 from anonpipe.types import FloatArray
 
 _RANK = 1e-9

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from anonpipe.evaluate.utility._average_bias import correlations
-from anonpipe.evaluate.utility._changes import Changes, summary
-from anonpipe.evaluate.utility._check import checked_tables, spreads
+from anonpipe.evaluate.utility._moments import Changes, correlations, summary
+from anonpipe.evaluate.utility._tables import checked_tables, spreads
 
 
 @dataclass(frozen=True)

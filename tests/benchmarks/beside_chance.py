@@ -29,7 +29,7 @@ import pandas as pd
 from anonpipe import anonymize
 from anonpipe.columns import Kind
 from anonpipe.evaluate.utility import MEASURES, Endpoint
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._tables import typed_tables
 from tests.benchmarks.recipient_models import COLUMNS as COLON
 from tests.benchmarks.recipient_models import registry
 

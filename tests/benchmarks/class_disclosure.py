@@ -16,7 +16,7 @@ import csv
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster, information_loss
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta

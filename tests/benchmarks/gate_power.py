@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.masking._basis import axes_of

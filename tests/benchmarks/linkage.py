@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, refine
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta

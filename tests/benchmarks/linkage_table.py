@@ -27,7 +27,7 @@ import numpy as np
 
 from anonpipe.evaluate.risk import nearest, score_linkage
 from anonpipe.evaluate.utility import abico, abim, abisd
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta

@@ -55,7 +55,7 @@ import numpy as np
 import pandas as pd
 
 from anonpipe.evaluate.utility import interaction_terms, moment_changes, propensity
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import mask
 from anonpipe.methods.mixture import (

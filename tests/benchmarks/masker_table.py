@@ -21,7 +21,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import centroid

@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, Moments, merge_all, noise_factor, s_delta

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
-from anonpipe.kernels.exact_sum import add_row, mean_of, sum_rows
+from anonpipe.kernels.points import add_row, gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.methods.grouping._mdav_kernel import furthest, k_nearest
 
 

@@ -50,7 +50,7 @@ import pandas as pd
 
 from anonpipe import anonymize
 from anonpipe.evaluate.utility import Analysis, fit_models
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import restore_by_rank, synthesize

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from anonpipe.encoding.features import keep_group_sums
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import noise_scatter, restore_by_rank, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, exact_factor, noise_factor, s_delta
 

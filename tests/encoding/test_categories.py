@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from tests.naive import encoder as naive
 
 

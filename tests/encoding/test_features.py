@@ -9,7 +9,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 
 COLUMNS = {
     "n": Column(kind="continuous"),

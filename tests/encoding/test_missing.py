@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.encoding.missing import _line, fill_missing
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from tests import small
 from tests.naive import encoder as naive
 from tests.test_bad_input import LOOSE

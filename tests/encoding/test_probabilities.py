@@ -15,7 +15,7 @@ from anonpipe.encoding.features import FeatureEncoder, Groups
 from anonpipe.encoding.probabilities import ProbabilityDecoder, column_name
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import JobError
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from tests.naive import encoder as naive
 
 COLUMNS = {

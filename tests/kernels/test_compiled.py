@@ -92,6 +92,14 @@ def test_a_change_reaches_all_that_was_compiled_from_it(tmp_path, module, now, t
     assert {name for name in MODULES if before[name] != after[name]} == changed
 
 
+def test_digest_changes_where_a_used_kernel_moves(tmp_path):
+    """Compiled code imports the kernel by the name of its module, so code of the old place must not be taken."""
+    before = _write(tmp_path, MODULES)
+    moved = {name: text.replace("anonpipe.far", "anonpipe.farther") for name, text in MODULES.items()}
+    after = _write(tmp_path, moved | {"farther": MODULES["far"]})
+    assert {name for name in before if before[name] != after[name]} == {"sub.near", "user", "by_module", "other"}
+
+
 def test_all_that_a_kernel_refers_to_is_in_its_digest():
     for name, kernel in _kernels():
         parts = {part for _, part in compiled.compiled_from(name)}

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.exact_sum import mean_of, sum_rows
+from anonpipe.kernels.points import mean_of, sum_rows
 from anonpipe.kernels.remaining import (
     FAN,
     ROOM,

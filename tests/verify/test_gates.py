@@ -9,7 +9,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import Tally
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import LossBound, class_disclosure
 from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.record import Guarantee

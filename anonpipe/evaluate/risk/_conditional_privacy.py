@@ -15,7 +15,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import Known, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
-from anonpipe.kernels.features import LARGEST
+from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 
 BLOCKS = 10  # Parts of the records that the interval rests on

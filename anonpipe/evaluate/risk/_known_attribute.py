@@ -15,8 +15,8 @@ from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
 from anonpipe.evaluate.risk._measure import Known, Measure, Measured, column_names, records_of
 from anonpipe.evaluate.utility import Curve, Measurement
-from anonpipe.evaluate.utility._check import checked_tables
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.evaluate.utility._tables import checked_tables
+from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
 
 Guess = Literal["closest", "moments", "mean"]
@@ -523,7 +523,7 @@ class Attacked:
     original: FloatArray
     released: FloatArray
     group: IntArray  # Group of each row, 0 to n_groups - 1, shape (n_rows,)
-    # order, starts: as from `anonpipe.kernels.groups.sort_groups`
+    # order, starts: as from `anonpipe.kernels.points.sort_groups`
     order: IntArray
     starts: IntArray
     names: tuple[str, ...]  # Of the columns

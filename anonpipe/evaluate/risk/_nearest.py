@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.distance import squared_distance
-from anonpipe.kernels.features import LARGEST
+from anonpipe.kernels.points import LARGEST, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import Float32Array, FloatArray, IntArray
 

@@ -11,32 +11,36 @@ from anonpipe.evaluate.utility._analyses import (
     fit_models,
     shares_changed,
 )
-from anonpipe.evaluate.utility._auc import Auc, auc
-from anonpipe.evaluate.utility._average_bias import abico, abim, abisd
-from anonpipe.evaluate.utility._changes import Changes
-from anonpipe.evaluate.utility._discriminator import discriminator
-from anonpipe.evaluate.utility._distances import ks_distance, total_variation, wasserstein_distance
-from anonpipe.evaluate.utility._distributions import (
+from anonpipe.evaluate.utility._distances import hellinger_distance, ks_distance, total_variation, wasserstein_distance
+from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
+from anonpipe.evaluate.utility._measurement import Curve, Measurement
+from anonpipe.evaluate.utility._moments import Changes, abico, abim, abisd, moment_changes
+from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
+from anonpipe.evaluate.utility._pictures import (
     Binning,
     CorrelationMatrices,
     Distribution,
+    SurvivalPanel,
+    SurvivalPicture,
     category_distribution,
     correlation_changes,
     distributions,
+    survival_pictures,
 )
-from anonpipe.evaluate.utility._endpoint import Endpoint
-from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
-from anonpipe.evaluate.utility._hellinger import hellinger_distance
-from anonpipe.evaluate.utility._measurement import Curve, Measurement
-from anonpipe.evaluate.utility._moment_changes import moment_changes
-from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
-from anonpipe.evaluate.utility._propensity import Propensity, propensity
 from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
 from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
-from anonpipe.evaluate.utility._survival_curves import kaplan_meier
-from anonpipe.evaluate.utility._survival_pictures import SurvivalPanel, SurvivalPicture, survival_pictures
-from anonpipe.evaluate.utility._terms import interaction_terms
-from anonpipe.evaluate.utility._tree_propensity import TreePropensity, tree_propensity
+from anonpipe.evaluate.utility._survival import kaplan_meier
+from anonpipe.evaluate.utility._tables import Endpoint
+from anonpipe.evaluate.utility._two_sample import (
+    Auc,
+    Propensity,
+    TreePropensity,
+    auc,
+    discriminator,
+    interaction_terms,
+    propensity,
+    tree_propensity,
+)
 from anonpipe.evaluate.utility._utility import MEASURES, utility
 
 __all__ = [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from pydantic_core import to_jsonable_python
 
 from anonpipe.audience import Audience
 from anonpipe.errors import AnonpipeError
+from anonpipe.evaluate.utility._tables import Tables
 
 Better = Literal["lower", "higher", "near baseline"]
 
@@ -77,3 +81,110 @@ class Measurement:
         """
         content: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
         return content
+
+
+# --- What a measure of utility tells of itself, in one record at the end of its file ----------------------------------
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One or several figures that are counted together.
+
+    Direction, unit, source and audience stand in each `Measurement`.
+    """
+
+    # Their names, `family.figure`, in the order in which the function gives them. `compare` and gates know measures by
+    # these.
+    figures: tuple[str, ...]
+    # `function(tables) -> list of Measurement`; `function(tables, rng)` where `draws`. It gives all figures of any
+    # tables, NaN with the reason in `note` where there is nothing to measure.
+    function: Callable[..., list[Measurement]]
+    # Whether it samples or trains, and knows its own baseline. Others are counted on two halves of the original too,
+    # which is their baseline, and on parts of the sample, from which their interval follows.
+    draws: bool = False
+    # Figures of which parts say nothing of the whole: in standard errors, or per cent of what may be near zero
+    without_interval: tuple[str, ...] = ()
+
+    def of(self, tables: Tables, rng: np.random.Generator | None = None) -> list[Measurement]:
+        """The figures of two tables."""
+        found = self.function(tables, rng) if self.draws else self.function(tables)
+        if tuple(one.name for one in found) != self.figures:
+            raise AnonpipeError(f"a measure gave other figures than {', '.join(self.figures)}; please report this")
+        return found
+
+
+# --- From a figure for each column or pair of columns to one measurement ----------------------------------------------
+
+MOST_PARTS = 20  # Parts that a measurement lists, the largest first
+
+LOST = math.inf  # Figure of a term that the original has, and the release has not
+
+NO_NUMBERS = "there is no column of numbers or dates"
+
+NO_MIX = "there are not a categorical column and one of numbers or dates"
+
+Term = tuple[str, float]
+
+
+def mean_of_terms(
+    name: str,
+    title: str,
+    terms: Sequence[Term],
+    *,
+    unit: str,
+    source: str,
+    records: int,
+    audience: Audience,
+    nothing: str,
+    note: str = "",
+    middle: bool = False,
+) -> Measurement:
+    """The mean of some sizes of changes, of which less is better.
+
+    Examples
+    --------
+    >>> terms = [("a", 1.0), ("b", 3.0), ("c", LOST)]
+    >>> found = mean_of_terms("x", "X", terms, unit="", source="-", records=9, audience=Audience.ENOUGH, nothing="")
+    >>> found.value, found.parts
+    (2.0, (('b', 3.0), ('a', 1.0)))
+    >>> found.note.split(". ")[0]
+    'The mean of 2 parts; their median is 2'
+    """
+    kept = [(term, value) for term, value in terms if math.isfinite(value)]
+    lost = sum(value == LOST for _, value in terms)
+    left_out = len(terms) - len(kept) - lost
+    values = np.array([value for _, value in kept])
+    said = []
+    if not terms:
+        said.append(f"Not defined: {nothing}.")
+    elif len(kept) > 1:
+        mean, median = f"{values.mean():.3g}", f"{np.median(values):.3g}"
+        told = f"median of {len(kept)} parts; their mean is {mean}"
+        if not middle:
+            told = f"mean of {len(kept)} parts; their median is {median}"
+        said.append(f"The {told}.")
+    if left_out:
+        said.append(
+            f"{left_out} of {len(terms)} terms left out: the original is constant, near zero, or has too few values."
+        )
+    if lost:
+        said.append(
+            f"{lost} of {len(terms)} terms {'is' if lost == 1 else 'are'} not defined in the release; "
+            f"{'it is' if lost == 1 else 'they are'} not in the figure, which flatters the release."
+        )
+    if note:
+        said.append(note)
+    value = float("nan") if not kept else float(np.median(values) if middle else values.mean())
+    return Measurement(
+        name=name,
+        title=title,
+        value=value,
+        unit=unit,
+        better="lower",
+        source=source,
+        records=records,
+        of=records,
+        note=" ".join(said),
+        parts=tuple(sorted(kept, key=lambda part: -part[1])[:MOST_PARTS]),
+        audience=audience,
+    )

@@ -9,11 +9,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._changes import LEAST
-from anonpipe.evaluate.utility._measure import Measure
-from anonpipe.evaluate.utility._measurement import Measurement
-from anonpipe.evaluate.utility._terms_measured import LOST, NO_MIX, Term, mean_of_terms
-from anonpipe.evaluate.utility._typed import BothColumns, Tables
+from anonpipe.evaluate.utility._measurement import LOST, NO_MIX, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.utility._moments import LEAST
+from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
 
 _ONE_NUMBER = "there are not two columns of numbers or dates"

@@ -9,11 +9,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._measure import Measure
-from anonpipe.evaluate.utility._measurement import Measurement
+from anonpipe.evaluate.utility._measurement import NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
 from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
-from anonpipe.evaluate.utility._terms_measured import NO_NUMBERS, Term, mean_of_terms
-from anonpipe.evaluate.utility._typed import Tables
+from anonpipe.evaluate.utility._tables import Tables
 from anonpipe.types import FloatArray
 
 # Eigenvalues of the original below this are those of columns that add up: a ratio to them says nothing

@@ -9,10 +9,8 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility._measure import Measure
-from anonpipe.evaluate.utility._measurement import Measurement
-from anonpipe.evaluate.utility._terms_measured import LOST, NO_MIX, NO_NUMBERS, Term, mean_of_terms
-from anonpipe.evaluate.utility._typed import BothColumns, Tables
+from anonpipe.evaluate.utility._measurement import LOST, NO_MIX, NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
 
 

@@ -12,24 +12,12 @@ from scipy.special import stdtrit
 
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import (
-    _basic_statistics,
-    _classifiers_measured,
-    _column_shapes,
-    _distances,
-    _hellinger,
-    _missing,
-    _moment_changes,
-    _pair_shapes,
-    _pair_trends,
-    _record_distance,
-    _subgroups,
-    _survival_curves,
-)
-from anonpipe.evaluate.utility._endpoint import Endpoint
-from anonpipe.evaluate.utility._measure import Measure
-from anonpipe.evaluate.utility._measurement import Measurement
-from anonpipe.evaluate.utility._typed import Tables, typed_tables
+from anonpipe.evaluate.utility import _pair_trends, _record_distance, _subgroups, _survival, _two_sample
+from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, HELLINGER, MISSING
+from anonpipe.evaluate.utility._measurement import Measure, Measurement
+from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES
+from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
+from anonpipe.evaluate.utility._tables import Endpoint, Tables, typed_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,18 +28,18 @@ _LEAST_BLOCK = 50  # Records of a part below which there is no interval
 
 # All measures of utility, in the order of a report; a new one is a line here
 MEASURES: tuple[Measure, ...] = (
-    _basic_statistics.MEASURE,
-    _moment_changes.MEASURE,
-    _distances.MEASURE,
-    _hellinger.MEASURE,
+    BASIC_STATISTICS,
+    MOMENT_CHANGES,
+    COLUMN_DISTANCES,
+    HELLINGER,
     _pair_trends.MEASURE,
     _record_distance.MEASURE,
     _subgroups.MEASURE,
-    _missing.MEASURE,
-    _classifiers_measured.MEASURE,
-    _column_shapes.MEASURE,
-    _pair_shapes.MEASURE,
-    _survival_curves.MEASURE,
+    MISSING,
+    _two_sample.MEASURE,
+    COLUMN_SHAPES,
+    PAIR_SHAPES,
+    _survival.MEASURE,
 )
 
 _WITHOUT_INTERVAL = frozenset(name for measure in MEASURES for name in measure.without_interval)
@@ -132,7 +120,7 @@ def utility(
     [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
-    tables = replace(tables, endpoints=_survival_curves.compared_endpoints(tables, endpoints))
+    tables = replace(tables, endpoints=_survival.compared_endpoints(tables, endpoints))
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:

@@ -8,8 +8,7 @@ from statistics import NormalDist
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
-from anonpipe.kernels.features import checked_features
+from anonpipe.kernels.points import checked_features, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import FloatArray
 

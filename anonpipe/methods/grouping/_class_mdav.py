@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal
 from anonpipe.methods.grouping._divergence_kernel import jensen_shannon
 from anonpipe.methods.grouping._options import ClassGroupingOptions, under_2k

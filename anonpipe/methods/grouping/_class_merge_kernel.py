@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
+from anonpipe.kernels.points import squared_distances
 from anonpipe.methods.grouping._divergence_kernel import entropy, ordered_distance, rounded, total_variation
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping._dba_1 import dba_1
 from anonpipe.methods.grouping._decompose import decompose
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distances
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups, squared_distances
 from anonpipe.types import FloatArray, IntArray
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import _class_figures_kernel as figures
 from anonpipe.methods.grouping._classes import checked_classes
 from anonpipe.types import FloatArray, IntArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.features import checked_features
+from anonpipe.kernels.points import checked_features
 from anonpipe.methods.grouping._class_merge_kernel import Limits, fulfils, merge_groups
 from anonpipe.methods.grouping._classes import checked_classes
 from anonpipe.methods.grouping._divergence_kernel import entropy, ordered_distance, total_variation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.types import FloatArray, IntArray
 
 

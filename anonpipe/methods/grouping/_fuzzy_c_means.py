@@ -9,8 +9,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._fill_kernel import fill_small
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.kernels.features import checked_features
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import checked_features, sort_groups
 from anonpipe.methods.grouping._decompose import scatter_in_groups
 from anonpipe.types import FloatArray, IntArray
 

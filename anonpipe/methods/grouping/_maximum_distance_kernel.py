@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import squared_distance
-from anonpipe.kernels.exact_sum import mean_of, sum_rows
+from anonpipe.kernels.points import mean_of, squared_distance, sum_rows
 from anonpipe.kernels.remaining import (
     Remaining,
     furthest_record,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
-from anonpipe.kernels.exact_sum import mean_of, sum_rows
+from anonpipe.kernels.points import gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import furthest_record, nearest_records, remaining_records, take_group, tidied
 from anonpipe.types import FloatArray, IntArray
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping._cbfs import cbfs
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import mdav

@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav_kernel import outermost_group
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping

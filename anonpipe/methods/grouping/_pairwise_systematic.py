@@ -7,7 +7,7 @@ from typing import Literal
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.exact_sum import add_row, mean_of
+from anonpipe.kernels.points import add_row, mean_of
 from anonpipe.kernels.remaining import Remaining, nearest_records, remaining_records, take_out, take_rows, tidied
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping

@@ -14,11 +14,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.blocks import block_order
-from anonpipe.kernels.distance import gather_columns, squared_distance, squared_distances
-from anonpipe.kernels.features import checked_features
-from anonpipe.kernels.groups import sort_groups
-from anonpipe.kernels.principal import principal_direction, projection, split_rows
+from anonpipe.kernels.points import checked_features, gather_columns, sort_groups, squared_distance, squared_distances
+from anonpipe.kernels.principal import block_order, principal_direction, projection, split_rows
 from anonpipe.methods.grouping._sizes import count_groups
 from anonpipe.types import FloatArray, IntArray
 

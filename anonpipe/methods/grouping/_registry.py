@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.kernels.blocks import block_order
-from anonpipe.kernels.features import checked_features
+from anonpipe.kernels.points import checked_features
+from anonpipe.kernels.principal import block_order
 from anonpipe.methods.grouping import (
     _cbfs,
     _class_kd_tree,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.distance import gather_columns, squared_distances
+from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.methods.grouping._divergence_kernel import jensen_shannon, rounded, total_variation
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

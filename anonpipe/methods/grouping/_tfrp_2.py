@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping._decompose import by_falling_scatter, decompose
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.grouping._split_large_kernel import split_by_reference_points

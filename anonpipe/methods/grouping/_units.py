@@ -6,9 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.distance import squared_distance, squared_distances
-from anonpipe.kernels.features import checked_features
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import checked_features, sort_groups, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 

@@ -9,7 +9,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.exact_sum import mean_of, sum_rows
+from anonpipe.kernels.points import mean_of, sum_rows
 from anonpipe.kernels.remaining import (
     Remaining,
     furthest_record,

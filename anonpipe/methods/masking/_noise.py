@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._basis import Basis, checked_basis, count_moments, spectral_inverse
+from anonpipe.methods.masking._basis import Basis, checked_basis, count_moments, spectral_inverse, turn_rows
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.masking._turn_kernel import turn_rows
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance

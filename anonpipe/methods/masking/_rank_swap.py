@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import JobError
-from anonpipe.methods.masking._latent_categories import category_codes, dummies
+from anonpipe.methods.masking._draws import averaged_by_rank, category_codes, dummies
 from anonpipe.methods.masking._options import ScopedMaskOptions
-from anonpipe.methods.masking._order_statistics import averaged_by_rank
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.features import LARGEST
+from anonpipe.kernels.points import LARGEST
 from anonpipe.methods.executor import run_steps
 from anonpipe.methods.masking import (
     _data_shuffle,

@@ -15,9 +15,9 @@ from anonpipe.methods.masking._basis import (
     count_moments,
     find_axes,
     from_axes,
+    permuted_components,
     to_axes,
 )
-from anonpipe.methods.masking._expected import permuted_components
 from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step

@@ -16,9 +16,9 @@ from anonpipe.methods.masking._basis import (
     count_moments,
     find_axes,
     from_axes,
+    normal_draws,
     to_axes,
 )
-from anonpipe.methods.masking._expected import normal_draws
 from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step

@@ -12,7 +12,6 @@ t components; at the same likelihood, to 1e-15, one of its iterations takes 2
 to 12 times as long (`tests/benchmarks/mixture_speed.py`).
 """
 
-from anonpipe.methods.mixture._assign import Movable, assign, check_sizes, movable, moves, needs, numbering, relabel
 from anonpipe.methods.mixture._classes import (
     ClassConstraints,
     ClassFit,
@@ -28,24 +27,52 @@ from anonpipe.methods.mixture._classes import (
     fit_classes,
     lifted,
 )
-from anonpipe.methods.mixture._components import Components, principal_components
-from anonpipe.methods.mixture._covariance import covariances
-from anonpipe.methods.mixture._estimate import Fit, bic, fit, m_step, over, penalty
-from anonpipe.methods.mixture._groups import gaussian_mixture, repaired
-from anonpipe.methods.mixture._model import SHAPES, Constraints, Mixture, constraints
-from anonpipe.methods.mixture._select import TREE_ROWS, Candidate, Selection, evenly_spaced, on_sample, race, select
-from anonpipe.methods.mixture._statistics import Statistics, e_step, hard_statistics
+from anonpipe.methods.mixture._estimate import (
+    Fit,
+    Statistics,
+    bic,
+    covariances,
+    e_step,
+    fit,
+    hard_statistics,
+    m_step,
+    over,
+    penalty,
+)
+from anonpipe.methods.mixture._groups import (
+    Movable,
+    assign,
+    check_sizes,
+    gaussian_mixture,
+    movable,
+    moves,
+    needs,
+    numbering,
+    relabel,
+    repaired,
+)
+from anonpipe.methods.mixture._model import RULES, SHAPES, Constraints, Mixture, constrained, constraints, smoothed
+from anonpipe.methods.mixture._select import (
+    TREE_ROWS,
+    Candidate,
+    Selection,
+    agglomerate,
+    evenly_spaced,
+    on_sample,
+    race,
+    select,
+)
 from anonpipe.methods.mixture._synthesis import (
     AffineMaps,
+    Components,
     GroupStatistics,
     affine_maps,
     correcting_maps,
     draw_statistics,
     group_statistics,
+    principal_components,
     synthesize_rows,
 )
-from anonpipe.methods.mixture._tree import agglomerate
-from anonpipe.methods.mixture._weights import RULES, constrained, smoothed
 
 __all__ = [
     "RULES",

@@ -1,20 +1,216 @@
-"""Estimating a mixture: the maximisation step, and the iteration over a table in pieces."""
+"""Covariances of the components from their scatters, in six shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from scipy.special import digamma
 
-from anonpipe.errors import JobError
-from anonpipe.methods.mixture._covariance import covariances
-from anonpipe.methods.mixture._model import DIAGONAL, Constraints, Mixture
-from anonpipe.methods.mixture._statistics import Statistics, e_step
-from anonpipe.methods.mixture._tails import new_degrees
-from anonpipe.methods.mixture._weights import RULES
+from anonpipe.errors import InputError, JobError
+from anonpipe.kernels.mixture import common_shape, expectation, moments_by_group
+from anonpipe.kernels.points import sort_groups
+from anonpipe.methods.mixture._model import DIAGONAL, RULES, Constraints, Mixture
 from anonpipe.moments import merge_all
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
+
+_ITERATIONS = 200
+_TOLERANCE = 1e-12
+
+
+def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatArray:
+    """The most likely covariances Σ_g = λ_g D_g A_g D_g' of a shape.
+
+    "spherical"  λ I: balls of one size
+    "diagonal"   axes along the columns, all else free
+    "tied"       one ellipsoid Σ for all
+    "eev"        one volume λ and shape A, each its own orientation D_g
+    "vev"        one shape A, each its own volume λ_g and orientation D_g
+    "full"       no constraint
+
+    Shapes: scatters (n_groups, width, width); counts (n_groups,).
+
+    Notes
+    -----
+    For "vev", in λ_g and A by turns: with the logarithms of both as unknowns
+    the likelihood is concave, so that the turns end in its only maximum.
+
+    Where a scatter has equal eigenvalues, as those of few distinct records do,
+    its orientation in "eev" and "vev" is any of many equally likely ones, and
+    rounding decides; the lengths of the axes do not depend on it.
+
+    The clusters "with equal shape but different orientation and volume" that
+    the authors found in their larger table are "vev".
+
+    References
+    ----------
+    Celeux and Govaert 1995, Pattern Recognition 28:781-793,
+    doi:10.1016/0031-3203(94)00125-6, section 3; the names in small letters are
+    their initials for equal and variable volume, shape and orientation.
+
+    Examples
+    --------
+    >>> scatters = np.array([[[8.0, 0.0], [0.0, 2.0]], [[2.0, 0.0], [0.0, 8.0]]])
+    >>> covariances(scatters, np.array([1.0, 4.0]), "vev").tolist()
+    [[[8.0, 0.0], [0.0, 2.0]], [[0.5, 0.0], [0.0, 2.0]]]
+    >>> covariances(scatters, np.array([1.0, 4.0]), "tied")[0].tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    groups, width = len(counts), scatters.shape[2]
+    if shape == "spherical":
+        variance = scatters.sum() / (width * counts.sum())
+        return np.broadcast_to(np.eye(width) * variance, (groups, width, width)).copy()
+    if shape == "diagonal":
+        return np.asarray(np.einsum("gj,jh->gjh", scatters[:, 0] / counts[:, None], np.eye(width)))
+    if shape == "tied":
+        return np.broadcast_to(scatters.sum(axis=0) / counts.sum(), (groups, width, width)).copy()
+    if shape == "full":
+        return scatters / counts[:, None, None]
+    # Ascending eigenvalues: the same place in every component is the same axis of the common shape.
+    values, vectors = np.linalg.eigh(scatters)
+    values = np.maximum(values, np.finfo(np.float64).tiny)
+    sizes = _equal_volume(values, counts) if shape == "eev" else _own_volumes(values, counts)
+    rotated: FloatArray = np.einsum("gjm,gm,ghm->gjh", vectors, sizes, vectors)
+    return (rotated + rotated.transpose(0, 2, 1)) / 2
+
+
+def _equal_volume(values: FloatArray, counts: FloatArray) -> FloatArray:
+    """Eigenvalues λ a_j, the same for all."""
+    return np.broadcast_to(values.sum(axis=0) / counts.sum(), values.shape)
+
+
+def _own_volumes(values: FloatArray, counts: FloatArray) -> FloatArray:
+    """Eigenvalues λ_g a_j with Π a_j = 1, by turns."""
+    volumes, shape = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
+    return np.asarray(volumes[:, None] * shape)
+
+
+# --- Degrees of freedom of t components -------------------------------------------------------------------------------
+
+LEAST, MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
+
+FIRST = 30.0  # Degrees of freedom that an estimate starts from
+
+_HALVINGS = 50
+
+
+def new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, width: int) -> FloatArray:
+    """The degrees of freedom that maximise the expected likelihood, by bisection of its derivative.
+
+    Solves log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0,
+    b = (ν_old + width) / 2, for each component. The left side falls in ν, so
+    that there is one solution, or none inside the range: then its nearer end.
+
+    Shapes: counts, tails (n_groups,); degrees (n_groups,).
+
+    References
+    ----------
+    Peel and McLachlan 2000, Stat. Comput. 10:339-348,
+    doi:10.1023/A:1008981510081, section 7.
+
+    Examples
+    --------
+    >>> new_degrees(np.array([10.0]), np.array([-10.0]), np.array([np.inf]), 2).round(6).tolist()
+    [32.0]
+    """
+    half = (np.where(np.isinf(degrees), FIRST, degrees) + width) / 2
+    share = np.divide(tails, counts, out=np.full(len(counts), -1.0), where=counts > 0)
+    constant = 1.0 + share + digamma(half) - np.log(half)
+    low, high = np.full(len(counts), np.log(LEAST)), np.full(len(counts), np.log(MOST))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        v = np.exp(middle) / 2
+        rising = np.log(v) - digamma(v) + constant > 0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    return np.asarray(np.exp((low + high) / 2))
+
+
+# --- The sums over records that an iteration needs; pieces of a table add up to the table's ---------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over the records of a piece of the table.
+
+    z is the posterior probability of a component for a record (eq. 2), u the
+    factor by which a t component weighs the record down, 1 for a normal one.
+    """
+
+    rows: int  # Number of records
+    log_likelihood: float  # Of these records, in the mixture that the posteriors are of
+    # counts, heavy, tails: sums of z, z u and z (log u - u), shape (n_groups,)
+    counts: FloatArray
+    heavy: FloatArray
+    tails: FloatArray
+    sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
+    # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
+    scatters: FloatArray
+    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture:
+    # equal in all pieces
+    centres: FloatArray
+    degrees: FloatArray
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together; they must be of one mixture."""
+        if not np.array_equal(self.centres, other.centres) or not np.array_equal(self.degrees, other.degrees):
+            raise InputError("these sums are of two different mixtures; take all pieces with the same mixture")
+        return type(self)(
+            self.rows + other.rows,
+            self.log_likelihood + other.log_likelihood,
+            self.counts + other.counts,
+            self.heavy + other.heavy,
+            self.tails + other.tails,
+            self.sums + other.sums,
+            self.scatters + other.scatters,
+            self.centres,
+            self.degrees,
+        )
+
+
+def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
+    """Posterior probabilities of a piece of the table (eq. 2), summed up.
+
+    Time n · n_groups · width², memory n_groups · width² and 2 KiB for each
+    component and column, whatever the number of rows. A posterior under 1e-26
+    counts as 0.
+
+    Shapes: features (n_rows, width).
+
+    Examples
+    --------
+    >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
+    >>> e_step(np.array([[0.0], [1.0], [9.0]]), two).counts.round(3).tolist()
+    [2.0, 1.0]
+    """
+    likelihood, counts, heavy, tails, sums, scatters = expectation(features, *mixture.arguments)
+    if not np.isfinite(likelihood):
+        raise InputError(
+            "some records are too far from every component for a density to be computed; "
+            "scale the columns to unit variance, or cut values that are out of all bounds"
+        )
+    return Statistics(len(features), likelihood, counts, heavy, tails, sums, scatters, mixture.means, mixture.degrees)
+
+
+def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = False) -> Statistics:
+    """The sums where each record belongs to one component for certain: what a first estimate is made of.
+
+    Examples
+    --------
+    >>> hard_statistics(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).centres.tolist()
+    [[1.0], [5.0]]
+    """
+    order, starts = sort_groups(labels)
+    means, scatters = moments_by_group(features, order, starts)
+    counts = np.diff(starts).astype(np.float64)
+    if diagonal:
+        scatters = np.ascontiguousarray(np.diagonal(scatters, axis1=1, axis2=2))[:, None, :]
+    degrees = np.full(len(counts), np.inf)
+    return Statistics(len(features), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)
+
+
+# --- Estimating a mixture: the maximisation step, and the iteration over a table in pieces ----------------------------
 
 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:

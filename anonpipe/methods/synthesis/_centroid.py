@@ -35,7 +35,7 @@ def centroid(
     features
         Finite, shape (n_rows, width).
     order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
+        The groups; see `anonpipe.kernels.points.sort_groups`.
     statistics
         `mean` or `median` for each column; None for means throughout.
 

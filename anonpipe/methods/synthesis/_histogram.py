@@ -1,15 +1,49 @@
-"""Categories drawn from the histogram of their group."""
+"""Codes drawn again within their groups."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import numba as nb
 import numpy as np
 
 from anonpipe.errors import JobError
 from anonpipe.methods.record import Synthesizer
-from anonpipe.methods.synthesis._resample_kernel import draw_in_groups, shuffle_in_groups
-from anonpipe.types import IntArray
+from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def shuffle_in_groups(
+    codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
+) -> None:
+    """Write a random permutation of each group's codes of one column into `out` (Fisher and Yates)."""
+    for g in range(starts.shape[0] - 1):
+        begin = starts[g]
+        for at in range(begin, starts[g + 1]):
+            out[order[at], column] = codes[order[at], column]
+        for i in range(starts[g + 1] - begin - 1, 0, -1):
+            here, there = order[begin + i], order[begin + min(int(uniform[begin + i] * (i + 1)), i)]
+            held = out[here, column]
+            out[here, column] = out[there, column]
+            out[there, column] = held
+
+
+@nb.njit(cache=True, nogil=True)
+def draw_in_groups(
+    codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
+) -> None:
+    """Write for each record the code of a random member of its group into `out`, with replacement.
+
+    The parameters are those of `shuffle_in_groups`.
+    """
+    for g in range(starts.shape[0] - 1):
+        begin, size = starts[g], starts[g + 1] - starts[g]
+        for at in range(begin, starts[g + 1]):
+            chosen = begin + min(int(uniform[at] * size), size - 1)
+            out[order[at], column] = codes[order[chosen], column]
+
+
+# --- Categories drawn from the histogram of their group ---------------------------------------------------------------
 
 
 def histogram(
@@ -28,7 +62,7 @@ def histogram(
         Categories as whole numbers, int64, shape (n_rows, n_columns). Nothing
         is asked of the numbers: a code for null is a code like any other.
     order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
+        The groups; see `anonpipe.kernels.points.sort_groups`.
     rng
         Source of the draws.
     counts

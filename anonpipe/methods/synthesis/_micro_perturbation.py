@@ -12,7 +12,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.noise import perturb_groups
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Noise, Synthesizer
-from anonpipe.methods.synthesis._draws import draw_in_chunks
+from anonpipe.methods.synthesis._gaussian import draw_in_chunks
 from anonpipe.moments import (
     FORMS,
     Expected,
@@ -76,7 +76,7 @@ def micro_perturbation(
     features
         Finite, shape (n_rows, width), C order.
     order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
+        The groups; see `anonpipe.kernels.points.sort_groups`.
     rng
         Source of the draws.
     factor

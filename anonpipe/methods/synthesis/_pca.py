@@ -35,7 +35,7 @@ def pca(
     features
         Finite, shape (n_rows, width), C order.
     order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
+        The groups; see `anonpipe.kernels.points.sort_groups`.
     rng
         Source of the draws.
     moments

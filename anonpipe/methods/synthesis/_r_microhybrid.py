@@ -10,9 +10,7 @@ import numpy as np
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
-from anonpipe.methods.synthesis._draws import draw_in_chunks
-from anonpipe.methods.synthesis._gaussian import kept_exactly
-from anonpipe.methods.synthesis._rotate_kernel import rotate_residuals
+from anonpipe.methods.synthesis._gaussian import draw_in_chunks, kept_exactly, rotate_residuals
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -48,7 +46,7 @@ def r_microhybrid(
     features
         The masked columns, finite, shape (n_rows, width), C order.
     order, starts
-        The groups; see `anonpipe.kernels.groups.sort_groups`.
+        The groups; see `anonpipe.kernels.points.sort_groups`.
     rng
         Source of the draws.
     kept

@@ -1,4 +1,4 @@
-"""The table of all synthesizers; the validating dispatcher."""
+"""What every synthesizer may take for granted of its input."""
 
 from __future__ import annotations
 
@@ -7,11 +7,44 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import JobError
+from anonpipe.errors import InputError, JobError
 from anonpipe.methods.record import Synthesizer, by_name
 from anonpipe.methods.synthesis import _centroid, _gaussian, _histogram, _micro_perturbation, _pca, _r_microhybrid
-from anonpipe.methods.synthesis._check import check_codes, check_features, check_groups
 from anonpipe.types import IntArray
+
+
+def check_features(features: npt.NDArray[Any]) -> None:
+    """Features are a finite float64 table."""
+    if features.ndim != 2 or features.dtype != np.float64:
+        raise InputError(
+            f"features are a float64 table, not {features.dtype} of {features.ndim} dimensions; convert them"
+        )
+    bad = int(np.count_nonzero(~np.isfinite(features).all(axis=1)))
+    if bad:
+        raise InputError(f"{bad} of {len(features)} records have values that are not finite; fill or drop them first")
+
+
+def check_codes(codes: npt.NDArray[Any]) -> None:
+    """Codes are an int64 table."""
+    if codes.ndim != 2 or codes.dtype != np.int64:
+        raise InputError(f"codes are an int64 table, not {codes.dtype} of {codes.ndim} dimensions; convert them")
+
+
+def check_groups(n: int, order: IntArray, starts: IntArray) -> None:
+    """Every one of n records is in one group, and no group is empty."""
+    if order.dtype != np.int64 or starts.dtype != np.int64:
+        raise InputError("order and starts are int64; take them from sort_groups")
+    ends = len(starts) > 0 and starts[0] == 0 and starts[-1] == n == len(order)
+    if not ends or (np.diff(starts) < 1).any():
+        raise InputError(f"starts do not cut {n} records into groups of at least one; take them from sort_groups")
+    seen = np.zeros(n, dtype=np.bool_)
+    if n and order.min() >= 0 and order.max() < n:
+        seen[order] = True
+    if not seen.all():
+        raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")
+
+
+# --- The table of all synthesizers; the validating dispatcher ---------------------------------------------------------
 
 Value = TypeVar("Value", np.float64, np.int64)
 

@@ -15,7 +15,7 @@ import numpy as np
 from anonpipe.encoding.missing import fill_missing
 from anonpipe.encoding.row_hash import added, counted
 from anonpipe.errors import DamagedError, InputError
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import (
     ClassDisclosure,
     LossBound,

@@ -24,7 +24,7 @@ from anonpipe.environment import one_thread
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk import Width, width_of
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.executor import Pass, RowsPass, passes
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.evaluate.risk import collusion
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.evaluate.risk.test_known_attribute import grouped
 from tests.naive import attacks as naive

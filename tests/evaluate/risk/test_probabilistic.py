@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import fewest_alike, link_of, probabilistic_bound
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.synthesis import METHODS, synthesize
 from tests.naive import attacks as naive

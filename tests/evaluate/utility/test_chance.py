@@ -9,10 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Kind
-from anonpipe.evaluate.utility import _column_shapes, _pair_shapes
-from anonpipe.evaluate.utility._chance import SPLITS, Places, Splits, beyond_chance
-from anonpipe.evaluate.utility._pair_shapes import correlations_apart
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility import _shapes
+from anonpipe.evaluate.utility._shapes import (
+    COLUMN_SHAPES,
+    PAIR_SHAPES,
+    SPLITS,
+    Places,
+    Splits,
+    beyond_chance,
+    correlations_apart,
+)
+from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
 
 KINDS = {"x": Kind.CONTINUOUS, "y": Kind.INTEGER, "c": Kind.CATEGORICAL, "d": Kind.ORDINAL}
@@ -45,19 +52,19 @@ def drawn(rows, seed, nulls=0.0):
     return frame.mask(rng.random(frame.shape) < nulls) if nulls else frame
 
 
-def measured(module, old, new, kinds=KINDS, least=5, seed=0):
+def measured(measure, old, new, kinds=KINDS, least=5, seed=0):
     tables = typed_tables(old, new, kinds, least=least)
-    return {one.name: one for one in module.MEASURE.of(tables, np.random.default_rng(seed))}
+    return {one.name: one for one in measure.of(tables, np.random.default_rng(seed))}
 
 
 def test_as_sdmetrics_has_them():
     """Figures of sdmetrics 0.32.0: KSComplement, TVComplement, CorrelationSimilarity, ContingencySimilarity."""
     old, new = fixed(0), fixed(5).iloc[:50]
-    assert measured(_column_shapes, old, new)["shapes.similarity"].value == pytest.approx(
+    assert measured(COLUMN_SHAPES, old, new)["shapes.similarity"].value == pytest.approx(
         np.mean([0.98, 0.97, 0.5, 0.97]), abs=1e-6
     )
     crossed = [0.42333333333333323, 0.66, 0.41666666666666663, 0.78, 0.42666666666666675]
-    assert measured(_pair_shapes, old, new)["pairs.similarity"].value == pytest.approx(
+    assert measured(PAIR_SHAPES, old, new)["pairs.similarity"].value == pytest.approx(
         np.mean([0.820797253435997, *crossed])
     )
 
@@ -72,7 +79,7 @@ def test_as_the_twins(seed, rows, released):
     old, new = drawn(rows, seed, nulls=0.15), drawn(released, seed + 1, nulls=0.15)
     assert old.notna().any().all() and new.notna().any().all()
     apart = [naive.columns_apart(listed(old[name]), listed(new[name]), name in "xy") for name in KINDS]
-    assert measured(_column_shapes, old, new)["shapes.similarity"].value == pytest.approx(1 - np.mean(apart))
+    assert measured(COLUMN_SHAPES, old, new)["shapes.similarity"].value == pytest.approx(1 - np.mean(apart))
     sides = [{name: listed(frame[name]) for name in KINDS} for frame in (old, new)]
     known = {name: [value for value in sides[0][name] if value is not None] for name in "xy"}
     codes = [{n: naive.binned(v, known[n]) if n in "xy" else v for n, v in side.items()} for side in sides]
@@ -80,7 +87,7 @@ def test_as_the_twins(seed, rows, released):
     scores = [1 - naive.cross_tables_apart(*([side[a], side[b]] for side in codes)) for a, b in pairs]
     linear = naive.correlations_apart(*([side["x"], side["y"]] for side in sides))
     expected = np.mean([1 - linear / 2, *scores])
-    assert measured(_pair_shapes, old, new)["pairs.similarity"].value == pytest.approx(expected)
+    assert measured(PAIR_SHAPES, old, new)["pairs.similarity"].value == pytest.approx(expected)
 
 
 @settings(deadline=None, max_examples=20)
@@ -106,7 +113,7 @@ def test_splits_are_halves_and_their_distances_those_of_the_halves():
     assert splits.scale == pytest.approx(math.sqrt((1 / 101 + 1 / 50) / (1 / 50 + 1 / 51)))
     halves = [(old[half], old[~half]) for half in splits.first[:5]]
     for column in tables.columns:
-        places = _column_shapes.places_of(column)
+        places = _shapes.places_of(column)
         expected = [naive.columns_apart(*(listed(h[column.name]) for h in both), places.ordered) for both in halves]
         assert places.between_halves(splits.first[:5]).tolist() == pytest.approx(expected)
     both = [column.old for column in tables.numbers]
@@ -140,45 +147,45 @@ def test_another_sample_passes_and_another_population_does_not():
     old = drawn(3_000, 0)
     for seed in range(1, 9):
         same = drawn(2_000, seed)
-        for module, name in ((_column_shapes, "shapes.beyond_chance"), (_pair_shapes, "pairs.beyond_chance")):
-            one = measured(module, old, same, seed=seed)[name]
+        for measure, name in ((COLUMN_SHAPES, "shapes.beyond_chance"), (PAIR_SHAPES, "pairs.beyond_chance")):
+            one = measured(measure, old, same, seed=seed)[name]
             assert one.high < 1 and one.low < one.value < one.high and 0 < one.baseline < 1
-    shifted = measured(_column_shapes, old, same.assign(x=same["x"] * 1.3))["shapes.beyond_chance"]
+    shifted = measured(COLUMN_SHAPES, old, same.assign(x=same["x"] * 1.3))["shapes.beyond_chance"]
     assert shifted.low > 1 and shifted.worst == ("x",)
-    other = measured(_column_shapes, old, same.assign(c=same["c"].replace("a", "b")))["shapes.beyond_chance"]
+    other = measured(COLUMN_SHAPES, old, same.assign(c=same["c"].replace("a", "b")))["shapes.beyond_chance"]
     assert other.low > 1 and other.worst == ("c",)
     apart = same.assign(x=np.random.default_rng(0).permutation(same["x"]))
-    assert measured(_column_shapes, old, apart)["shapes.beyond_chance"].high < 1
-    found = measured(_pair_shapes, old, apart)["pairs.beyond_chance"]
+    assert measured(COLUMN_SHAPES, old, apart)["shapes.beyond_chance"].high < 1
+    found = measured(PAIR_SHAPES, old, apart)["pairs.beyond_chance"]
     assert found.low > 1 and found.worst == ("x", "y")
     in_order = same.sort_values("c").assign(d=np.sort(same["d"]))
-    crossed = measured(_pair_shapes, old, in_order)["pairs.beyond_chance"]
+    crossed = measured(PAIR_SHAPES, old, in_order)["pairs.beyond_chance"]
     assert crossed.low > 1 and crossed.worst == ("c", "d")
 
 
 def test_a_copy_is_no_further_than_nothing():
     old = drawn(200, 7, nulls=0.2)
-    for module in (_column_shapes, _pair_shapes):
-        similarity, beyond = measured(module, old, old.copy()).values()
+    for measure in (COLUMN_SHAPES, PAIR_SHAPES):
+        similarity, beyond = measured(measure, old, old.copy()).values()
         assert similarity.value == 1 and beyond.value == 0 and beyond.worst == ()
         assert 0.5 < similarity.baseline < 1
 
 
 def test_a_lost_column_and_a_constant_one():
     old = drawn(300, 9)
-    lost = measured(_column_shapes, old, old.assign(x=np.nan))["shapes.beyond_chance"]
+    lost = measured(COLUMN_SHAPES, old, old.assign(x=np.nan))["shapes.beyond_chance"]
     assert lost.value > 1 and lost.worst == ("x",)
-    constant = measured(_pair_shapes, old, old.assign(x=1.0))["pairs.beyond_chance"]
+    constant = measured(PAIR_SHAPES, old, old.assign(x=1.0))["pairs.beyond_chance"]
     assert constant.value == math.inf and constant.worst == ("x", "y")
     still = old.assign(x=1.0)
-    assert measured(_column_shapes, still, still)["shapes.beyond_chance"].value == 0
-    moved = measured(_column_shapes, still, still.assign(x=[*[1.0] * 299, 2.0]))["shapes.beyond_chance"]
+    assert measured(COLUMN_SHAPES, still, still)["shapes.beyond_chance"].value == 0
+    moved = measured(COLUMN_SHAPES, still, still.assign(x=[*[1.0] * 299, 2.0]))["shapes.beyond_chance"]
     assert moved.value == math.inf and moved.worst == ("x",)  # nothing differs there between any two halves
 
 
 def test_places_are_those_among_the_original():
     old, new = pd.DataFrame({"x": [3.0, 1.0, 3.0, np.nan, 9.0]}), pd.DataFrame({"x": [0.0, 3.0, 4.0, np.nan]})
-    before, after = _pair_shapes.grades(typed_tables(old, new, {"x": Kind.CONTINUOUS}))
+    before, after = _shapes.grades(typed_tables(old, new, {"x": Kind.CONTINUOUS}))
     assert before[:, 0].tolist() == pytest.approx([0.5, 0.125, 0.5, np.nan, 0.875], nan_ok=True)
     assert after[:, 0].tolist() == pytest.approx([0.0, 0.5, 0.75, np.nan], nan_ok=True)
 
@@ -187,7 +194,7 @@ def test_one_extreme_record_decides_no_pair():
     """As an ordinary correlation of heavy tails would, which two halves of one table do not tell."""
     old, new = drawn(2_000, 0), drawn(2_000, 1)
     new.loc[0, ["x", "y"]] = 1e6
-    assert measured(_pair_shapes, old, new)["pairs.beyond_chance"].high < 1
+    assert measured(PAIR_SHAPES, old, new)["pairs.beyond_chance"].high < 1
 
 
 def test_rare_categories_count_as_one():
@@ -198,24 +205,24 @@ def test_rare_categories_count_as_one():
 
 def test_a_column_without_values():
     old = drawn(80, 3).assign(x=np.nan, c=None)
-    assert measured(_column_shapes, old, old)["shapes.beyond_chance"].value == 0
-    assert measured(_pair_shapes, old, old)["pairs.beyond_chance"].value == 0
-    for module in (_column_shapes, _pair_shapes):
-        nothing = list(measured(module, old[["x", "c"]], old, {"x": KINDS["x"], "c": KINDS["c"]}).values())[1]
+    assert measured(COLUMN_SHAPES, old, old)["shapes.beyond_chance"].value == 0
+    assert measured(PAIR_SHAPES, old, old)["pairs.beyond_chance"].value == 0
+    for measure in (COLUMN_SHAPES, PAIR_SHAPES):
+        nothing = list(measured(measure, old[["x", "c"]], old, {"x": KINDS["x"], "c": KINDS["c"]}).values())[1]
         assert not nothing.value > 0
 
 
 def test_what_nobody_can_measure():
     tiny = drawn(3, 0)
-    for module in (_column_shapes, _pair_shapes):
-        beyond = list(measured(module, tiny, tiny).values())[1]
+    for measure in (COLUMN_SHAPES, PAIR_SHAPES):
+        beyond = list(measured(measure, tiny, tiny).values())[1]
         assert math.isnan(beyond.value) and "Not defined" in beyond.note and beyond.baseline is None
-    lone = measured(_pair_shapes, drawn(50, 1), drawn(50, 2), {"x": Kind.CONTINUOUS})
+    lone = measured(PAIR_SHAPES, drawn(50, 1), drawn(50, 2), {"x": Kind.CONTINUOUS})
     assert all(math.isnan(one.value) and "Not defined" in one.note for one in lone.values())
 
 
 def test_many_columns_are_crossed_in_part():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{at}": rng.choice(list("ab"), 60) for at in range(25)})
-    found = measured(_pair_shapes, frame, frame, dict.fromkeys(frame, Kind.BINARY))
-    assert found["pairs.similarity"].note == f"Mean over {_pair_shapes.MOST_TABLES} pairs."
+    found = measured(PAIR_SHAPES, frame, frame, dict.fromkeys(frame, Kind.BINARY))
+    assert found["pairs.similarity"].note == f"Mean over {_shapes.MOST_TABLES} pairs."

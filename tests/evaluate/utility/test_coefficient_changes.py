@@ -6,7 +6,7 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes, regressions
 from tests.evaluate.utility.tables import pairs

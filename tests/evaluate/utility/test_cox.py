@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 from statsmodels.duration.hazard_regression import PHReg
 
 from anonpipe.evaluate.utility import Analysis, compare_models, fit_models
-from anonpipe.evaluate.utility._cox import fit_cox
+from anonpipe.evaluate.utility._models import fit_cox
 from tests.naive import models as naive
 
 

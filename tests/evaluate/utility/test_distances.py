@@ -10,8 +10,8 @@ from scipy import stats
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import hellinger_distance, ks_distance, total_variation, wasserstein_distance
-from anonpipe.evaluate.utility._hellinger import hellinger
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._distances import hellinger
+from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
 
 numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=9)

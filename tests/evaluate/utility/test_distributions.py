@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import correlation_changes, distributions
-from anonpipe.evaluate.utility._distributions import _round_step
+from anonpipe.evaluate.utility._pictures import _round_step
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 
 

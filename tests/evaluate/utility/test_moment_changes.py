@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import _moment_changes, moment_changes
+from anonpipe.evaluate.utility import _moments, moment_changes
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 
@@ -40,7 +40,7 @@ def test_wide_long_and_huge(monkeypatch):
     rng = np.random.default_rng(1)
     old, new = (3 + rng.normal(size=(60, 20)) for _ in range(2))
     whole = moment_changes(old, new, 4)
-    monkeypatch.setattr(_moment_changes, "_NUMBERS", 1_500)
+    monkeypatch.setattr(_moments, "_NUMBERS", 1_500)
     assert moment_changes(old, new, 4).mean == pytest.approx(whole.mean)
     assert moment_changes(old * 1e200, new * 1e200, 3).mean == pytest.approx(moment_changes(old, new, 3).mean)
     assert moment_changes(old * 1e-200, new * 1e-200, 3).mean == pytest.approx(moment_changes(old, new, 3).mean)

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, check_analysis, compare_models, fit_models
-from anonpipe.evaluate.utility._condition import evaluate
-from anonpipe.evaluate.utility._formula import environment, factors_of
-from anonpipe.evaluate.utility._permitted import RefusedError, read_condition, read_factor
+from anonpipe.evaluate.utility._formula import (
+    RefusedError,
+    environment,
+    evaluate,
+    factors_of,
+    read_condition,
+    read_factor,
+)
 from anonpipe.job.analyses import read_analyses
 from anonpipe.job.model import parse_job
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import _propensity, interaction_terms, propensity
-from anonpipe.evaluate.utility._logistic import fit_logistic
+from anonpipe.evaluate.utility import _two_sample, interaction_terms, propensity
+from anonpipe.evaluate.utility._two_sample import fit_logistic
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 
@@ -175,6 +175,6 @@ def test_what_is_refused(monkeypatch):
         interaction_terms(range(400), 3)
     with pytest.raises(InputError, match="told apart"):
         propensity(table, table, order=4)
-    monkeypatch.setattr(_propensity, "_MOST_NUMBERS", 20)
+    monkeypatch.setattr(_two_sample, "_MOST_NUMBERS", 20)
     with pytest.raises(InputError, match="are the most"):
         propensity(table, table, order=1)

@@ -10,7 +10,7 @@ from anonpipe.columns import Kind
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import subgroup_changes, tail_changes
 from anonpipe.evaluate.utility._subgroups import MEASURE
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
 
 records = st.lists(

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import Endpoint, kaplan_meier, utility
-from anonpipe.evaluate.utility._survival_curves import MEASURE, compared_endpoints
-from anonpipe.evaluate.utility._survival_kernel import curves_apart
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._survival import MEASURE, compared_endpoints, curves_apart
+from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
 
 KINDS = {"months": Kind.CONTINUOUS, "vital": Kind.BINARY, "stage": Kind.ORDINAL, "sex": Kind.BINARY}

@@ -8,8 +8,8 @@ import pytest
 from anonpipe.columns import Kind
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.evaluate.utility import MEASURES, Measurement, abico, abim, abisd, il1s, moment_changes, utility
-from anonpipe.evaluate.utility._measure import Measure
-from anonpipe.evaluate.utility._typed import typed_tables
+from anonpipe.evaluate.utility._measurement import Measure
+from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.evaluate.utility._utility import _compared, _with_interval
 from anonpipe.verify.output_control import disclosive
 from tests.benchmarks._lasko_table import lasko_table
@@ -192,7 +192,7 @@ def test_intervals_by_hand():
 
 
 def test_large_tables_are_sampled_for_classifiers(monkeypatch):
-    monkeypatch.setattr("anonpipe.evaluate.utility._classifiers_measured.MOST_RECORDS", 100)
+    monkeypatch.setattr("anonpipe.evaluate.utility._two_sample.MOST_RECORDS", 100)
     found = measured(table(300, 5), table(250, 6))
     for name in ("propensity.logistic", "propensity.tree_ratio", "discriminator.auc"):
         assert (found[name].records, found[name].of) == (100, 300)

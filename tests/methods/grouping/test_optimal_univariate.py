@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss
 from anonpipe.methods.grouping._decompose import scatter_in_groups
 from anonpipe.methods.grouping._paths_kernel import cut_path

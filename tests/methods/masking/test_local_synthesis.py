@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking import MASKERS, _mixture_groups, run_steps
-from anonpipe.methods.masking._latent_categories import category_codes, choose_categories, dummies, starts_of
+from anonpipe.methods.masking import MASKERS, _local_synthesis, run_steps
+from anonpipe.methods.masking._draws import category_codes, choose_categories, dummies, starts_of
 from anonpipe.methods.mixture import (
     assign,
     class_e_step,
@@ -153,8 +153,8 @@ def watched(steps, name):
 
 def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_the_twin(monkeypatch):
     """Chosen on 90 of the sample's 200 records, fitted to all of it, and every record of 300 assigned."""
-    monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 90)
-    monkeypatch.setattr(_mixture_groups, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(_local_synthesis, "CHOICE_ROWS", 90)
+    monkeypatch.setattr(_local_synthesis, "SAMPLE_ROWS", 200)
     features = np.ascontiguousarray(mixed(300)[0][:, :3])
     features[:9] += 60.0  # a component of 9, which lacks 11
     options = {"k": 20, "components": 4, "shape": "full"}
@@ -175,7 +175,7 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
 
 
 def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
-    monkeypatch.setattr(_mixture_groups, "CHOICE_ROWS", 150)
+    monkeypatch.setattr(_local_synthesis, "CHOICE_ROWS", 150)
     features, categories = mixed(1_200)
     steps, seen = watched(steps_of(30, categories=categories), "mixture")
     run_steps(features, steps, key=KEY, parts=[500, 700])

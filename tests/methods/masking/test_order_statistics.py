@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.methods.masking import mask
-from anonpipe.methods.masking._order_statistics import averaged_by_rank
+from anonpipe.methods.masking._draws import averaged_by_rank
 
 
 def _parts(run, parts):

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from anonpipe.errors import JobError
 from anonpipe.methods.masking import mask
-from anonpipe.methods.masking._order_statistics import averaged_by_rank
+from anonpipe.methods.masking._draws import averaged_by_rank
 from anonpipe.methods.masking._rank_swap import partners
 from tests.naive import mask as naive
 

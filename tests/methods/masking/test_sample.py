@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anonpipe.methods.masking._sample import Sample
+from anonpipe.methods.masking._draws import Sample
 
 
 @pytest.mark.parametrize("size", [1, 40, 400, 1_000])

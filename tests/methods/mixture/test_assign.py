@@ -17,7 +17,7 @@ from anonpipe.methods.mixture import (
     relabel,
     repaired,
 )
-from anonpipe.methods.mixture import _assign as module
+from anonpipe.methods.mixture import _groups as module
 from tests.methods.grouping.data import grouping_problems
 from tests.methods.mixture.data import random_mixture, sample_of
 from tests.naive import mixture as naive

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from scipy import stats
 
 from anonpipe.methods.synthesis import gaussian, pca
-from anonpipe.methods.synthesis._rotate_kernel import rotate_groups
+from anonpipe.methods.synthesis._gaussian import rotate_groups
 from tests.methods.synthesis.grouped import groupings, shuffled_groups, tiled
 from tests.naive import synthesize as naive
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError, InputError, JobError
-from anonpipe.methods.synthesis import METHODS, _draws, noise_scatter, synthesize
+from anonpipe.methods.synthesis import METHODS, _gaussian, noise_scatter, synthesize
 from anonpipe.moments import GroupedMoments, exact_factor, noise_factor, s_delta
 from tests.methods.synthesis.grouped import groupings, shuffled_groups
 
@@ -115,7 +115,7 @@ def test_draws_come_from_the_generator_alone_whatever_the_pieces(method, form, m
     order, starts = shuffled_groups(rng.integers(3 if method == "r_microhybrid" else 1, 9, 50), rng)
     features = rng.normal(size=(len(order), 3))
     whole = run(method, form, features, order, starts)
-    monkeypatch.setattr(_draws.draw_in_chunks, "__defaults__", (7,))
+    monkeypatch.setattr(_gaussian.draw_in_chunks, "__defaults__", (7,))
     again = run(method, form, features, order, starts)
     if form == "exact" and method == "micro_perturbation":  # its factor is summed piece by piece
         assert np.allclose(again, whole, rtol=0, atol=1e-12)
@@ -229,7 +229,7 @@ def test_what_is_wrong_is_refused_without_a_value_of_the_data(change, error, say
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 20))
 def test_draws_are_cut_between_groups(per_group, most):
-    pieces = list(_draws.draw_in_chunks(np.array(per_group), np.random.default_rng(5), most))
+    pieces = list(_gaussian.draw_in_chunks(np.array(per_group), np.random.default_rng(5), most))
     assert [first for first, _, _ in pieces] == [0, *(after for _, after, _ in pieces[:-1])]
     assert pieces[-1][1] == len(per_group)
     for first, after, draws in pieces:

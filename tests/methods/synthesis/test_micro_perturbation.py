@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anonpipe.errors import InputError
-from anonpipe.kernels.groups import sort_groups
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import micro_perturbation, noise_scatter
 from anonpipe.moments import FORMS, GroupedMoments, NoiseScatter, exact_factor, merge_all, noise_factor, s_delta
 from anonpipe.storage.records import from_bytes, to_bytes

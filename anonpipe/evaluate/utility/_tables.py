@@ -1,8 +1,4 @@
-"""Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list.
-
-What a column is, the job says. Formulas, whose columns are what their types
-say, are read by `_frames`.
-"""
+"""A survival analysis in three words: the time, the status, and which of its values are the event."""
 
 from __future__ import annotations
 
@@ -11,14 +7,68 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility._endpoint import Endpoint
+from anonpipe.evaluate.coding import Coding
 from anonpipe.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A time and what happens at it."""
+
+    name: str  # Of the analysis; empty for that of the columns' roles
+    # time, status: columns
+    time: str
+    status: str
+    event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
+
+
+# --- What every measure may take for granted of the two tables that it compares ---------------------------------------
+
+
+def checked_tables(
+    original: npt.ArrayLike, released: npt.ArrayLike, *, least_rows: int = 2
+) -> tuple[FloatArray, FloatArray]:
+    """Both as float64 tables of the same columns."""
+    tables = [np.ascontiguousarray(table, dtype=np.float64) for table in (original, released)]
+    for name, table in zip(("original", "released"), tables, strict=True):
+        if table.ndim != 2 or table.shape[1] == 0:
+            raise InputError(f"the {name} records have shape {table.shape}; give rows and one column or more")
+        if len(table) < least_rows:
+            raise InputError(f"there are {len(table)} {name} records, and this measure needs {least_rows} or more")
+        bad = int(np.count_nonzero(~np.isfinite(table).all(axis=1)))
+        if bad:
+            raise InputError(
+                f"{bad} of {len(table)} {name} records have values that are not finite; fill or drop them first"
+            )
+    if tables[0].shape[1] != tables[1].shape[1]:
+        raise InputError(
+            f"the original has {tables[0].shape[1]} columns and the release {tables[1].shape[1]}; give both the same"
+        )
+    return tables[0], tables[1]
+
+
+def check_least(least: float) -> None:
+    """`least` is 0 or a positive number."""
+    if not (np.isfinite(least) and least >= 0):
+        raise JobError(f"least={least} was given as the smallest size of a term; give 0 or a positive number")
+
+
+def spreads(table: FloatArray) -> FloatArray:
+    """Standard deviation (over n - 1) of each column, exactly 0 for a constant one, shape (width,)."""
+    deviations = table.std(axis=0, ddof=1)
+    return np.where((table == table[0]).all(axis=0), 0.0, deviations)
+
+
+# --- Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list -----------
+# What a column is, the job says. Formulas, whose columns are what their types
+# say, are read by `_frames`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,3 +241,40 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
     position[order] = np.arange(len(levels))
     position[-1] = np.nan  # the place of nulls is -1
     return position[places], tuple(levels[at] for at in order)
+
+
+# --- Typed tables as the matrices that regressions and trees take -----------------------------------------------------
+
+# Categories of a column that are told apart, the most frequent in both tables; the others are one more
+MOST_LEVELS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Both tables without nulls."""
+
+    # old, new: shapes (n_rows, width) and (n_released, width)
+    old: FloatArray
+    new: FloatArray
+    # Places of the columns that are codes: categories, nulls being one, and whether a number is null
+    categories: tuple[int, ...]
+
+
+def encoded(tables: Tables) -> Encoded:
+    """Numbers as z-scores of both tables, nulls at the mean with a column that tells them; rare categories joined.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from anonpipe.evaluate.utility._tables import typed_tables
+    >>> from anonpipe.columns import Kind
+    >>> frame = pd.DataFrame({"age": [30.0, None, 50.0], "sex": ["m", "f", None]})
+    >>> made = encoded(typed_tables(frame, frame, {"age": Kind.INTEGER, "sex": Kind.BINARY}))
+    >>> made.old.round(2).tolist(), made.categories
+    ([[-0.87, 0.0, 1.0], [0.0, 1.0, 0.0], [0.87, 0.0, 2.0]], (1, 2))
+    """
+    old, new = (np.column_stack(side) for side in zip(*((each.old, each.new) for each in tables.columns), strict=True))
+    both, coded = np.concatenate([old, new]), [at for at, each in enumerate(tables.columns) if each.kind.coded]
+    coding = Coding.of(both, both, coded, MOST_LEVELS)
+    old, new = (np.hstack(coding.compact(side)) for side in (old, new))
+    return Encoded(old, new, coding.compact_categories)

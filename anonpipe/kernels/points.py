@@ -1,0 +1,140 @@
+"""Squared distances from one point to many, over columns stored one after another.
+
+Rows lie in the last axis, so that the compiler handles several rows at once;
+the squares of one row are still added column by column, so that its distance
+has the same bits wherever the row stands.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def squared_distance(a: FloatArray, b: FloatArray) -> float:
+    """|a - b|², summed column by column as `squared_distances` does."""
+    total = 0.0
+    for j in range(a.shape[0]):
+        step = a[j] - b[j]
+        total += step * step
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def squared_distances(columns: FloatArray, count: int, point: FloatArray, out: FloatArray) -> None:
+    """Write |x_i - point|² of the first `count` rows of `columns` (width, n_rows) to `out`."""
+    tile = 512
+    for low in range(0, count, tile):
+        high = min(low + tile, count)
+        part = out[low:high]
+        part[:] = 0.0
+        for j in range(columns.shape[0]):
+            column = columns[j, low:high]
+            at = point[j]
+            for i in range(high - low):
+                step = column[i] - at
+                part[i] += step * step
+
+
+@nb.njit(cache=True, nogil=True)
+def gather_columns(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Copy `rows` of `features` (n_rows, width) into an array (width, len(rows))."""
+    columns = np.empty((features.shape[1], rows.shape[0]))
+    for i in range(rows.shape[0]):
+        for j in range(features.shape[1]):
+            columns[j, i] = features[rows[i], j]
+    return columns
+
+
+# --- Column sums that do not depend on the order in which rows come and go --------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def add_row(sums: FloatArray, features: FloatArray, row: int, sign: float) -> None:
+    """Add `sign` (1 or -1) times a row to `sums`, shape (2, width): the rounded sums and what rounding left out.
+
+    The second row collects the exact rounding error of every addition to the
+    first (Knuth's two-sum), so that both together have about 32 digits.
+    """
+    for j in range(features.shape[1]):
+        value = sign * features[row, j]
+        total = sums[0, j] + value
+        part = total - sums[0, j]
+        sums[1, j] += (sums[0, j] - (total - part)) + (value - part)
+        sums[0, j] = total
+
+
+@nb.njit(cache=True, nogil=True)
+def sum_rows(features: FloatArray, rows: IntArray) -> FloatArray:
+    """Sums of `rows` of `features` (n_rows, width) as `add_row` keeps them, shape (2, width)."""
+    sums = np.zeros((2, features.shape[1]))
+    for i in rows:
+        add_row(sums, features, i, 1.0)
+    return sums
+
+
+@nb.njit(cache=True, nogil=True)
+def mean_of(sums: FloatArray, count: int) -> FloatArray:
+    """The mean of `count` rows from their sums, shape (width,)."""
+    mean: FloatArray = (sums[0] + sums[1]) / count
+    return mean
+
+
+# --- The one check of points before they reach compiled loops ---------------------------------------------------------
+
+LARGEST = 1e100  # Squares of larger numbers, summed, could leave the range of float64
+
+
+def checked_features(features: FloatArray) -> FloatArray:
+    """Points as a float64 matrix in C order, the same array where it is one already.
+
+    Examples
+    --------
+    >>> checked_features(np.ones((2, 3))).shape
+    (2, 3)
+    """
+    features = np.asarray(features)
+    if features.dtype.kind not in "fiub":
+        raise ValueError(f"features has type {features.dtype}; give real numbers")
+    if features.ndim != 2:
+        raise ValueError(f"features has {features.ndim} dimensions; give an array of shape (n_rows, width)")
+    features = np.ascontiguousarray(features, dtype=np.float64)
+    if features.size and not (features.min() >= -LARGEST and features.max() <= LARGEST):
+        raise ValueError("features holds NaN, infinity or numbers above 1e100 in size; encode nulls and scale first")
+    return features
+
+
+# --- Records sorted by group: the view that every per-group loop works on ---------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def sort_groups(labels: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort records by label, ties in record order (counting sort).
+
+    Shapes: labels (n_rows,).
+
+    Examples
+    --------
+    >>> order, starts = sort_groups(np.array([1, 0, 1, 0, 0]))
+    >>> order.tolist(), starts.tolist()
+    ([1, 3, 4, 0, 2], [0, 3, 5])
+    """
+    n = labels.shape[0]
+    n_groups = 0
+    for i in range(n):
+        n_groups = max(n_groups, labels[i] + 1)
+    starts = np.zeros(n_groups + 1, dtype=np.int64)
+    for i in range(n):
+        starts[labels[i] + 1] += 1
+    for g in range(n_groups):
+        starts[g + 1] += starts[g]
+    order = np.empty(n, dtype=np.int64)
+    cursor = starts[:-1].copy()
+    for i in range(n):
+        g = labels[i]
+        order[cursor[g]] = i
+        cursor[g] += 1
+    return order, starts
