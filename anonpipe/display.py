@@ -269,9 +269,9 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
     found = report.compared
     if found is None:
         return
-    chance = _beside_chance(report)
+    chance = _split_half_ratios(report)
     if form is Form.JSON:
-        as_json(found.model_dump(mode="json") | {"beside_chance": {name: one.value for name, one in chance.items()}})
+        as_json(found.model_dump(mode="json") | {"split_half_ratio": {name: one.value for name, one in chance.items()}})
     elif form is Form.QUIET:
         for text in _largest(found, chance):
             line(text)
@@ -300,11 +300,11 @@ def _show_tables(found: Compared, chance: dict[str, Figure], most_pairs: int) ->
         line(f"not compared, as they have many values and are released unchanged: {', '.join(found.left_out)}")
 
 
-def _beside_chance(report: Report) -> dict[str, Figure]:
+def _split_half_ratios(report: Report) -> dict[str, Figure]:
     """What is held against two random halves of the original, where it was measured."""
-    titles = {"shapes": "columns", "pairs": "pairs of columns", "survival": "survival curves"}
+    titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
     found = {one.name: one for one in report.utility}
-    named = {title: found.get(f"{family}.beyond_chance") for family, title in titles.items()}
+    named = {title: found.get(name) for name, title in titles.items()}
     return {title: one for title, one in named.items() if one is not None and one.value is not None}
 
 

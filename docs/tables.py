@@ -19,6 +19,7 @@ from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, UNMEASURED, Kind
 PAGE = Path(__file__).with_name("measures.md")
 BETWEEN = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 BY_JOB = "job"  # A limit that follows from what a job declares
+RATE = "reidentification_rate"
 OPEN_GATES = ("mean", "covariance", "covariance_with_keys", "rows_under_k")
 
 JOB = {
@@ -53,7 +54,9 @@ def measured() -> dict[str, dict[str, str]]:
             about = {key: str(getattr(measure, key)) for key in ("title", "unit", "source")}
             about["source"] = about["source"].split(";")[0]
             about["title"] = re.sub(r"(, | in )?[Ss]cenario 'S'|Sensitive 'stage': ", "", about["title"])
-            figures.setdefault(general, about | {"part": part})
+            first = figures.setdefault(general, about | {"part": part})
+            if general == RATE and about["title"] not in first["title"]:  # another figure where records have one source
+                first["title"] += f". Of masks: {about['title']}"
     families = list(dict.fromkeys((about["part"], name.split(".")[0]) for name, about in figures.items()))
     order = {family: at for at, family in enumerate(families)}
     return dict(sorted(figures.items(), key=lambda item: order[item[1]["part"], item[0].split(".")[0]]))

@@ -297,8 +297,8 @@ def test_measures_and_both_reports_are_handed_back(tmp_path):
     assert made.report.source == "a table in memory" and made.report.warnings == made.warnings
     figures = {each.name: each for each in (*made.report.utility, *made.report.risk)}
     assert set(made.measures.index) == set(figures) and len(figures) > 20
-    linkage = made.measures.loc["linkage.expected"]
-    assert linkage.value == figures["linkage.expected"].value and linkage.baseline < 0.05
+    linkage = made.measures.loc["reidentification_rate"]
+    assert linkage.value == figures["reidentification_rate"].value and linkage.baseline < 0.05
     assert set(made.measures["of_what"]) == {"utility", "risk"} and made.measures["value"].dtype == float
     made.save_report(tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600

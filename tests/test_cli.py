@@ -204,7 +204,7 @@ def test_summary_hides_categories_under_k(call, tmp_path):
     answer = call("summary", job, "--picture", tmp_path / "a.png")
     assert answer.code == 0 and CANARY not in answer.out and "north" in answer.out
     assert "pairs of columns" in answer.out and "survival" not in answer.out
-    told = json.loads(call("summary", job, "--json").out)["beside_chance"]
+    told = json.loads(call("summary", job, "--json").out)["split_half_ratio"]
     assert told.keys() == {"columns", "pairs of columns"} and all(value > 0 for value in told.values())
     output = content["output"]
     assert call("summary", output, "--json").out == call("summary", job, "--json").out

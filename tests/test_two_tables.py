@@ -57,8 +57,8 @@ def test_a_copy_is_told_from_another_sample_of_the_population(tmp_path):
     assert figure(same, "membership.auc") > 0.95 and abs(figure(other, "membership.auc") - 0.5) < 0.04
     assert figure(same, "basic.means") == 0.0 and 0 < figure(other, "basic.means") < 0.1
     assert figure(same, "singling_out.several") > 0.9 > 0.2 > abs(figure(other, "singling_out.several"))
-    assert figure(same, "linkability.risk") > 0.5 > 0.1 > abs(figure(other, "linkability.risk"))
-    assert figure(same, "attribute_inference.risk") > 0.5 > abs(figure(other, "attribute_inference.risk"))
+    assert figure(same, "linkability") > 0.5 > 0.1 > abs(figure(other, "linkability"))
+    assert figure(same, "attribute_inference") > 0.5 > abs(figure(other, "attribute_inference"))
     assert same.rows == (1500, 1500) and other.rows == (1500, 1800)
     unmeasured = {each.key: each.reason.value for each in other.assessment.not_checked}
     assert unmeasured["unmeasured.linkage"] == "no row told" and unmeasured["unmeasured.collusion"] == "only a run"
@@ -70,7 +70,7 @@ def test_links_are_right_or_wrong_only_where_rows_stand_for_rows(tmp_path):
     first, second = small.write_table(tmp_path, original, "a.parquet"), small.write_table(tmp_path, noisy, "b.parquet")
     limited = job_of(gates={"reidentification_rate": 0.09}, measure={"utility": False})
     paired = evaluate_release(first, second, limited, paired=True)
-    assert figure(paired, "linkage.first") > 0.8 and not paired.verdict.passed
+    assert figure(paired, "reidentification_rate") > 0.8 and not paired.verdict.passed
     unknown = evaluate_release(first, second, limited)
     [check] = [check for check in unknown.verdict.checks if check.key == "risk.reidentification_rate"]
     assert check.blocks and check.measured is None, "a limit that nothing was held against must not pass"
@@ -208,7 +208,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     told = call("evaluate", first, second, "--paired", "--json")
     shown = json.loads(told.out)
     assert told.code == 0 and shown["rows"] == {"original": 600, "release": 600}
-    assert {one["name"]: one["value"] for one in shown["risk"]}["linkage.first"] == 1.0
+    assert {one["name"]: one["value"] for one in shown["risk"]}["reidentification_rate"] == 1.0
     failed = call("evaluate", first, second, "--paired", "--job", tmp_path / "job.yaml", "--quiet")
     assert failed.code == 3 and failed.out == "" and "re-identification rate: 1, at most 0.09" in failed.err
     job = content | {"gates": {"membership_auc": 0.6}, "measure": {"hold_out": 0.05, "utility": False}}

@@ -351,13 +351,14 @@ def known_names(job: Job) -> tuple[str, ...]:
     families = ["analyses"] if job.analyses else []
     families += [f"analysis.{one.name}" for one in job.analyses]
     risks = (name for measure in risk.MEASURES for name in measure.figures)
-    return (
+    names = (
         *MEASURED,
         FURTHEST,
         *(name for measure in utility.MEASURES for name in measure.figures),
         *(name.replace("*", named) for name in risks for named in _named(job, name)),
         *(f"{name}.{one}" for name in families for one in _ANALYSIS_FIGURES),
     )
+    return tuple(dict.fromkeys(names))  # a gate may have the name of the figure that it judges
 
 
 def _named(job: Job, figure: str) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def attack(job: Job) -> Found:
         held = gated("reidentification_rate", measured)
         assert held is not None
         return Found(
-            risks.get("linkage.first", risks.get("linkage.expected", 0.0)),
+            risks.get("reidentification_rate", 0.0),
             risks.get("mahalanobis_linkage.first", 0.0),
             risks["linkage.assigned"],
             held.value,

@@ -138,8 +138,7 @@ def attack(
         told.to_parquet(folder / "told.parquet")
         (folder / "categories.json").write_text(json.dumps([names[at] for at in coded_positions(fitted)]))
         wanted = (
-            "linkage.first",
-            "linkage.expected",
+            "reidentification_rate",
             "rank_linkage.first",
             "mahalanobis_linkage.first",
             "linkage.assigned",

@@ -72,7 +72,7 @@ def attack(job: Job) -> Found:
         risks = {one.name: one.value for one in load_assessment(run.context.work).risk}
         names = ("original_uniques", "original_below_k", "marketer", "linked", "linked_uniques")
         figures = [risks[f"scenarios.neighbour.{name}"] for name in names]
-        return Found(*figures, risks["linkage.expected"])
+        return Found(*figures, risks["reidentification_rate"])
 
     return unpublished(job, False, lambda _: None, "ignore", found)
 

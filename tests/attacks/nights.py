@@ -387,7 +387,7 @@ def _guessed(
     return Guessed(nights, a, d, b, e, c, f)
 
 
-USE = {"shapes.beyond_chance": "columns", "pairs.beyond_chance": "pairs", "survival.beyond_chance": "survival curves"}
+USE = {"column_shapes": "columns", "pair_shapes": "pairs", "survival_curves": "survival curves"}
 
 
 def useful(folder: Path, rows: int = 4_000, **changes: Any) -> str:

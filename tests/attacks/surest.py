@@ -79,7 +79,7 @@ def attack(job: Job) -> Found:
 
     def found(run: Run) -> Found:
         risks = {one.name: one for one in load_assessment(run.context.work).risk}
-        risk = risks["attribute_inference.risk"]
+        risk = risks["attribute_inference"]
         sure, links = risks["attribute_inference.surest_10"], risks["linkage.surest_10"]
         assert links.baseline is not None
         return Found(max(value for _, value in risk.parts), sure.value, risk.value, links.baseline, links.value)

@@ -135,7 +135,7 @@ DAMAGED = 20
 
 def count_distributions(frame: pd.DataFrame, job: dict[str, Any], how: str, secrets: range) -> None:
     """Print how often each gate on distributions is above 1, of honest and of wrong releases."""
-    figures = ("shapes.beyond_chance", "pairs.beyond_chance", "survival.beyond_chance")
+    figures = ("column_shapes", "pair_shapes", "survival_curves")
     found: dict[str, list[list[float]]] = {wrong: [] for wrong in WRONG}
     refused = 0
     for secret in secrets:

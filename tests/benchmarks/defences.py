@@ -33,7 +33,7 @@ from tests.benchmarks.beside_chance import OPEN, compared, table, with_transform
 
 K = 5
 COLUMNS = {name: one for name, one in EVERY.items() if name != "day"}  # it follows from another column
-FIGURES = ("shapes.beyond_chance", "pairs.beyond_chance", "survival.beyond_chance")
+FIGURES = ("column_shapes", "pair_shapes", "survival_curves")
 GIANTS = (98.8e6, 87.7e6, 76.5e6)
 Made = Callable[[int, int], pd.DataFrame]
 Without = Callable[[], contextlib.AbstractContextManager[Any]]

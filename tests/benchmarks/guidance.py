@@ -26,8 +26,8 @@ from tests.benchmarks.frontier.known_cases import KINDS, table
 CRITERIA = {
     "singling": "singling_out.one",
     "singling_many": "singling_out.several",
-    "linkability": "linkability.risk",
-    "inference": "attribute_inference.risk",
+    "linkability": "linkability",
+    "inference": "attribute_inference",
 }
 
 

@@ -36,7 +36,10 @@ def test_real_trials_leave_nothing_but_their_figures(job, tmp_path):
     assert [row.problem for row in study.rows] == [None, None] and len(study.front) == 1
     assert all(0 <= row.figures["reidentification_rate"].mean <= 1 for row in study.rows)
     assert set(study.titles) <= set(known_names(job))
-    assert study.risk.name == "reidentification_rate" and study.rows[1].figures["linkage.first"].baseline is not None
+    assert (
+        study.risk.name == "reidentification_rate"
+        and study.rows[1].figures["reidentification_rate"].baseline is not None
+    )
     assert [(one.done, one.total) for one in news] == [(0, 2), (1, 2), (2, 2)]
     assert left(tmp_path) == []
     home = Path(os.environ["ANONPIPE_HOME"])

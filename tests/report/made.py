@@ -58,7 +58,7 @@ def job(**changes: Any) -> Any:
     return parse_job(content | changes)
 
 
-def measurement(name: str = "linkage.first", **changes: Any) -> Measurement:
+def measurement(name: str = "reidentification_rate", **changes: Any) -> Measurement:
     """A measure of risk."""
     content: dict[str, Any] = {
         "name": name,
@@ -185,7 +185,7 @@ def comparison() -> ModelComparison:
 def assessment(secret: tuple[Measurement, ...] = (), open_: tuple[Measurement, ...] = ()) -> Assessment:
     """Measures of risk and utility, an analysis, and what was not checked."""
     auc = measurement(
-        "discriminator.auc",
+        "distinguishability",
         title="how well a model tells original from released rows",
         value=0.53,
         unit="",

@@ -426,11 +426,13 @@ def test_figures_of_recipients_have_few_digits():
     """In full precision one of the figures is how far a person's true value is from a released one."""
     fine = made.measurement(value=0.10153286219517507, low=0.0915328, high=0.1115328, parts=(("age", 0.123456),))
     told = {figure.name: figure for figure in external(made.facts(assessment=made.assessment(open_=(fine,)))).risk}
-    figure = told["linkage.first"]
+    figure = told["reidentification_rate"]
     assert (figure.value, figure.low, figure.high, figure.parts) == (0.102, 0.0915, 0.112, (("age", 0.123),))
     numbers = [v for line in figure.curves for v in (*line.x, *line.y, *line.baseline) if v is not None]
     assert all(v == float(f"{v:.3g}") for v in numbers) and len(numbers) > 100
-    assert {f.name: f for f in internal(made.facts(), "v").risk}["linkage.first"].curves[0].y[7] == (7 / 39) ** 0.5
+    assert {f.name: f for f in internal(made.facts(), "v").risk}["reidentification_rate"].curves[0].y[7] == (
+        7 / 39
+    ) ** 0.5
 
 
 def test_counts_of_few_persons_are_told_neither_in_curves_nor_parts_nor_as_the_rest():

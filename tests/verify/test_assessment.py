@@ -79,13 +79,13 @@ def test_a_record_survives_its_file():
     ],
 )
 def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
-    one = measured("linkage.first", value, low=None if high is None else 0.0, high=high)
+    one = measured("reidentification_rate", value, low=None if high is None else 0.0, high=high)
     (line,) = checks(Assessment(risk=(one,)), {"reidentification_rate": limit})
     assert line.outcome == told
 
 
 def test_the_worst_column_is_named_with_what_was_measured_and_not_to_recipients():
-    one = measured("attribute_inference.risk", 0.31, low=0.1, high=0.84, worst=("income",), columns=4)
+    one = measured("attribute_inference", 0.31, low=0.1, high=0.84, worst=("income",), columns=4)
     (line,) = checks(Assessment(risk=(one,)), {"attribute_inference": None})
     assert line.measured == 0.84 and "most in column 'income', where 0.31 was measured" in words.named(line)
     assert words.worst_in(released_check(line, 5, 10**6)) == ""
@@ -95,7 +95,7 @@ def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
     (line,) = checks(Assessment(), {"membership_auc": 0.6})
     assert line.outcome == "failed" and words.measured(line) == "not measured"
     assert checks(Assessment(), {"membership_auc": None}) == ()
-    undefined = Assessment(risk=(measured("attribute_inference.risk", float("nan"), note="All is guessed."),))
+    undefined = Assessment(risk=(measured("attribute_inference", float("nan"), note="All is guessed."),))
     (line,) = checks(undefined, {"attribute_inference": 0.1})
     assert (line.outcome, words.measured(line)) == ("failed", "not defined")
     told = notes(undefined, {"attribute_inference": 0.1})[0]
@@ -133,11 +133,11 @@ def test_no_significant_coefficient_cannot_change_direction():
 @pytest.mark.parametrize(
     ("gate", "figure", "limit"),
     [
-        ("column_shapes", "shapes.beyond_chance", 1),
-        ("pair_shapes", "pairs.beyond_chance", 1),
-        ("survival_curves", "survival.beyond_chance", 1),
-        ("distinguishability", "discriminator.auc", 0.6),
-        ("stratum_inference", "strata.inference", 0.5),
+        ("column_shapes", "column_shapes", 1),
+        ("pair_shapes", "pair_shapes", 1),
+        ("survival_curves", "survival_curves", 1),
+        ("distinguishability", "distinguishability", 0.6),
+        ("stratum_inference", "stratum_inference", 0.5),
     ],
 )
 def test_gates_on_distributions_and_strata_hold_the_upper_end(gate, figure, limit):
@@ -157,14 +157,14 @@ def test_gates_on_distributions_and_strata_hold_the_upper_end(gate, figure, limi
 
 
 def test_recipients_are_not_told_in_which_column_a_figure_is_worst():
-    one = measured("shapes.beyond_chance", 0.4, audience=Audience.SEVERAL, columns=4, worst=("age",))
+    one = measured("column_shapes", 0.4, audience=Audience.SEVERAL, columns=4, worst=("age",))
     (told,) = released_measures([one], 1)
     assert told.value == 0.4 and told.worst == ()
     assert released_measures([replace(one, columns=2)], 1) == ()
 
 
 def test_pairs_that_do_not_go_together_are_told_where_no_limit_says_so():
-    pair = measured("pairs.beyond_chance", 40.0, worst=("admitted", "discharged"))
+    pair = measured("pair_shapes", 40.0, worst=("admitted", "discharged"))
     told = " ".join(notes(Assessment((pair,)), {"pair_shapes": None}))
     assert "'admitted' and 'discharged' go together up to 40 times further" in told
     assert "further" not in " ".join(notes(Assessment((pair,)), {"pair_shapes": 1.0}))

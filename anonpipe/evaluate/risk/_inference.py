@@ -138,7 +138,7 @@ class AttributeInference:
         undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
         return (
             Measurement(
-                name="attribute_inference.risk",
+                name="attribute_inference",
                 title="Inference (European guidance, criterion 3): given away of an unknown column, the worst one, "
                 "beyond the hold-out",
                 value=worst.risk,
@@ -461,7 +461,7 @@ MEASURE = Measure(
     key="attribute_inference",
     title="attribute inference",
     figures=(
-        "attribute_inference.risk",
+        "attribute_inference",
         *(f"attribute_inference.surest_{100 * share:g}" for share in SHARES),
         "attribute_inference.success",
     ),
@@ -510,7 +510,7 @@ class StratumInference:
             )
         return (
             Measurement(
-                name="strata.inference",
+                name="stratum_inference",
                 title="What the release gives away of a person's stratum to who finds the person by the other columns",
                 value=worst.risk,
                 unit="share",
@@ -643,7 +643,7 @@ def _of_strata(known: Known) -> Measured | Reason:
 STRATA = Measure(
     key="strata",
     title="inference of the stratum",
-    figures=("strata.inference", "strata.success"),
+    figures=("stratum_inference", "strata.success"),
     function=_of_strata,
     counts_units=True,
 )

@@ -21,6 +21,10 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Basis = Literal["distances", "ranks", "Mahalanobis distances"]
 
+# Correct links: observed where a released record has one source, else expected of a draw inside the group. A release
+# has one of the two, and the gate of this name judges it.
+RATE = "reidentification_rate"
+
 _NAMES: dict[Basis, str] = {
     "distances": "linkage",
     "ranks": "rank_linkage",
@@ -74,7 +78,7 @@ class Linkage:
     def _measurement(self, name: str, title: str, linked: int, chance: float, note: str) -> Measurement:
         low, high = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
         return Measurement(
-            name=f"{_NAMES[self.basis]}.{name}",
+            name=RATE if (self.basis, name) == ("distances", "first") else f"{_NAMES[self.basis]}.{name}",
             title=title,
             value=linked / self.queries,
             unit="share",
@@ -297,10 +301,9 @@ MEASURE = Measure(
     key="linkage",
     title="record linkage by distances",
     figures=(
-        "linkage.first",
+        RATE,
         "linkage.first_or_second",
         "linkage.group",
-        "linkage.expected",
         *(f"linkage.surest_{100 * share:g}" for share in SHARES),
     ),
     function=_by_distances,
@@ -368,7 +371,7 @@ def expected_links(alike: Alike, *, records: int) -> Measurement:
         reach = 1.96 * float(hits.std()) / np.sqrt(queries)
         low, high = max(0.0, value - reach), min(1.0, value + reach)
     return Measurement(
-        name="linkage.expected",
+        name=RATE,
         title="Records linked to the right released record, to be expected of a draw inside their group",
         value=value,
         unit="share",
@@ -619,7 +622,7 @@ class Linkability:
         defined = self.risk == self.risk
         return (
             Measurement(
-                name="linkability.risk",
+                name="linkability",
                 title="Linkability (European guidance, criterion 2): halves of a person's columns joined, beyond the "
                 "hold-out",
                 value=self.risk,
@@ -684,6 +687,6 @@ def _by_halves(known: Known) -> Measured | Reason:
 LINKABILITY = Measure(
     key="linkability",
     title="linkability",
-    figures=("linkability.risk",),
+    figures=("linkability",),
     function=_by_halves,
 )

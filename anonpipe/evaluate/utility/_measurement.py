@@ -35,7 +35,7 @@ class Curve:
 class Measurement:
     """A measure of risk or utility of one release."""
 
-    name: str  # Its key, stable between versions: `linkage.first`
+    name: str  # Its key, stable between versions: `reidentification_rate`
     title: str  # What it is, in words that a reader without the paper understands
     value: float  # The figure; NaN where it is not defined, and `note` says why
     unit: str  # Such as `share` (0 to 1), `sd`, `bits`; empty for a plain number

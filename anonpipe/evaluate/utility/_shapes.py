@@ -315,7 +315,7 @@ def column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]
             note="Mean over columns; nulls are left out.",
         ),
         beyond_measured(
-            "shapes.beyond_chance",
+            "column_shapes",
             "Distribution of a column, furthest from the original, as a multiple of what chance allows",
             beyond,
             names=[(each.name,) for each in every],
@@ -345,7 +345,7 @@ def places_of(column: BothColumns) -> Places:
     return Places(column.name, places[: len(column.old)], places[len(column.old) :], len(values), True)
 
 
-COLUMN_SHAPES = Measure(figures=("shapes.similarity", "shapes.beyond_chance"), function=column_shapes, draws=True)
+COLUMN_SHAPES = Measure(figures=("shapes.similarity", "column_shapes"), function=column_shapes, draws=True)
 
 
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
@@ -399,7 +399,7 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
             note=f"Mean over {int(np.isfinite(apart).sum())} pairs.",
         ),
         beyond_measured(
-            "pairs.beyond_chance",
+            "pair_shapes",
             "How a pair of columns goes together, furthest from the original, as a multiple of what chance allows",
             beyond,
             names=names,
@@ -511,4 +511,4 @@ def _correlation(sums: FloatArray) -> FloatArray:
         return np.asarray(np.clip(shared / np.sqrt(spread * spread.T), -1.0, 1.0))
 
 
-PAIR_SHAPES = Measure(figures=("pairs.similarity", "pairs.beyond_chance"), function=pair_shapes, draws=True)
+PAIR_SHAPES = Measure(figures=("pairs.similarity", "pair_shapes"), function=pair_shapes, draws=True)

@@ -177,7 +177,7 @@ def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measuremen
     return [
         difference,
         beyond_measured(
-            "survival.beyond_chance",
+            "survival_curves",
             "Survival curve furthest from the original, overall or of a group, as a multiple of what chance allows",
             beyond,
             names=names,
@@ -285,4 +285,4 @@ def _last_times(times: FloatArray, groups: IntArray, count: int, least: int) -> 
     return last
 
 
-MEASURE = Measure(figures=("survival.difference", "survival.beyond_chance"), function=survival_curves, draws=True)
+MEASURE = Measure(figures=("survival.difference", "survival_curves"), function=survival_curves, draws=True)

@@ -815,7 +815,7 @@ def _boosted(part: Tables, made: Encoded, rng: np.random.Generator) -> Measureme
     if records >= LEAST_RECORDS:
         found = discriminator(made.old, made.new, rng=rng, categories=made.categories, paired=part.paired)
     return Measurement(
-        name="discriminator.auc",
+        name="distinguishability",
         title="How well boosted trees tell released records from original ones that they have not seen (AUC)",
         value=found.value if found else float("nan"),
         unit="",
@@ -843,7 +843,7 @@ MEASURE = Measure(
         "propensity.logistic_ratio",
         "propensity.tree",
         "propensity.tree_ratio",
-        "discriminator.auc",
+        "distinguishability",
     ),
     function=classifiers,
     draws=True,

@@ -25,7 +25,7 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
 
     Examples
     --------
-    >>> found = Measurement("linkage.first", "Linked", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
+    >>> found = Measurement("reidentification_rate", "-", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
     >>> [line] = checks(Assessment(risk=(found,)), {"reidentification_rate": 0.05})
     >>> line.key, line.outcome.value, line.limit
     ('risk.reidentification_rate', 'failed', 0.05)
@@ -45,7 +45,7 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
     >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
     >>> limits_of(job, Assessment())["reidentification_rate"] is None
     True
-    >>> found = Measurement("linkage.first", "Linked", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
+    >>> found = Measurement("reidentification_rate", "-", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
     >>> limits_of(job, Assessment(risk=(found,)))["reidentification_rate"]
     0.09
     """

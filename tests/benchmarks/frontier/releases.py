@@ -89,5 +89,5 @@ def _anonymized(folder: Path, table: Table, setting: Setting, draw: int, gates: 
 def _linked(made: Anonymized) -> float | None:
     """Records whose nearest released one is their own, from the report; None where there is no such thing."""
     found = {one.name: one.value for one in made.report.risk}
-    linked = found.get("linkage.first", found.get("linkage.expected"))
+    linked = found.get("reidentification_rate")
     return None if linked is None else float(linked)

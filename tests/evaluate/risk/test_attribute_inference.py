@@ -173,7 +173,7 @@ def test_what_is_hidden_among_all_guesses_is_shown_where_neighbours_agree():
     found = attribute_inference(released, members, controls, categories=[2], columns=[2], names=["x", "y", "stage"])
     (column,) = found.columns
     named = {one.name: one for one in found.measurements()}
-    risk, sure = named["attribute_inference.risk"], named["attribute_inference.surest_10"]
+    risk, sure = named["attribute_inference"], named["attribute_inference.surest_10"]
     assert column.risk < 0.25 and sure.value > 0.9 and sure.low > column.risk
     assert risk.value == max(each.columns[0].risk for each in found.surest) and "of the surest" in risk.note
     assert risk.low > 0.5 and (sure.records, sure.of) == (150, 1500) and "'stage'" in sure.note

@@ -16,7 +16,7 @@ def test_by_hand():
     assert found.rows.tolist() == [[0, 2], [2, 0], [2, 1], [3, 1]]
     assert (linkage.first, linkage.either, linkage.group) == (3, 3, None)
     first, either = linkage.measurements()
-    assert (first.name, first.value, first.baseline, first.low) == ("linkage.first", 0.75, 0.25, None)
+    assert (first.name, first.value, first.baseline, first.low) == ("reidentification_rate", 0.75, 0.25, None)
     assert (either.name, either.value, either.baseline) == ("linkage.first_or_second", 0.75, 0.5)
 
 

@@ -147,19 +147,19 @@ def test_another_sample_passes_and_another_population_does_not():
     old = drawn(3_000, 0)
     for seed in range(1, 9):
         same = drawn(2_000, seed)
-        for measure, name in ((COLUMN_SHAPES, "shapes.beyond_chance"), (PAIR_SHAPES, "pairs.beyond_chance")):
+        for measure, name in ((COLUMN_SHAPES, "column_shapes"), (PAIR_SHAPES, "pair_shapes")):
             one = measured(measure, old, same, seed=seed)[name]
             assert one.high < 1 and one.low < one.value < one.high and 0 < one.baseline < 1
-    shifted = measured(COLUMN_SHAPES, old, same.assign(x=same["x"] * 1.3))["shapes.beyond_chance"]
+    shifted = measured(COLUMN_SHAPES, old, same.assign(x=same["x"] * 1.3))["column_shapes"]
     assert shifted.low > 1 and shifted.worst == ("x",)
-    other = measured(COLUMN_SHAPES, old, same.assign(c=same["c"].replace("a", "b")))["shapes.beyond_chance"]
+    other = measured(COLUMN_SHAPES, old, same.assign(c=same["c"].replace("a", "b")))["column_shapes"]
     assert other.low > 1 and other.worst == ("c",)
     apart = same.assign(x=np.random.default_rng(0).permutation(same["x"]))
-    assert measured(COLUMN_SHAPES, old, apart)["shapes.beyond_chance"].high < 1
-    found = measured(PAIR_SHAPES, old, apart)["pairs.beyond_chance"]
+    assert measured(COLUMN_SHAPES, old, apart)["column_shapes"].high < 1
+    found = measured(PAIR_SHAPES, old, apart)["pair_shapes"]
     assert found.low > 1 and found.worst == ("x", "y")
     in_order = same.sort_values("c").assign(d=np.sort(same["d"]))
-    crossed = measured(PAIR_SHAPES, old, in_order)["pairs.beyond_chance"]
+    crossed = measured(PAIR_SHAPES, old, in_order)["pair_shapes"]
     assert crossed.low > 1 and crossed.worst == ("c", "d")
 
 
@@ -173,13 +173,13 @@ def test_a_copy_is_no_further_than_nothing():
 
 def test_a_lost_column_and_a_constant_one():
     old = drawn(300, 9)
-    lost = measured(COLUMN_SHAPES, old, old.assign(x=np.nan))["shapes.beyond_chance"]
+    lost = measured(COLUMN_SHAPES, old, old.assign(x=np.nan))["column_shapes"]
     assert lost.value > 1 and lost.worst == ("x",)
-    constant = measured(PAIR_SHAPES, old, old.assign(x=1.0))["pairs.beyond_chance"]
+    constant = measured(PAIR_SHAPES, old, old.assign(x=1.0))["pair_shapes"]
     assert constant.value == math.inf and constant.worst == ("x", "y")
     still = old.assign(x=1.0)
-    assert measured(COLUMN_SHAPES, still, still)["shapes.beyond_chance"].value == 0
-    moved = measured(COLUMN_SHAPES, still, still.assign(x=[*[1.0] * 299, 2.0]))["shapes.beyond_chance"]
+    assert measured(COLUMN_SHAPES, still, still)["column_shapes"].value == 0
+    moved = measured(COLUMN_SHAPES, still, still.assign(x=[*[1.0] * 299, 2.0]))["column_shapes"]
     assert moved.value == math.inf and moved.worst == ("x",)  # nothing differs there between any two halves
 
 
@@ -194,7 +194,7 @@ def test_one_extreme_record_decides_no_pair():
     """As an ordinary correlation of heavy tails would, which two halves of one table do not tell."""
     old, new = drawn(2_000, 0), drawn(2_000, 1)
     new.loc[0, ["x", "y"]] = 1e6
-    assert measured(PAIR_SHAPES, old, new)["pairs.beyond_chance"].high < 1
+    assert measured(PAIR_SHAPES, old, new)["pair_shapes"].high < 1
 
 
 def test_rare_categories_count_as_one():
@@ -205,8 +205,8 @@ def test_rare_categories_count_as_one():
 
 def test_a_column_without_values():
     old = drawn(80, 3).assign(x=np.nan, c=None)
-    assert measured(COLUMN_SHAPES, old, old)["shapes.beyond_chance"].value == 0
-    assert measured(PAIR_SHAPES, old, old)["pairs.beyond_chance"].value == 0
+    assert measured(COLUMN_SHAPES, old, old)["column_shapes"].value == 0
+    assert measured(PAIR_SHAPES, old, old)["pair_shapes"].value == 0
     for measure in (COLUMN_SHAPES, PAIR_SHAPES):
         nothing = list(measured(measure, old[["x", "c"]], old, {"x": KINDS["x"], "c": KINDS["c"]}).values())[1]
         assert not nothing.value > 0

@@ -120,11 +120,11 @@ def test_every_group_with_enough_records_and_events():
 def test_another_sample_passes_and_another_curve_does_not():
     old = patients(4_000, 0)
     for seed in range(1, 9):
-        one = measured(old, patients(4_000, seed), seed=seed)["survival.beyond_chance"]
+        one = measured(old, patients(4_000, seed), seed=seed)["survival_curves"]
         assert one.high < 1 and 0 < one.baseline < 1
     worse = measured(old, patients(4_000, 9, worse=0.8))
-    assert worse["survival.beyond_chance"].low > 1
-    assert worse["survival.beyond_chance"].worst == ("months", "vital", "stage")
+    assert worse["survival_curves"].low > 1
+    assert worse["survival_curves"].worst == ("months", "vital", "stage")
     assert worse["survival.difference"].parts[0][0] == "stage II"
     assert worse["survival.difference"].value > 2 * worse["survival.difference"].baseline
 
@@ -132,7 +132,7 @@ def test_another_sample_passes_and_another_curve_does_not():
 def test_a_copy_has_the_same_curves_and_a_lost_group_none():
     old = patients(600, 4)
     same = measured(old, old.sample(frac=1, random_state=0))
-    assert same["survival.difference"].value == 0 and same["survival.beyond_chance"].value == 0
+    assert same["survival.difference"].value == 0 and same["survival_curves"].value == 0
     lost = measured(old, old[old["stage"] != "II"])["survival.difference"]
     assert dict(lost.parts)["stage II"] == 1.0
 

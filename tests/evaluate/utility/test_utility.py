@@ -85,7 +85,7 @@ def test_as_the_single_measures():
     assert found["missing.shares"].value == 0
     # Two samples of one population: no more apart than halves of the original, and told apart by chance only.
     assert found["distance.ks"].value < 2 * found["distance.ks"].baseline
-    assert found["discriminator.auc"].low < 0.5 < found["discriminator.auc"].high
+    assert found["distinguishability"].low < 0.5 < found["distinguishability"].high
     paired = measured(old, new.sample(300, replace=True, random_state=0), paired=True)["loss.il1s"]
     again = new.sample(300, replace=True, random_state=0)
     assert dict(paired.parts)["x"] == pytest.approx(il1s(old[["x"]], again[["x"]])[0])
@@ -95,11 +95,11 @@ def test_a_copy_changes_nothing():
     old = table(200, 2, nulls=True)
     found = measured(old, old.copy(), paired=True)
     for name, one in found.items():
-        if name == "discriminator.auc":
+        if name == "distinguishability":
             assert one.value == 0.5
         elif one.name.endswith(".similarity"):
             assert one.value == 1
-        elif name.startswith("survival."):
+        elif name.startswith("survival"):
             assert math.isnan(one.value)  # no endpoint was given
         elif one.value != 0:
             # A regression on two equal tables.
@@ -108,7 +108,7 @@ def test_a_copy_changes_nothing():
     assert all(
         abs(one.value - name.endswith(".similarity")) < 1e-9
         for name, one in shuffled.items()
-        if name not in ("loss.il1s", "discriminator.auc") and not name.startswith("survival.")
+        if name not in ("loss.il1s", "distinguishability") and not name.startswith("survival")
     )
 
 
@@ -194,7 +194,7 @@ def test_intervals_by_hand():
 def test_large_tables_are_sampled_for_classifiers(monkeypatch):
     monkeypatch.setattr("anonpipe.evaluate.utility._two_sample.MOST_RECORDS", 100)
     found = measured(table(300, 5), table(250, 6))
-    for name in ("propensity.logistic", "propensity.tree_ratio", "discriminator.auc"):
+    for name in ("propensity.logistic", "propensity.tree_ratio", "distinguishability"):
         assert (found[name].records, found[name].of) == (100, 300)
     assert found["distance.ks"].records == 300
 
@@ -230,11 +230,11 @@ def test_what_of_one_column_tells_of_the_original_is_disclosive():
         "propensity.logistic_ratio",
         "propensity.tree",
         "propensity.tree_ratio",
-        "discriminator.auc",
+        "distinguishability",
         "shapes.similarity",
-        "shapes.beyond_chance",
+        "column_shapes",
         "pairs.similarity",
-        "pairs.beyond_chance",
+        "pair_shapes",
     }
 
 

@@ -94,7 +94,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         verdict, found = pipeline.assess_only(given)
     assert seen["open"] == [] and seen["partitions"] == 2 and seen["same"]
     assert found.measurement("linkage.group").value == 1.0
-    assert found.measurement("linkage.expected").value == pytest.approx(0.2)
+    assert found.measurement("reidentification_rate").value == pytest.approx(0.2)
     assert found.measurement("sensitive.illness.homogeneity").value == 1.0
     assert found.measurement("linkage.group").of == 600 and found.measurement("linkage.group").records == 200
     told = {check.name: check for check in verdict.lines}

@@ -57,8 +57,7 @@ def test_as_who_has_the_released_rows(tmp_path, monkeypatch, methods):
     assert one.value == pytest.approx(seen["share"]) and one.value > 0.02
     (line,) = [each for each in verdict.checks if each.key == "risk.reidentification_rate"]
     attackers = (
-        "linkage.first",
-        "linkage.expected",
+        "reidentification_rate",
         "rank_linkage.first",
         "mahalanobis_linkage.first",
         "linkage.assigned",
@@ -68,7 +67,7 @@ def test_as_who_has_the_released_rows(tmp_path, monkeypatch, methods):
 
 def test_a_limit_that_the_nearest_record_keeps_and_assignment_does_not_stops_the_release(tmp_path):
     found = pipeline.assess_only(job(tmp_path / "a", **GROUPS))[1]
-    nearest, assigned = (found.measurement(f"linkage.{name}").value for name in ("expected", "assigned"))
+    nearest, assigned = (found.measurement(name).value for name in ("reidentification_rate", "linkage.assigned"))
     assert nearest < assigned
     gates = LOOSE | {"reidentification_rate": (nearest + assigned) / 2}
     outcome = small.run(job(tmp_path / "b", **GROUPS, gates=gates))

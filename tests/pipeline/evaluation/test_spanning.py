@@ -90,7 +90,7 @@ def test_equal_rows_are_groups_wherever_they_lie(tmp_path, monkeypatch):
         nearest = int(distances.argmin())
         linked.append(equal[own][nearest] / equal[own].sum())
         assert np.isclose(np.sort(distances)[0], distances[nearest])
-    assert assessment.measurement("linkage.expected").value == pytest.approx(np.mean(linked), abs=0.01)
+    assert assessment.measurement("reidentification_rate").value == pytest.approx(np.mean(linked), abs=0.01)
     synthetic = [(released[:, [0, 1]] == row[[0, 1]]).all(axis=1).sum() for row in released]
     bound = assessment.measurement("probabilistic_k_anonymity.bound")
     assert min(synthetic) >= 5 and bound.value >= 1 / min(rows.sum() for rows in equal) - 1e-12
@@ -104,7 +104,8 @@ def test_mixture_groups_tell_classes_and_sizes(tmp_path, monkeypatch):
     told = class_disclosure(found["groups"], illness)
     assert assessment.measurement("sensitive.illness.homogeneity").value == pytest.approx(told.homogeneous_share)
     assert assessment.measurement("sensitive.illness.chi_square").value == pytest.approx(told.chi_square)
-    assert assessment.measurement("linkage.expected").of == 1_010 and assessment.measurement("linkage.expected").high
+    linkage = assessment.measurement("reidentification_rate")
+    assert linkage.of == 1_010 and linkage.high
     sizes = np.bincount(found["groups"])
     assert found["histogram"] == [{"from": sizes.min(), "to": sizes.max(), "groups": "fewer than 20"}]
 
@@ -124,7 +125,7 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
         columns=[BY_NAME.index("x"), BY_NAME.index("y")],
         of=len(released),
     )
-    told = assessment.measurement("attribute_inference.risk")
+    told = assessment.measurement("attribute_inference")
     assert told.value == whole.worst.risk and told.of == len(released)
 
 
@@ -150,7 +151,7 @@ def test_predicates_are_held_against_both_whole_tables(tmp_path, monkeypatch):
         _, assessment = pipeline.assess_only(given)
     assert len(alone) == 4 and alone["release", "several"] > 10
     told = {one.name: one for one in assessment.risk}
-    assert told["singling_out.several"].audience is Audience.STEWARD and told["linkability.risk"].of == rows[0]
+    assert told["singling_out.several"].audience is Audience.STEWARD and told["linkability"].of == rows[0]
     strict = small.run(job(tmp_path / "strict", mask=given.mask, measure=given.measure, gates=LOOSEST | STRICTEST))
     failed = {check.key for check in strict.verdict.checks if check.outcome.value == "failed"}
     assert strict.version is None and {"risk.singling_out", "risk.linkability"} <= failed

@@ -94,7 +94,7 @@ def test_as_a_literal_attack(tmp_path, monkeypatch, strata, hold_out):
     with monkeypatch.context() as patch:
         looked(patch, look)
         verdict, found = pipeline.assess_only(given)
-    risk, success = found.measurement("strata.inference"), found.measurement("strata.success")
+    risk, success = found.measurement("stratum_inference"), found.measurement("strata.success")
     expected = {name: (seen[name][0] - seen[name][1]) / (1 - seen[name][1]) for name in strata}
     assert dict(risk.parts) == pytest.approx(expected) and risk.value == pytest.approx(max(expected.values()))
     assert dict(success.parts) == pytest.approx({name: seen[name][0] for name in strata})
@@ -109,7 +109,7 @@ def test_a_status_that_is_synthesised_too_is_no_longer_known(tmp_path):
     outcome = pipeline.assess_only(
         small.job(tmp_path, table(), columns, strata={"by": ["side"]}, measure=RISK | {"queries": 60}, gates=LOOSE)
     )[1]
-    assert dict(outcome.measurement("strata.inference").parts).keys() == {"side"}
+    assert dict(outcome.measurement("stratum_inference").parts).keys() == {"side"}
     kept = pipeline.assess_only(job(tmp_path, strata={}, measure=RISK | {"queries": 60}))[1]
     assert [each.check.reason for each in kept.not_checked if each.check.key == "unmeasured.strata"] == [
         Reason.NO_STRATA
