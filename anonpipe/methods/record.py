@@ -306,15 +306,15 @@ Kind = TypeVar("Kind", bound=Method)
 
 
 def by_name(kind: type[Kind], modules: Iterable[ModuleType]) -> dict[str, Kind]:
-    """The records of modules that hold one method each, by name."""
+    """The records of modules by name: each holds one as `METHOD`, or a family as `METHODS`."""
     records: dict[str, Kind] = {}
     for module in modules:
-        record = getattr(module, "METHOD", None)
-        if not isinstance(record, kind):
-            raise TypeError(f"{module.__name__} ends with no METHOD = {kind.__name__}(...)")
-        if record.name in records:
-            raise TypeError(f"two methods are called {record.name}")
-        records[record.name] = record
+        for record in getattr(module, "METHODS", (getattr(module, "METHOD", None),)):
+            if not isinstance(record, kind):
+                raise TypeError(f"{module.__name__} ends with no METHOD = {kind.__name__}(...)")
+            if record.name in records:
+                raise TypeError(f"two methods are called {record.name}")
+            records[record.name] = record
     return records
 
 

@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 from anonpipe.methods.grouping import cluster, information_loss, information_loss_bound, refine
-from anonpipe.methods.grouping._mdav_kernel import pairs_of_groups
+from anonpipe.methods.grouping._mdav import pairs_of_groups
 from tests.benchmarks.plain_mdav import plain_pairs
 from tests.methods.grouping.data import reference_folder, standardized
 

@@ -6,12 +6,12 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import add_row, gather_columns, mean_of, squared_distances, sum_rows
-from anonpipe.methods.grouping._mdav_kernel import furthest, k_nearest
+from anonpipe.methods.grouping._mdav import furthest, k_nearest
 
 
 @nb.njit(cache=True, nogil=True)
 def plain_pairs(features, k, least):
-    """The labels of `anonpipe.methods.grouping._mdav_kernel.pairs_of_groups`."""
+    """The labels of `anonpipe.methods.grouping._mdav.pairs_of_groups`."""
     n = features.shape[0]
     rows = np.arange(n)
     columns, ids, labels = gather_columns(features, rows), rows.copy(), np.full(n, -1)

@@ -14,7 +14,7 @@ from anonpipe.kernels.remaining import (
     take_out,
     tidied,
 )
-from anonpipe.methods.grouping._mdav_kernel import pairs_of_groups
+from anonpipe.methods.grouping._mdav import pairs_of_groups
 from tests.benchmarks.plain_mdav import plain_pairs
 
 

@@ -4,18 +4,17 @@
 improves any grouping, `information_loss` says how good one is.
 """
 
-from anonpipe.methods.grouping._bound import (
+from anonpipe.methods.grouping._classes import ClassDisclosure, class_disclosure, compound_classes
+from anonpipe.methods.grouping._crest_per_class import crest_per_class
+from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
+from anonpipe.methods.grouping._loss import (
     CONFIDENCE,
     LossBound,
     bound_from_distances,
+    information_loss,
     information_loss_bound,
     smallest_distances,
 )
-from anonpipe.methods.grouping._classes import compound_classes
-from anonpipe.methods.grouping._crest_per_class import crest_per_class
-from anonpipe.methods.grouping._disclosure import ClassDisclosure, class_disclosure
-from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
-from anonpipe.methods.grouping._loss import information_loss
 from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._registry import METHODS, cluster

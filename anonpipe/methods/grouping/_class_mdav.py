@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distances
-from anonpipe.methods.grouping._classes import checked_alpha, diagonal
-from anonpipe.methods.grouping._divergence_kernel import jensen_shannon
+from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
 from anonpipe.methods.grouping._options import ClassGroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray

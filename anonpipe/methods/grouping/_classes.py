@@ -1,10 +1,84 @@
-"""Class codes: checking them, making one class of several, weighing them against distances."""
+"""How far the class shares of a group lie from those of the whole table.
+
+Counts are whole numbers held as float64. Results are rounded to steps of
+2^-40: equal distributions get equal figures whatever the order of the sums,
+and rounding errors decide nothing where figures are compared.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numba as nb
 import numpy as np
 
+from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
+
+STEPS = 2.0**40
+
+
+@nb.njit(cache=True, nogil=True)
+def rounded(value: float) -> float:
+    """The nearest multiple of 2^-40."""
+    return float(np.rint(value * STEPS) / STEPS)
+
+
+@nb.njit(cache=True, nogil=True)
+def jensen_shannon(counts: FloatArray, total: float, shares: FloatArray) -> float:
+    """Jensen-Shannon divergence in base 2 of counts / total from `shares`, 0 to 1.
+
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, definitions 1 and 2; a
+    term of share 0 counts 0.
+    """
+    value = 0.0
+    for c in range(shares.shape[0]):
+        here = counts[c] / total
+        there = shares[c]
+        middle = (here + there) / 2.0
+        if here > 0.0:
+            value += here * np.log2(here / middle)
+        if there > 0.0:
+            value += there * np.log2(there / middle)
+    return rounded(value / 2.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def total_variation(counts: FloatArray, total: float, shares: FloatArray) -> float:
+    """Half the sum of the differences of shares, 0 to 1: the earth mover's distance of unordered classes."""
+    value = 0.0
+    for c in range(shares.shape[0]):
+        value += abs(counts[c] / total - shares[c])
+    return rounded(value / 2.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def ordered_distance(counts: FloatArray, total: float, shares: FloatArray) -> float:
+    """Earth mover's distance of ordered classes, 0 to 1; from the first to the last class is 1.
+
+    Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856, section 5.
+    """
+    if shares.shape[0] < 2:
+        return 0.0
+    value = 0.0
+    moved = 0.0
+    for c in range(shares.shape[0]):
+        moved += counts[c] / total - shares[c]
+        value += abs(moved)
+    return rounded(value / (shares.shape[0] - 1))
+
+
+@nb.njit(cache=True, nogil=True)
+def entropy(counts: FloatArray, total: float) -> float:
+    """Entropy of counts / total in natural units."""
+    value = 0.0
+    for c in range(counts.shape[0]):
+        if counts[c] > 0.0:
+            value -= counts[c] / total * np.log(counts[c] / total)
+    return rounded(value)
+
+
+# --- Class codes: checking them, making one class of several, weighing them against distances -------------------------
 
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
@@ -86,3 +160,136 @@ def diagonal(features: FloatArray) -> float:
     """
     length = float(np.sqrt(np.square(np.ptp(features, axis=0)).sum()))
     return length if length > 0.0 else 1.0
+
+
+# --- Figures of every group's classes ---------------------------------------------------------------------------------
+
+CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `class_figures` gives
+
+
+@nb.njit(cache=True, nogil=True)
+def class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
+    """Figures of every group, shape (7, n_groups), for records sorted by group.
+
+    Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon
+    divergence, number of classes, number of classes with one record, entropy,
+    total variation and ordered distance. Time O(n + n_groups·n_classes).
+    """
+    n_groups = starts.shape[0] - 1
+    out = np.zeros((7, n_groups))
+    counts = np.empty(shares.shape[0])
+    for g in range(n_groups):
+        total = float(starts[g + 1] - starts[g])
+        counts[:] = 0.0
+        for i in order[starts[g] : starts[g + 1]]:
+            counts[classes[i]] += 1.0
+        for c in range(shares.shape[0]):
+            expected = total * shares[c]
+            if expected > 0.0:
+                out[CHI_SQUARE, g] += (counts[c] - expected) ** 2 / expected
+            if counts[c] > 0.0:
+                out[DISTINCT, g] += 1.0
+            if counts[c] == 1.0:
+                out[SINGLES, g] += 1.0
+        out[DIVERGENCE, g] = jensen_shannon(counts, total, shares)
+        out[ENTROPY, g] = entropy(counts, total)
+        out[VARIATION, g] = total_variation(counts, total, shares)
+        out[ORDERED, g] = ordered_distance(counts, total, shares)
+    return out
+
+
+# --- What a grouping discloses of the classes -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassDisclosure:
+    """How far the classes inside groups tell the class of a record."""
+
+    # n_rows, n_groups: number of records and of groups
+    n_rows: int
+    n_groups: int
+    # Mean over groups of the chi-square of their class counts against the shares of the whole table (Li and Sarkar
+    # 2013, eq. 13).
+    chi_square: float
+    # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
+    # mean over *records* (eq. 7), and the largest.
+    mean_divergence: float
+    largest_divergence: float
+    homogeneous_share: float  # Share of records in groups with one sensitive value
+    # Number of groups in which a class has one record only: who knows all others of the group, or is that record,
+    # learns from it
+    groups_with_a_single: int
+    # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
+    # one of its group and its class has found it
+    single_records: int
+    smallest_distinct: int  # Fewest classes in a group: the grouping is distinctly l-diverse up to this l
+    smallest_entropy_l: float  # exp of the least entropy: entropy l-diverse up to this l
+    # largest_total_variation, largest_ordered: largest distance of a group from the whole table, 0 to 1: t-close down
+    # to this t, for classes without order and for ordered ones
+    largest_total_variation: float
+    largest_ordered: float
+
+    def merge(self, other: ClassDisclosure) -> ClassDisclosure:
+        """Both parts of a table together, measured against the same shares; no group may have records in both."""
+        rows, groups = self.n_rows + other.n_rows, self.n_groups + other.n_groups
+
+        def mean(name: str, mine: int, all_of_both: int) -> float:
+            share = mine / all_of_both
+            return float(share * getattr(self, name) + (1.0 - share) * getattr(other, name))
+
+        return ClassDisclosure(
+            n_rows=rows,
+            n_groups=groups,
+            chi_square=mean("chi_square", self.n_groups, groups),
+            mean_divergence=mean("mean_divergence", self.n_rows, rows),
+            largest_divergence=max(self.largest_divergence, other.largest_divergence),
+            homogeneous_share=mean("homogeneous_share", self.n_rows, rows),
+            groups_with_a_single=self.groups_with_a_single + other.groups_with_a_single,
+            single_records=self.single_records + other.single_records,
+            smallest_distinct=min(self.smallest_distinct, other.smallest_distinct),
+            smallest_entropy_l=min(self.smallest_entropy_l, other.smallest_entropy_l),
+            largest_total_variation=max(self.largest_total_variation, other.largest_total_variation),
+            largest_ordered=max(self.largest_ordered, other.largest_ordered),
+        )
+
+
+def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:
+    """Measure how the sensitive values in groups differ from those of the whole table.
+
+    Shapes: labels (n_rows,); classes (n_rows,).
+
+    References
+    ----------
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7;
+    for l-diversity and t-closeness see `constrain_classes`.
+
+    Examples
+    --------
+    >>> found = class_disclosure(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1]))
+    >>> found.homogeneous_share, found.smallest_distinct, round(found.chi_square, 3)
+    (0.5, 1, 1.5)
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            f"labels has shape {labels.shape} and type {labels.dtype}; "
+            f"give whole numbers of shape (n_rows,), for 1 record or more"
+        )
+    classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
+    order, starts = sort_groups(np.unique(labels, return_inverse=True)[1].reshape(-1))
+    of_groups = class_figures(order, starts, classes, shares)
+    weights = np.diff(starts) / len(labels)
+    return ClassDisclosure(
+        n_rows=len(labels),
+        n_groups=len(weights),
+        chi_square=float(of_groups[CHI_SQUARE].mean()),
+        mean_divergence=float((weights * of_groups[DIVERGENCE]).sum()),
+        largest_divergence=float(of_groups[DIVERGENCE].max()),
+        homogeneous_share=float(weights[of_groups[DISTINCT] == 1].sum()),
+        groups_with_a_single=int((of_groups[SINGLES] > 0).sum()),
+        single_records=int(of_groups[SINGLES].sum()),
+        smallest_distinct=int(of_groups[DISTINCT].min()),
+        smallest_entropy_l=float(np.exp(of_groups[ENTROPY].min())),
+        largest_total_variation=float(of_groups[VARIATION].max()),
+        largest_ordered=float(of_groups[ORDERED].max()),
+    )

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
-from anonpipe.methods.grouping._mdav_kernel import join_nearest
+from anonpipe.methods.grouping._mdav import join_nearest
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray

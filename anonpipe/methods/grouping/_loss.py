@@ -1,12 +1,45 @@
-"""Information loss of a grouping."""
+"""Counting group sizes, whatever a method promises."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import checked_features, sort_groups
-from anonpipe.methods.grouping._decompose import scatter_in_groups
+from anonpipe.errors import AnonpipeError
+from anonpipe.kernels.points import checked_features, sort_groups, squared_distances
+from anonpipe.kernels.remaining import nearest_records, remaining_records
+from anonpipe.methods.grouping._two_phase import scatter_in_groups
 from anonpipe.types import FloatArray, IntArray
+
+
+def count_groups(labels: IntArray, n_rows: int, k: int, source: str) -> IntArray:
+    """Size of every group, shape (n_groups,), if the grouping keeps its promise.
+
+    Examples
+    --------
+    >>> count_groups(np.array([0, 1, 1, 0]), 4, 2, "example").tolist()
+    [2, 2]
+    """
+    if labels.shape != (n_rows,) or labels.dtype != np.int64:
+        raise AnonpipeError(
+            f"{source} gave labels of shape {labels.shape} and type {labels.dtype} for {n_rows} records; "
+            f"a label int64 for each is needed. Nothing is used of it"
+        )
+    if n_rows and labels.min() < 0:
+        raise AnonpipeError(f"{source} left {int((labels < 0).sum())} records without a group. Nothing is used of it")
+    if n_rows and labels.max() >= n_rows:
+        raise AnonpipeError(f"{source} gave labels beyond the number of records. Nothing is used of it")
+    sizes = np.bincount(labels)
+    small = int((sizes < k).sum())
+    if small:
+        raise AnonpipeError(f"{source} left {small} of {len(sizes)} groups under k={k} records. Nothing is used of it")
+    return sizes
+
+
+# --- Information loss of a grouping -----------------------------------------------------------------------------------
 
 
 def information_loss(features: FloatArray, labels: IntArray) -> float:
@@ -44,3 +77,166 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     if total <= 0.0:
         return 0.0
     return 100.0 * scatter_in_groups(centred, *sort_groups(labels.astype(np.int64))) / total
+
+
+# --- A lower bound of the information loss of any grouping ------------------------------------------------------------
+
+
+def information_loss_bound(features: FloatArray, k: int) -> float:
+    """Percentage below which no grouping with k or more records in each group can go.
+
+    100 / SST · Σ_i s_i / (2k), where s_i is the sum of the k - 1 smallest
+    squared distances from record i to other records of the whole table. No
+    grouping need reach it.
+
+    In a group of m >= k records SSE = Σ_i Σ_j |x_i - x_j|² / (2m), and for each
+    i the m - 1 terms with j other than i sum to s_i (m - 1)/(k - 1) or more,
+    since the mean of the smallest k - 1 of any distances is not above the mean
+    of more of them. Since (m - 1)/(m (k - 1)) >= 1/k, the group loses Σ_i s_i / (2k) or more.
+
+    The bound depends on the scale of the columns as `information_loss` does:
+    compare figures of the same points, usually z-scores. The result is rounded
+    down by more than all rounding errors of the computation, about 1e-14 of it.
+
+    Shapes: features (n_rows, width).
+
+    Notes
+    -----
+    Neighbours are exact. Memory is linear in the rows; time grows by less than
+    their square, with few columns much less.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
+    >>> round(information_loss_bound(features, 2), 3)
+    3.846
+    """
+    features = checked_features(features)
+    if not 1 <= k <= len(features):
+        raise ValueError(f"k is {k} for {len(features)} records; give 1 to as many as there are records")
+    largest = float(np.abs(features).max(initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    # By a power of two, which rounds nothing: squares then stay in range.
+    features = np.ldexp(features, -int(np.frexp(largest)[1]))
+    total = float(np.square(features - features.mean(axis=0)).sum())
+    if total <= 0.0:
+        return 0.0
+    inside = float(nearest_sums(features, k).sum())
+    # Every term is rounded about 3 + width times, and then added in two sums of
+    # at most 64 + log2(n) and k + 64 + log2(n) levels. A mean that is rounded
+    # makes `total` larger and so the bound lower.
+    roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
+    bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
+    return bound
+
+
+# --- Sums of the smallest squared distances of every record -----------------------------------------------------------
+
+
+@nb.njit(cache=True, nogil=True)
+def nearest_sums(features: FloatArray, k: int) -> FloatArray:
+    """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
+
+    A record is at distance zero from itself, so that the k smallest distances
+    with its own have the same sum as the k - 1 smallest to others, whatever
+    duplicates there are.
+    """
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
+    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    sums = np.zeros(n)
+    fan = tree.counts.shape[1]
+    # Leaf by leaf: what one query reads is still at hand for the next.
+    for leaf in range(tree.ids.shape[0]):
+        for place in range(tree.counts[leaf // fan, leaf % fan]):
+            row = tree.ids[leaf, place]
+            nearest_records(tree, features[row], rows, distances)
+            for distance in distances:
+                sums[row] += distance
+    return sums
+
+
+# --- The lower bound of the information loss where the rows lie in parts: a few records against all others ------------
+
+CONFIDENCE = 0.99
+
+
+def smallest_distances(features: FloatArray, queries: FloatArray, count: int) -> FloatArray:
+    """The smallest squared distances of each query to a part of the records, ascending.
+
+    Parts are put together by joining their results and keeping the smallest.
+
+    Shapes: features (n_rows, width); queries (n_queries, width).
+
+    Examples
+    --------
+    >>> smallest_distances(np.array([[0.0], [3.0], [5.0]]), np.array([[3.0], [6.0]]), 2).tolist()
+    [[0.0, 4.0], [1.0, 9.0]]
+    """
+    found = np.full((len(queries), count), np.inf)
+    keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
+    return found
+
+
+@dataclass(frozen=True)
+class LossBound:
+    """What no grouping can lose less than."""
+
+    # The bound: of all records exactly, or the lower end of a one-sided interval of `CONFIDENCE` where a sample was
+    # measured
+    percent: float
+    sampled: int | None  # Records measured against all others; None for all of them
+
+
+def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatter: float) -> LossBound:
+    """The lower bound from the k smallest squared distances of records to all records, themselves included.
+
+    A group of m >= k records has the scatter (1/2m) Σ_ij |x_i - x_j|², and
+    each record at least (m-1)/(k-1) times its k - 1 smallest squared
+    distances in it, hence Σ_i (1/2k) Σ (k - 1 smallest of record i) bounds the
+    scatter within any groups of k or more. The sum over all records is
+    estimated from a random sample of them; missing a rare outlier makes the
+    bound smaller, not wrong.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [1.0], [10.0], [12.0]])
+    >>> bound_from_distances(smallest_distances(features, features, 2), 2, 4, 113.75)
+    LossBound(percent=2.197802197802198, sampled=None)
+    """
+    if total_scatter <= 0.0 or k < 2:
+        return LossBound(0.0, None)
+    own = distances[:, 1:k].sum(axis=1) / (2.0 * k)
+    mean, measured = float(own.mean()), len(own)
+    if measured < n_rows:
+        error = float(own.std(ddof=1)) / measured**0.5 if measured > 1 else mean
+        mean = max(0.0, mean - NormalDist().inv_cdf(CONFIDENCE) * error)
+    return LossBound(100.0 * mean * n_rows / total_scatter, measured if measured < n_rows else None)
+
+
+# --- The smallest distances of some records to many -------------------------------------------------------------------
+
+_TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
+
+
+@nb.njit(cache=True, nogil=True)
+def keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
+    """Write the smallest squared distances of each query to all points, ascending."""
+    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
+    last = kept.shape[1] - 1
+    for low in range(0, features.shape[0], _TILE):
+        count = min(_TILE, features.shape[0] - low)
+        for i in range(count):
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
+        for q in range(queries.shape[0]):
+            squared_distances(columns, count, queries[q], out)
+            own = kept[q]
+            for i in range(count):
+                if out[i] < own[last]:
+                    at = last
+                    while at > 0 and out[i] < own[at - 1]:
+                        own[at] = own[at - 1]
+                        at -= 1
+                    own[at] = out[i]

@@ -1,15 +1,119 @@
-"""Maximum distance (MD)."""
+"""The two most distant of the remaining records, again and again."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import numba as nb
 import numpy as np
 
-from anonpipe.methods.grouping._maximum_distance_kernel import join_together, maximum_distance_groups
+from anonpipe.kernels.points import add_row, mean_of, squared_distance, sum_rows
+from anonpipe.kernels.remaining import (
+    Remaining,
+    furthest_record,
+    nearest_records,
+    remaining_records,
+    take_group,
+    take_out,
+    take_rows,
+    tidied,
+)
+from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def first_bounds(features: FloatArray) -> FloatArray:
+    """More than the squared distance of each record to any other: (own distance to the mean + the largest)²."""
+    n = features.shape[0]
+    mean = mean_of(sum_rows(features, np.arange(n)), n)
+    bounds = np.empty(n)
+    for i in range(n):
+        bounds[i] = np.sqrt(squared_distance(features[i], mean))
+    # The slack covers all rounding here and in the distances.
+    bounds += bounds.max()
+    out: FloatArray = np.square(bounds) * (1.0 + 1e-14 * (16 + features.shape[1])) + np.finfo(np.float64).tiny
+    return out
+
+
+@nb.njit(cache=True, nogil=True)
+def most_distant(
+    features: FloatArray,
+    tree: Remaining,
+    heap: IntArray,
+    size: int,
+    bounds: FloatArray,
+    partners: IntArray,
+    ids: IntArray,
+) -> int:
+    """Bring the record with the furthest partner to the root of the heap; how many entries it has left.
+
+    `bounds` are upper bounds of the squared distance of each record to those
+    that remain. A distance once computed stays one while records leave, and is
+    exact while its partner is there; so only a record that comes to the root
+    without such a partner is looked at again. Of equals the lowest row wins.
+    """
+    while True:
+        row = heap[0]
+        if tree.places[row] < 0:
+            size -= 1
+            heap[0] = heap[size]
+        elif partners[row] >= 0 and tree.places[partners[row]] >= 0:
+            return size
+        else:
+            partners[row] = furthest_record(tree, features[row])
+            bounds[row] = squared_distance(features[partners[row]], features[row])
+        sink(heap[:size], 0, bounds, ids)
+
+
+@nb.njit(cache=True, nogil=True)
+def maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
+    """Form two groups a round, around the two most distant records, while 2k or more remain.
+
+    Labels from 0 in the order of forming, -1 for the records that remain.
+    """
+    n = features.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
+    every = np.arange(n)
+    sums = sum_rows(features, every)
+    tree = remaining_records(features, every)
+    bounds, partners, heap, size = first_bounds(features), np.full(n, -1, dtype=np.int64), every.copy(), n
+    for at in range(n // 2 - 1, -1, -1):
+        sink(heap, at, bounds, -every)
+    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    label = 0
+    for left in range(n, 2 * k - 1, -2 * k):
+        tree = tidied(features, tree)
+        size = most_distant(features, tree, heap, size, bounds, partners, -every)
+        first, second = heap[0], partners[heap[0]]
+        mean = mean_of(sums, left)
+        if squared_distance(features[second], mean) > squared_distance(features[first], mean):
+            first, second = second, first
+        for row in (first, second):
+            nearest_records(tree, features[row], rows, distances)
+            take_group(tree, features, sums, rows, labels, label)
+            label += 1
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def join_together(features: FloatArray, labels: IntArray) -> None:
+    """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
+    remaining = np.flatnonzero(labels < 0)
+    if remaining.shape[0] == 0:
+        return
+    mean = mean_of(sum_rows(features, remaining), remaining.shape[0])
+    means = group_means(features, labels, labels.max() + 1)
+    nearest = 0
+    for g in range(means.shape[0]):
+        if squared_distance(means[g], mean) < squared_distance(means[nearest], mean):
+            nearest = g
+    labels[remaining] = nearest
+
+
+# --- Maximum distance (MD) --------------------------------------------------------------------------------------------
 
 
 class MdOptions(GroupingOptions):
@@ -80,7 +184,7 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     return labels
 
 
-METHOD = Grouping(
+_MD = Grouping(
     function=md,
     options=MdOptions,
     published="Maximum distance (MD)",
@@ -88,4 +192,205 @@ METHOD = Grouping(
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or for one that the last records join",
     largest=under_2k,
+)
+
+
+# --- Diameter-based fixed-size microaggregation -----------------------------------------------------------------------
+
+
+class DiameterFixedOptions(GroupingOptions):
+    """Diameter-based fixed-size microaggregation."""
+
+    method: Literal["diameter_fixed"]
+
+
+def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records by maximum distance, each of the last ones by itself.
+
+    As `md` but for the end: of fewer than k records that remain, each joins
+    the group whose mean is nearest to it. The means do not move when records
+    join, so that their order decides nothing.
+
+    Parameters
+    ----------
+    features
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Part of every clusterer's signature; nothing is drawn from it.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
+
+    References
+    ----------
+    Laszlo and Mukherjee 2005, IEEE TKDE 17(7), doi:10.1109/TKDE.2005.112, algorithm D.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> diameter_fixed(features, 2, rng=np.random.default_rng(0)).tolist()
+    [0, 1, 0, 1, 1]
+    """
+    labels = maximum_distance_groups(features, k)
+    remaining = np.flatnonzero(labels < 0)
+    if len(remaining) >= k:
+        labels[remaining] = labels.max() + 1
+    else:
+        join_nearest(features, labels)
+    return labels
+
+
+_DIAMETER_FIXED = Grouping(
+    function=diameter_fixed,
+    options=DiameterFixedOptions,
+    published="Diameter-based fixed-size microaggregation (D)",
+    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+    cost="time O(n²·w) usually, memory O(n·w)",
+    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    largest=under_2k,
+)
+
+
+# --- Pairwise systematic microaggregation (P-S) -----------------------------------------------------------------------
+
+
+class PairwiseSystematicOptions(GroupingOptions):
+    """Pairwise systematic microaggregation (P-S)."""
+
+    method: Literal["pairwise_systematic"]
+
+
+def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records from both ends of an order, two groups a round.
+
+    Records are sorted by the sum over columns of value minus column mean
+    (equation 4), equal ones by row number. While 3k or more remain, the first
+    and the last remaining record each form a group of k, the first one before
+    the other. Of 2k to 3k - 1 that remain the first forms a group and the
+    others another; fewer than 2k form one group. A group takes, one by one,
+    the remaining record that adds least to its sum of squares; ties go to the
+    lower row number.
+
+    "The k - 1 nearest" of the algorithm's steps could also mean nearest to the
+    seed; the text says "chosen in such a way that the inclusion of these
+    records causes less SSE", and that reading is nearer to the published
+    figures too: on Tarragona (raw columns) 5.493, 8.335, 10.888 and 16.999 %
+    at k = 3, 4, 5, 10 against the published 5.494, 8.329, 10.875 and 17.012;
+    nearest to the seed gives 5.343, 8.158, 10.786 and 14.801. No reading tried
+    gives the published figures exactly. The two seeds of a round are chosen
+    together, so that the first group cannot take the other's seed; if it could,
+    one of the eight figures here would change in the fourth digit.
+
+    The published figures are of the raw columns, where two large ones decide
+    nearly everything, and stand in the paper beside those of other methods on
+    z-scores. On z-scores this method loses 17.265, 19.405, 22.745 and 37.361 %,
+    about what MDAV loses at small k and more at k = 10.
+
+    Parameters
+    ----------
+    features
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Part of every clusterer's signature; nothing is drawn from it.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1; k in each but the last, which
+        has up to 2k - 1.
+
+    References
+    ----------
+    Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> pairwise_systematic(features, 2, rng=np.random.default_rng(0)).tolist()
+    [0, 1, 0, 1, 1]
+    """
+    key = np.zeros(len(features))
+    for column in features.T:
+        # One column after the other: the same bits whatever the table's layout.
+        key += column - column.mean()
+    return systematic_groups(features, k, np.argsort(key, kind="stable"))
+
+
+_PAIRWISE_SYSTEMATIC = Grouping(
+    function=pairwise_systematic,
+    options=PairwiseSystematicOptions,
+    published="Pairwise systematic microaggregation (P-S)",
+    reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
+    cost="time O(n²·w) at worst, memory O(n·w)",
+    sizes="k, and k to 2k-1 for the last group",
+    largest=under_2k,
+)
+
+
+# --- Groups of the pairwise systematic method: seeds from the ends of an order, members by least scatter --------------
+
+
+@nb.njit(cache=True, nogil=True)
+def systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
+    """Form groups around the first and the last remaining record of `order` in turn.
+
+    Two groups a round while 3k or more records remain, one around the first of
+    2k to 3k - 1, one of all of the rest. Labels from 0 in the order of forming.
+    """
+    n = features.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
+    tree = remaining_records(features, np.arange(n))
+    first, last, left, label = 0, n - 1, n, 0
+    while left >= 2 * k:
+        tree = tidied(features, tree)
+        while tree.places[order[first]] < 0:
+            first += 1
+        take_out(tree, order[first])
+        pair = left >= 3 * k
+        if pair:
+            # The last record seeds the second group: the first must not take it.
+            while tree.places[order[last]] < 0:
+                last -= 1
+            take_out(tree, order[last])
+        _grow(features, k, tree, order[first], labels, label)
+        label += 1
+        left -= k
+        if pair:
+            _grow(features, k, tree, order[last], labels, label)
+            label += 1
+            left -= k
+    for i in range(n):
+        if labels[i] < 0:
+            labels[i] = label
+    return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
+    """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter.
+
+    A record at squared distance d from the mean of m adds d · m/(m + 1), so
+    that it is the record nearest to the mean.
+    """
+    sums = np.zeros((2, features.shape[1]))
+    row, distance = np.empty(1, dtype=np.int64), np.empty(1)
+    labels[seed] = label
+    add_row(sums, features, seed, 1.0)
+    for size in range(1, k):
+        nearest_records(tree, mean_of(sums, size), row, distance)
+        labels[row[0]] = label
+        take_rows(tree, row)
+        add_row(sums, features, row[0], 1.0)
+
+
+METHODS = (
+    _MD,
+    _DIAMETER_FIXED,
+    _PAIRWISE_SYSTEMATIC,
 )

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
-from anonpipe.methods.grouping._mdav_kernel import outermost_group
+from anonpipe.methods.grouping._mdav import outermost_group
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray

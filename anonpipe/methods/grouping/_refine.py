@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from anonpipe.kernels.points import checked_features, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.kernels.principal import block_order, principal_direction, projection, split_rows
-from anonpipe.methods.grouping._sizes import count_groups
+from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.types import FloatArray, IntArray
 
 BLOCK_ROWS = 640  # Records of the blocks in which the search for near groups begins

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import class_disclosure, compound_classes
-from anonpipe.methods.grouping._divergence_kernel import entropy, jensen_shannon, ordered_distance, total_variation
+from anonpipe.methods.grouping._classes import entropy, jensen_shannon, ordered_distance, total_variation
 from tests.methods.grouping.classed import class_problems
 from tests.naive import classes as naive
 from tests.naive import spanning_tree

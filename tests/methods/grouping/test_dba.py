@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._decompose import scatter_times_size
+from anonpipe.methods.grouping._two_phase import scatter_times_size
 from tests.methods.grouping.data import grouping_problems, standardized, tarragona
 from tests.naive import two_phase as naive
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._fuzzy_c_means import fuzzy_centres, memberships
+from anonpipe.methods.grouping._partitional import fuzzy_centres, memberships
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import fuzzy as naive
 

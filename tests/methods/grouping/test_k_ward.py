@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._k_ward import furthest_pair, merge_until_large
+from anonpipe.methods.grouping._partitional import furthest_pair, merge_until_large
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import hierarchical as naive
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.grouping._fill_kernel import fill_small
+from anonpipe.methods.grouping._partitional import fill_small
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import cluster as naive
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._mdav_1 import mdav_1
+from anonpipe.methods.grouping._mdav import mdav_1
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import two_phase as naive
 

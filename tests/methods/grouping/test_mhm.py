@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._mhm import GROUPED
-from anonpipe.methods.grouping._paths_kernel import cut_path, nearest_next
+from anonpipe.methods.grouping._univariate import GROUPED, cut_path, nearest_next
 from tests.methods.grouping.data import grouping_problems, standardized, tarragona
 from tests.naive import univariate as naive
 

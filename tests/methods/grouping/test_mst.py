@@ -5,7 +5,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from anonpipe.methods.grouping import information_loss
-from anonpipe.methods.grouping._spanning_tree_kernel import shortest_tree
+from anonpipe.methods.grouping._spanning_tree import shortest_tree
 from tests.methods.grouping.classed import run
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import spanning_tree as naive

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._histogram_kernel import rotated_columns, split_at_all_medians, split_widest
-from anonpipe.methods.grouping._spectral_rhs import principal_axes
+from anonpipe.methods.grouping._spectral import principal_axes, rotated_columns, split_at_all_medians, split_widest
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import histogram as naive
 

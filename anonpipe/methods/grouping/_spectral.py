@@ -1,0 +1,322 @@
+"""Recursive splits at medians: in all columns at once, or in the widest one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numba as nb
+import numpy as np
+from pydantic import Field
+
+from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.principal import covariance, split_rows
+from anonpipe.methods.grouping._options import GroupingOptions
+from anonpipe.methods.record import Grouping
+from anonpipe.types import FloatArray, IntArray
+
+
+@nb.njit(cache=True, nogil=True)
+def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None:
+    """Write the cell of every record to `labels`: cells of more than 2k are split by all columns' medians.
+
+    A cell of equal records is not split.
+    """
+    order = np.arange(features.shape[0])
+    label = 0
+    stack = [(0, features.shape[0])]
+    while len(stack) > 0:
+        low, high = stack.pop()
+        if high - low > 2 * k:
+            borders = split_cell(features, order[low:high])
+            if borders.shape[0] > 2:
+                for cell in range(borders.shape[0] - 2, -1, -1):
+                    stack.append((low + borders[cell], low + borders[cell + 1]))
+                continue
+        labels[order[low:high]] = label
+        label += 1
+
+
+@nb.njit(cache=True, nogil=True)
+def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
+    """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
+    count, width = rows.shape[0], features.shape[1]
+    values = np.empty(count)
+    medians = np.empty(width)
+    for j in range(width):
+        for i in range(count):
+            values[i] = features[rows[i], j]
+        medians[j] = highest_of_lower_half(values)
+    borders = np.array([0, count])
+    for j in range(width):
+        cut = np.empty(2 * borders.shape[0] - 1, dtype=np.int64)
+        used = 0
+        for cell in range(borders.shape[0] - 1):
+            low, high = borders[cell], borders[cell + 1]
+            cut[used] = low
+            used += 1
+            below = move_lower_first(features, rows[low:high], j, medians[j])
+            if 0 < below < high - low:
+                cut[used] = low + below
+                used += 1
+        cut[used] = count
+        borders = cut[: used + 1]
+    return borders
+
+
+@nb.njit(cache=True, nogil=True)
+def highest_of_lower_half(values: FloatArray) -> float:
+    """The median, of an even number of values the lower one; the next lower value where none lies above it."""
+    median = np.partition(values, (values.shape[0] - 1) // 2)[(values.shape[0] - 1) // 2]
+    highest = -np.inf
+    above = False
+    for value in values:
+        above |= value > median
+        if value < median:
+            highest = max(highest, value)
+    return median if above or highest == -np.inf else highest
+
+
+@nb.njit(cache=True, nogil=True)
+def move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
+    """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
+    behind = np.empty(rows.shape[0], dtype=np.int64)
+    front, back = 0, 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if features[row, column] <= border:
+            rows[front] = row
+            front += 1
+        else:
+            behind[back] = row
+            back += 1
+    rows[front:] = behind[:back]
+    return front
+
+
+@nb.njit(cache=True, nogil=True)
+def split_widest(columns: FloatArray, k: int, labels: IntArray) -> None:
+    """Write the group of every record to `labels`: more than 2k are halved by rank in the column of largest range.
+
+    Of equal ranges the first column is taken; records of equal value are
+    ranked by row number. Of an odd number the upper half has one more.
+    """
+    n = columns.shape[1]
+    order = np.arange(n)
+    values = np.empty(n)
+    label = 0
+    stack = [(0, n)]
+    while len(stack) > 0:
+        low, high = stack.pop()
+        if high - low <= 2 * k:
+            labels[order[low:high]] = label
+            label += 1
+            continue
+        rows = order[low:high]
+        column = columns[widest_column(columns, rows)]
+        for i in range(low, high):
+            values[i] = column[order[i]]
+        half = (high - low) // 2
+        split_rows(rows, values[low:high], half)
+        stack.append((low + half, high))
+        stack.append((low, low + half))
+
+
+@nb.njit(cache=True, nogil=True)
+def widest_column(columns: FloatArray, rows: IntArray) -> int:
+    """Number of the column in which `rows` have the largest range; of equals the first."""
+    best, widest = 0, -1.0
+    for j in range(columns.shape[0]):
+        low, high = np.inf, -np.inf
+        for row in rows:
+            low = min(low, columns[j, row])
+            high = max(high, columns[j, row])
+        if high - low > widest:
+            best, widest = j, high - low
+    return best
+
+
+@nb.njit(cache=True, nogil=True)
+def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
+    """The columns of (features - centre) · axes, shape (n_axes, n_rows).
+
+    Added column by column, so that equal records have equal bits.
+    """
+    out = np.zeros((axes.shape[1], features.shape[0]))
+    tile = 512
+    for low in range(0, features.shape[0], tile):
+        high = min(low + tile, features.shape[0])
+        for j in range(features.shape[1]):
+            for a in range(axes.shape[1]):
+                for i in range(low, high):
+                    out[a, i] += (features[i, j] - centre[j]) * axes[j, a]
+    return out
+
+
+# --- Recursive histogram sanitization (RHS) ---------------------------------------------------------------------------
+
+
+class RhsOptions(GroupingOptions):
+    """Recursive histogram sanitization (RHS)."""
+
+    method: Literal["rhs"]
+    block_rows: int | None = Field(default=None, ge=10)
+
+
+def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records into the cells of a recursive histogram, or refuse.
+
+    A cell of more than 2k records is split at the median of every column at
+    once, and so are the cells that come of it. Nothing keeps a cell from
+    having fewer than k records, and with many columns most have one: then
+    there is an error, and no grouping. One column without many ties passes;
+    with two of a continuous table there are small cells already.
+
+    Splits are by value: a value up to the median, of an even number the lower
+    one, goes left. Where that would be all of a column that is not constant,
+    its highest value goes right alone, so that each split makes progress; a
+    constant column splits nothing. So groups have k to 2k records, and more
+    only where all records of the group are equal.
+
+    Parameters
+    ----------
+    features
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Part of every clusterer's signature; nothing is drawn from it.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1.
+
+    Raises
+    ------
+    InfeasibleError
+        A cell has fewer than k records.
+
+    References
+    ----------
+    Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, in the form of Lasko
+    and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> rhs(features, 2, rng=np.random.default_rng(0)).tolist()
+    [0, 1, 0, 1, 0]
+    """
+    labels = np.empty(len(features), dtype=np.int64)
+    split_at_all_medians(features, k, labels)
+    sizes = np.bincount(labels)
+    small = int((sizes < k).sum())
+    if small:
+        raise InfeasibleError(
+            f"rhs splits {features.shape[1]} columns at once, which leaves {small} of {len(sizes)} cells "
+            f"under k={k} records; use spectral_rhs, which splits one column at a time, or fewer columns"
+        )
+    return labels
+
+
+_RHS = Grouping(
+    function=rhs,
+    options=RhsOptions,
+    published="Recursive histogram sanitization (RHS)",
+    reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
+    cost="time O(n·w·log(n/k)), memory O(n·w)",
+    sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
+    largest=None,
+)
+
+
+# --- Spectral recursive histogram sanitization (Spectral-RHS) ---------------------------------------------------------
+
+
+class SpectralRhsOptions(GroupingOptions):
+    """Spectral recursive histogram sanitization (Spectral-RHS)."""
+
+    method: Literal["spectral_rhs"]
+    block_rows: int | None = Field(default=None, ge=10)
+
+
+def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
+    """Group records by halving them along principal axes.
+
+    With U D Vᵀ the singular value decomposition of the centred points, the
+    columns of T = U D are the records along the principal axes. A set of more
+    than 2k records is split at the median of the column of T in which it has
+    the largest range, and both halves again. Groups have k to 2k records.
+
+    The split is by rank: split by value, ties at the median could leave fewer
+    than k on one side. Equal values are ranked by row number, and of an odd
+    number the upper half gets one more.
+
+    V is taken from the eigenvectors of the scatter of the columns, so that
+    memory is linear in the rows. The sign of an axis is free; it is settled by
+    making the first of its largest entries positive. Where singular values
+    are equal, their axes can be turned in the plane they span and the
+    decomposition does not say how: the groups are then those of the axes that
+    the linear algebra library of the machine gives.
+
+    Parameters
+    ----------
+    features
+        Finite, shape (n_rows, width), n_rows >= k.
+    k
+        Smallest size of a group.
+    rng
+        Part of every clusterer's signature; nothing is drawn from it.
+
+    Returns
+    -------
+    int64, shape (n_rows,)
+        Group of each record, 0 to n_groups - 1.
+
+    References
+    ----------
+    Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and
+    figure 1.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
+    >>> spectral_rhs(features, 2, rng=np.random.default_rng(0)).tolist()
+    [0, 1, 0, 1, 1]
+    """
+    labels = np.empty(len(features), dtype=np.int64)
+    split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)
+    return labels
+
+
+def principal_axes(features: FloatArray) -> FloatArray:
+    """Unit vectors in columns, in descending order of the singular values of the centred points.
+
+    Examples
+    --------
+    >>> principal_axes(np.array([[0.0, 0.0], [2.0, -1.0], [0.0, 0.0], [-2.0, 1.0]])).round(3).tolist()
+    [[0.894, 0.447], [-0.447, 0.894]]
+    """
+    largest = np.abs(features).max()
+    scaled = features / largest if largest > 0 else features
+    axes: FloatArray = np.linalg.eigh(covariance(scaled, np.arange(len(features)), 1))[1][:, ::-1]
+    # Entries can be equal but for rounding, which must not choose among them.
+    sizes = np.abs(axes)
+    first = (sizes > (1.0 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)
+    return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
+
+
+_SPECTRAL_RHS = Grouping(
+    function=spectral_rhs,
+    options=SpectralRhsOptions,
+    published="Spectral recursive histogram sanitization (Spectral-RHS)",
+    reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
+    cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
+    sizes="k to 2k",
+    largest=lambda k: 2 * k,
+)
+
+METHODS = (
+    _RHS,
+    _SPECTRAL_RHS,
+)
